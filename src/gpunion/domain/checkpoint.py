@@ -1,0 +1,51 @@
+"""A saved state of a job: captured, then sent, then durable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+
+
+class CheckpointPhase(StrEnum):
+    REQUESTED = "requested"
+    CAPTURED = "captured"
+    DURABLE = "durable"
+    FAILED = "failed"
+
+
+class CheckpointTrouble(StrEnum):
+    """Why a checkpoint did not become durable."""
+
+    NO_GUEST = "no_guest"
+    NOT_ANSWERED = "not_answered"  # the program did not save in time
+    SUPERSEDED = "superseded"  # a later request took its place
+    GUEST_ENDED = "guest_ended"
+    DEADLINE = "deadline"
+    VAULT_FULL = "vault_full"
+    VAULT_UNAVAILABLE = "vault_unavailable"
+    OLD_EPOCH = "old_epoch"
+    TORN = "torn"  # files changed while they were read
+    AGENT_RESTARTED = "agent_restarted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    id: CheckpointId
+    job_id: JobId
+    run_id: RunId
+    epoch: int
+    phase: CheckpointPhase
+    requested_s: float
+    final: bool = False
+    rate_bps: float = 0.0  # what it may use of the uplink; 0: no cap
+    by_s: float | None = None
+    step: int = 0
+    progress: float = 0.0
+    stall_s: float = 0.0
+    size_bytes: int = 0
+    shipped_bytes: int = 0
+    captured_s: float | None = None
+    durable_s: float | None = None
+    trouble: CheckpointTrouble | None = None

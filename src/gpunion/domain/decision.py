@@ -1,0 +1,43 @@
+"""What an engine answers: what changes, what is to be done, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunion.domain.checkpoint import Checkpoint
+from gpunion.domain.effects import AgentEffect, CoordinatorEffect
+from gpunion.domain.guest import Guest, Holding, JobEpoch
+from gpunion.domain.ids import RunId
+from gpunion.domain.job import Job
+from gpunion.domain.migration import Migration
+from gpunion.domain.node import Node
+from gpunion.domain.reasons import Reason
+from gpunion.domain.run import Run
+
+Record = Job | Run | Node | Checkpoint | Migration
+AgentRecord = Guest | Holding | JobEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """A coordinator's decision. Changes are whole records: the last one of an id wins."""
+
+    changes: tuple[Record, ...] = ()
+    effects: tuple[CoordinatorEffect, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not (self.changes or self.effects or self.reasons)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDecision:
+    changes: tuple[AgentRecord, ...] = ()
+    forgotten: tuple[RunId, ...] = ()  # guests whose story is over on this machine
+    effects: tuple[AgentEffect, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        return not (self.changes or self.forgotten or self.effects or self.reasons)

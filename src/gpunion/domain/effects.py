@@ -1,0 +1,140 @@
+"""What is to be done, in the imperative. Performed at least once, after the decision is committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunion.domain.ids import CheckpointId, NodeId, RunId
+from gpunion.domain.orders import Order, StartRun
+from gpunion.domain.reports import Report
+from gpunion.domain.run import EndReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTimer:
+    """Setting a key again moves it. Timers outlive a restart: they are committed with the decision."""
+
+    key: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelTimer:
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendOrder:
+    """Coordinator only: into the node's outbox."""
+
+    node_id: NodeId
+    order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetOrders:
+    """Coordinator only: a node that lost its memory or left gets none of what was meant for it."""
+
+    node_id: NodeId
+
+
+CoordinatorEffect = SetTimer | CancelTimer | SendOrder | ForgetOrders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartGuest:
+    """Fence the vault with the epoch, fetch the code, restore, start. Outcome: GuestStarted or GuestStartFailed."""
+
+    order: StartRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskToSave:
+    """Outcome: GuestSaved, or nothing; a timer bounds the wait."""
+
+    run_id: RunId
+    checkpoint_id: CheckpointId
+    final: bool
+    by_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShipCheckpoint:
+    """Outcome: CheckpointShipped or CheckpointNotShipped."""
+
+    run_id: RunId
+    checkpoint_id: CheckpointId
+    step: int
+    progress: float
+    rate_bps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelShipping:
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShipOutput:
+    """Outcome: OutputShipped."""
+
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellNotice:
+    run_id: RunId
+    deadline_s: float | None  # None: the owner changed their mind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitGuest:
+    """Ends the guest at the earlier time even if the agent is dead or stopped by then."""
+
+    run_id: RunId
+    lease_until_s: float | None
+    kill_at_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateGuest:
+    """Asks politely (SIGTERM). A timer brings the kill."""
+
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillGuest:
+    """Ends the whole guest now. Outcome: GuestExited with this cause."""
+
+    run_id: RunId
+    cause: EndReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveGuest:
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendReport:
+    """Agent only: into the outbox for the coordinator."""
+
+    report: Report
+
+
+AgentEffect = (
+    SetTimer
+    | CancelTimer
+    | StartGuest
+    | AskToSave
+    | ShipCheckpoint
+    | CancelShipping
+    | ShipOutput
+    | TellNotice
+    | LimitGuest
+    | TerminateGuest
+    | KillGuest
+    | RemoveGuest
+    | SendReport
+)

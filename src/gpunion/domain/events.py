@@ -1,0 +1,221 @@
+"""What can happen, in the past tense: the only thing that makes an engine decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.domain.job import JobSpec
+from gpunion.domain.node import NodeFacts
+from gpunion.domain.orders import Order
+from gpunion.domain.reports import Report
+from gpunion.domain.run import EndReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    key: str
+
+
+# --- to the coordinator -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSubmitted:
+    job_id: JobId
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStopAsked:
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeJoined:
+    """An agent said hello: new, restarted or reconnected. `guests` are the runs it still has."""
+
+    node_id: NodeId
+    incarnation: str
+    facts: NodeFacts
+    guests: tuple[RunId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFellSilent:
+    """The shell's lease book ran out. `last_heard_s` starts the fence."""
+
+    node_id: NodeId
+    last_heard_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHeard:
+    """A silent node sent something again on the same incarnation."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReported:
+    node_id: NodeId
+    report: Report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgressed:
+    """From heartbeats. Kept in memory only: it costs no write, and a restart may forget it."""
+
+    run_id: RunId
+    step: int
+    progress: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorStarted:
+    """State was loaded from the store; every lease counts from now."""
+
+
+CoordinatorEvent = (
+    TimerFired
+    | JobSubmitted
+    | JobStopAsked
+    | NodeJoined
+    | NodeFellSilent
+    | NodeHeard
+    | NodeReported
+    | RunProgressed
+    | CoordinatorStarted
+)
+
+# --- to an agent --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderReceived:
+    order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestStarted:
+    run_id: RunId
+    restored: CheckpointId | None
+    resumed_step: int
+    restore_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestStartFailed:
+    run_id: RunId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestSaved:
+    """The program wrote its files and said so."""
+
+    run_id: RunId
+    checkpoint_id: CheckpointId
+    step: int
+    progress: float
+    stall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestExited:
+    """`cause` is set where somebody other than the program ended it."""
+
+    run_id: RunId
+    exit_code: int | None
+    last_step: int
+    cause: EndReason | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointShipped:
+    run_id: RunId
+    checkpoint_id: CheckpointId
+    step: int
+    progress: float
+    size_bytes: int
+    shipped_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointNotShipped:
+    run_id: RunId
+    checkpoint_id: CheckpointId
+    trouble: CheckpointTrouble
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputShipped:
+    """What the program left in its output directory is durable (or there was nothing)."""
+
+    run_id: RunId
+    output: CheckpointId | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerReclaimed:
+    notice_s: float
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerPaused:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerResumed:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerKilled:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRenewed:
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestFound:
+    """What a restarted agent found of one guest. Not an event by itself."""
+
+    run_id: RunId
+    alive: bool
+    exit_code: int | None = None
+    last_step: int = 0
+    cause: EndReason | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStarted:
+    found: tuple[GuestFound, ...]
+    killed_meanwhile: bool = False  # the owner's kill path ran while no agent listened
+
+
+AgentEvent = (
+    TimerFired
+    | OrderReceived
+    | GuestStarted
+    | GuestStartFailed
+    | GuestSaved
+    | GuestExited
+    | CheckpointShipped
+    | CheckpointNotShipped
+    | OutputShipped
+    | OwnerReclaimed
+    | OwnerPaused
+    | OwnerResumed
+    | OwnerKilled
+    | LeaseRenewed
+    | AgentStarted
+)

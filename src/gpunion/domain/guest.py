@@ -1,0 +1,76 @@
+"""An agent's own view: its guests, and who has the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.resources import Grant
+from gpunion.domain.run import EndReason
+
+
+class GuestPhase(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    ENDING = "ending"  # asked or made to go
+    SHIPPING = "shipping"  # gone; its last state or output is on its way
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """A save that was asked for and is not yet durable."""
+
+    checkpoint_id: CheckpointId
+    final: bool
+    rate_bps: float
+    saved: bool = False  # the program has written it; it is being shipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    grant: Grant
+    phase: GuestPhase
+    saving: Saving | None = None
+    own_saves: int = 0  # checkpoints the agent took by itself; numbers the next one
+    final_saved: bool = False
+    end_cause: EndReason | None = None  # set by who decided to end it, before it is gone
+    exit_code: int | None = None
+    last_step: int = 0
+
+    @property
+    def living(self) -> bool:
+        return self.phase in (GuestPhase.STARTING, GuestPhase.RUNNING, GuestPhase.ENDING)
+
+
+class Tenure(StrEnum):
+    """Who has the machine."""
+
+    SHARING = "sharing"
+    PAUSED = "paused"
+    RECLAIMING = "reclaiming"
+    RECLAIMED = "reclaimed"
+    LEFT = "left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """The owner's standing word, on the agent's disk."""
+
+    tenure: Tenure = Tenure.SHARING
+    asked_s: float = 0.0
+    deadline_s: float | None = None
+    leaving: bool = False
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEpoch:
+    """The newest epoch this agent has seen of a job; older ones are refused."""
+
+    job_id: JobId
+    epoch: int

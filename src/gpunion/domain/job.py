@@ -1,0 +1,104 @@
+"""What a guest asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId
+from gpunion.domain.resources import Request
+
+
+class Priority(IntEnum):
+    LOW = 0
+    NORMAL = 1
+    HIGH = 2
+
+
+class JobPhase(StrEnum):
+    PENDING = "pending"  # never ran yet
+    STARTING = "starting"
+    RUNNING = "running"
+    LEAVING = "leaving"  # asked to save because its node is wanted back, or home is free again
+    MIGRATING = "migrating"  # off its node, looking for the next one
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def over(self) -> bool:
+        return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
+
+    @property
+    def waiting(self) -> bool:
+        return self in (JobPhase.PENDING, JobPhase.MIGRATING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointWish:
+    """How a job wants to be saved. `max_interval_s` bounds what the policy may choose."""
+
+    max_interval_s: float | None = None
+    min_interval_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    name: str
+    command: tuple[str, ...]
+    owner: str
+    lab: str = ""
+    request: Request = field(default_factory=Request)
+    environment: tuple[tuple[str, str], ...] = ()
+    bundle: str | None = None  # hash of the code that travels with the job
+    priority: Priority = Priority.NORMAL
+    checkpoint: CheckpointWish = field(default_factory=CheckpointWish)
+    expected_s: float | None = None  # the guest's own guess, at reference speed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DurablePoint:
+    """The newest checkpoint known to be restorable. It only ever moves forward."""
+
+    checkpoint_id: CheckpointId
+    step: int
+    progress: float
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveCost:
+    """What saving this job has cost so far, smoothed; the policies plan with it."""
+
+    stall_s: float = 1.0
+    ship_bytes: int = 64 * 1024**2
+    restart_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Avoidance:
+    """A node that refused or failed a run of this job, and until when not to ask it again."""
+
+    node_id: NodeId
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    id: JobId
+    spec: JobSpec
+    phase: JobPhase
+    submitted_s: float
+    waiting_since_s: float
+    epoch: int = 0
+    durable: DurablePoint | None = None
+    cost: SaveCost = field(default_factory=SaveCost)
+    home: NodeId | None = None  # where it was first placed, or last fled from: where homecoming leads
+    migration: MigrationId | None = None
+    migrations: int = 0
+    start_failures: int = 0
+    avoid: tuple[Avoidance, ...] = ()
+    ended_s: float | None = None
+    exit_code: int | None = None
+    output: CheckpointId | None = None

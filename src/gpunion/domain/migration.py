@@ -1,0 +1,54 @@
+"""One interruption of a job: why it had to go, what it cost, where it went on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
+
+
+class MigrationPhase(StrEnum):
+    FLUSHING = "flushing"  # the last save is under way
+    SEEKING = "seeking"  # state is safe or given up; looking for a place
+    RESTARTING = "restarting"
+    DONE = "done"
+    ABANDONED = "abandoned"  # the job ended first
+
+
+class Cause(StrEnum):
+    OWNER_RECLAIM = "owner_reclaim"
+    OWNER_KILL = "owner_kill"
+    OWNER_LEFT = "owner_left"
+    NODE_LOST = "node_lost"
+    LEASE_ENDED = "lease_ended"
+    HOMECOMING = "homecoming"
+    START_TROUBLE = "start_trouble"
+    SELF_SAVED = "self_saved"  # the program saved itself and asked to be run again
+    GUEST_LOST = "guest_lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    id: MigrationId
+    job_id: JobId
+    source_run: RunId
+    source_node: NodeId
+    cause: Cause
+    phase: MigrationPhase
+    started_s: float
+    deadline_s: float | None = None
+    flush: CheckpointId | None = None  # the last save, where one was asked for
+    destination: NodeId | None = None
+    reserved_gpus: tuple[int, ...] = ()
+    stopped_s: float | None = None  # when work stood still
+    resumed_s: float | None = None
+    steps_redone: int = 0
+    shipped_bytes: int = 0
+    fell_back: bool = False  # went on from an earlier checkpoint than the notice allowed for
+
+    @property
+    def downtime_s(self) -> float | None:
+        if self.resumed_s is None or self.stopped_s is None:
+            return None
+        return max(0.0, self.resumed_s - self.stopped_s)

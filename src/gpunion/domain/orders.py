@@ -1,0 +1,49 @@
+"""What a coordinator tells an agent: effects on one side, events on the other.
+
+Orders travel in sequence over the channel, at least once; each names its epoch, and an older epoch than
+the agent has seen changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.resources import Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRun:
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    bundle: str | None
+    grant: Grant
+    # The least it must go on from. The agent may find a newer one sealed in the vault and use that.
+    restore: CheckpointId | None = None
+    restore_step: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRun:
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeCheckpoint:
+    """Save now. `final`: the guest leaves afterwards, so it must not go on working."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    checkpoint_id: CheckpointId
+    final: bool
+    by_s: float | None
+    rate_bps: float
+
+
+Order = StartRun | StopRun | TakeCheckpoint

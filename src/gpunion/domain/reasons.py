@@ -1,0 +1,178 @@
+"""Why something happened, or did not: one word for programs, one sentence for people.
+
+A reason names its subject (a job, a run or a node) so that `gpunion why` can tell a thing's story.
+The sentences are templates over the reason's own facts; a template that asks for a fact the reason
+does not carry is a bug that the tests find.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+Fact = str | int | float
+
+
+class Why(StrEnum):
+    # placement: why a node was refused
+    NODE_PAUSED = "node_paused"
+    NODE_RECLAIMED = "node_reclaimed"
+    NODE_SILENT = "node_silent"
+    NODE_LEFT = "node_left"
+    TOO_FEW_GPUS = "too_few_gpus"
+    TOO_FEW_FREE_GPUS = "too_few_free_gpus"
+    TOO_LITTLE_VRAM = "too_little_vram"
+    WRONG_MODEL = "wrong_model"
+    TOO_FEW_CPUS = "too_few_cpus"
+    TOO_LITTLE_MEMORY = "too_little_memory"
+    TOO_FEW_FREE_CPUS = "too_few_free_cpus"
+    TOO_LITTLE_FREE_MEMORY = "too_little_free_memory"
+    LAB_NOT_ADMITTED = "lab_not_admitted"
+    UNSANDBOXED = "unsandboxed"
+    GUESTS_FULL = "guests_full"
+    REFUSED_LATELY = "refused_lately"
+    SAME_NODE = "same_node"
+    # a job's life
+    SUBMITTED = "submitted"
+    IMPOSSIBLE = "impossible"
+    PLACED = "placed"
+    WAITING = "waiting"
+    STARTED = "started"
+    RESUMED = "resumed"
+    SAVED = "saved"
+    SAVE_FAILED = "save_failed"
+    STALE_EPOCH = "stale_epoch"
+    STEP_BEHIND = "step_behind"
+    OWNER_WANTS_NODE = "owner_wants_node"
+    FLUSH_FITS = "flush_fits"
+    NOTICE_TOO_SHORT = "notice_too_short"
+    MOVED = "moved"
+    FELL_BACK = "fell_back"
+    OWNER_KILLED = "owner_killed"
+    OWNER_LEFT = "owner_left"
+    LEASE_LOST = "lease_lost"
+    NODE_WENT_SILENT = "node_went_silent"
+    NODE_GIVEN_UP = "node_given_up"
+    NODE_HEARD_AGAIN = "node_heard_again"
+    NODE_JOINED = "node_joined"
+    NODE_BACK = "node_back"
+    GOING_HOME = "going_home"
+    RUN_REFUSED = "run_refused"
+    START_FAILED = "start_failed"
+    STOP_ASKED = "stop_asked"
+    ENDED_ITSELF = "ended_itself"
+    GUEST_VANISHED = "guest_vanished"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ALREADY_OVER = "already_over"
+    UNKNOWN_JOB = "unknown_job"
+    UNKNOWN_NODE = "unknown_node"
+    # an agent's own
+    OLD_EPOCH = "old_epoch"
+    OWNER_SAID_NO = "owner_said_no"
+    NO_LEASE = "no_lease"
+    GPU_BUSY = "gpu_busy"
+    OWN_SAVE = "own_save"
+    ADOPTED = "adopted"
+    STRANGER_ENDED = "stranger_ended"
+    MACHINE_FREE = "machine_free"
+
+
+SENTENCES: dict[Why, str] = {
+    Why.NODE_PAUSED: "its owner takes no new guests at the moment",
+    Why.NODE_RECLAIMED: "its owner is using it",
+    Why.NODE_SILENT: "it has not been heard from",
+    Why.NODE_LEFT: "it has left the campus",
+    Why.TOO_FEW_GPUS: "it has {has} GPU(s), {needs} are needed",
+    Why.TOO_FEW_FREE_GPUS: "{free} of its GPUs are free, {needs} are needed",
+    Why.TOO_LITTLE_VRAM: "no {needs} GPU(s) of it have {vram_gib} GiB of memory",
+    Why.WRONG_MODEL: "its GPUs are not of a wanted model",
+    Why.TOO_FEW_CPUS: "it lends {has} CPUs, {needs} are needed",
+    Why.TOO_LITTLE_MEMORY: "it lends {has_gib} GiB of memory, {needs_gib} are needed",
+    Why.TOO_FEW_FREE_CPUS: "{free} of its CPUs are free, {needs} are needed",
+    Why.TOO_LITTLE_FREE_MEMORY: "{free_gib} GiB of its memory are free, {needs_gib} are needed",
+    Why.LAB_NOT_ADMITTED: "its owner does not admit guests of lab '{lab}'",
+    Why.UNSANDBOXED: "it cannot shut guests in and its owner has not allowed that",
+    Why.GUESTS_FULL: "it already has the {limit} guests its owner allows",
+    Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
+    Why.SAME_NODE: "it is the node the job has to leave",
+    Why.SUBMITTED: "accepted from {owner}",
+    Why.IMPOSSIBLE: "no node of this campus could ever run it: {blockers}",
+    Why.PLACED: "placed on {node} (epoch {epoch}): {because}",
+    Why.WAITING: "waiting: {blockers}",
+    Why.STARTED: "started on {node} from the beginning",
+    Why.RESUMED: "resumed on {node} at step {step}",
+    Why.SAVED: "step {step} is durable ({bytes} bytes shipped)",
+    Why.SAVE_FAILED: "checkpoint {checkpoint} did not become durable: {trouble}",
+    Why.STALE_EPOCH: "a late message of epoch {epoch} was ignored; the job is at epoch {current}",
+    Why.STEP_BEHIND: "a checkpoint of step {step} was ignored; step {durable} is already durable",
+    Why.OWNER_WANTS_NODE: "the owner of {node} wants it back in {notice_s} s",
+    Why.FLUSH_FITS: "saving takes about {needs_s} s and fits the {left_s} s left",
+    Why.NOTICE_TOO_SHORT: "saving takes about {needs_s} s and does not fit the {left_s} s left; "
+    "going on from step {durable} later",
+    Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s} s, {redone} steps to redo",
+    Why.FELL_BACK: "the last save did not arrive ({trouble}); going on from step {durable}",
+    Why.OWNER_KILLED: "the owner of {node} took it back without notice",
+    Why.OWNER_LEFT: "{node} is leaving the campus",
+    Why.LEASE_LOST: "{node} lost touch with the coordinator and ended its guests",
+    Why.NODE_WENT_SILENT: "{node} went silent; its guests are certainly gone in {fence_s} s",
+    Why.NODE_GIVEN_UP: "{node} stayed silent; going on from step {durable}",
+    Why.NODE_HEARD_AGAIN: "{node} is heard again",
+    Why.NODE_JOINED: "{node} of lab {lab} joined with {gpus} GPU(s)",
+    Why.NODE_BACK: "{node} is lent again",
+    Why.GOING_HOME: "going home to {node}: saves about {gain_s} s",
+    Why.RUN_REFUSED: "{node} refused it: {why}",
+    Why.START_FAILED: "could not start on {node}: {detail}",
+    Why.STOP_ASKED: "its user asked to stop it",
+    Why.ENDED_ITSELF: "it saved itself and asked to be run again",
+    Why.GUEST_VANISHED: "it died on {node} without a word from itself or its owner",
+    Why.FINISHED: "finished on {node} after {moves} move(s)",
+    Why.FAILED: "failed: {detail}",
+    Why.CANCELLED: "cancelled by its user",
+    Why.ALREADY_OVER: "the job is already over ({phase})",
+    Why.UNKNOWN_JOB: "there is no such job",
+    Why.UNKNOWN_NODE: "there is no such node",
+    Why.OLD_EPOCH: "epoch {epoch} is older than {current}",
+    Why.OWNER_SAID_NO: "the owner said {phase}",
+    Why.NO_LEASE: "the lease is over",
+    Why.GPU_BUSY: "a granted GPU is still in use",
+    Why.OWN_SAVE: "nobody could be asked in time, so the agent has {run} saved by itself",
+    Why.ADOPTED: "{run} was still alive after the agent's restart",
+    Why.STRANGER_ENDED: "{run} was alive but not known; ended",
+    Why.MACHINE_FREE: "the machine was free {freed_after_s} s after the owner asked",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    subject: str
+    why: Why
+    facts: tuple[tuple[str, Fact], ...] = ()
+
+    def sentence(self) -> str:
+        facts = {name: _shown(value) for name, value in self.facts}
+        return SENTENCES[self.why].format(**facts)
+
+
+def because(subject: str, why: Why, **facts: Fact) -> Reason:
+    return Reason(subject=subject, why=why, facts=tuple(sorted(facts.items())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One node's answer to one job. `refusal` is None where it would do."""
+
+    node: str
+    refusal: Reason | None = None
+    score: float = 0.0
+
+    @property
+    def fits(self) -> bool:
+        return self.refusal is None
+
+
+def _shown(value: Fact) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return str(value)

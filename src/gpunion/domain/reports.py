@@ -1,0 +1,111 @@
+"""What an agent tells the coordinator: facts in the past tense, in sequence, at least once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.reasons import Why
+from gpunion.domain.run import EndReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    restored: CheckpointId | None
+    resumed_step: int
+    restore_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    reason: EndReason
+    last_step: int
+    exit_code: int | None = None
+    output: CheckpointId | None = None
+    why: Why | None = None  # a refusal's reason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointCaptured:
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    checkpoint_id: CheckpointId
+    step: int
+    progress: float
+    stall_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointDurable:
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    checkpoint_id: CheckpointId
+    step: int
+    progress: float
+    size_bytes: int
+    shipped_bytes: int
+    final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFailed:
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    checkpoint_id: CheckpointId
+    trouble: CheckpointTrouble
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeGiven:
+    """The owner wants the machine back. `leaving`: for good."""
+
+    deadline_s: float
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReclaimed:
+    """The owner has the machine: nothing of a guest is left on it. `killed`: without a notice."""
+
+    freed_after_s: float
+    killed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePaused:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeResumed:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLeft:
+    pass
+
+
+Report = (
+    RunStarted
+    | RunEnded
+    | CheckpointCaptured
+    | CheckpointDurable
+    | CheckpointFailed
+    | NoticeGiven
+    | NodeReclaimed
+    | NodePaused
+    | NodeResumed
+    | NodeLeft
+)

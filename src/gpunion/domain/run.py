@@ -1,0 +1,54 @@
+"""One incarnation of a job on one node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.domain.resources import Grant
+
+
+class RunPhase(StrEnum):
+    ORDERED = "ordered"
+    RUNNING = "running"
+    LEAVING = "leaving"  # the last save is asked for; it will not go on here
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+class EndReason(StrEnum):
+    FINISHED = "finished"
+    FAILED = "failed"  # its own doing: a non-zero exit
+    SAVED = "saved"  # saved itself and left
+    STOPPED = "stopped"  # by its user, or because a newer epoch replaced it
+    DEADLINE = "deadline"  # the owner's deadline came
+    KILLED_BY_OWNER = "killed_by_owner"
+    LEASE_ENDED = "lease_ended"  # the agent lost the coordinator and ended it
+    NODE_LOST = "node_lost"  # the coordinator lost the agent and gave it up
+    REFUSED = "refused"  # the agent would not start it
+    START_FAILED = "start_failed"
+    GUEST_LOST = "guest_lost"  # the agent found it dead without a word
+    UNKNOWN = "unknown"  # the agent never heard of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    id: RunId
+    job_id: JobId
+    node_id: NodeId
+    epoch: int
+    phase: RunPhase
+    grant: Grant
+    ordered_s: float
+    restored_from: CheckpointId | None = None
+    started_s: float | None = None
+    resumed_step: int = 0
+    ended_s: float | None = None
+    end_reason: EndReason | None = None
+    last_step: int = 0  # the furthest step known when it ended
+    checkpoints: int = 0  # how many were asked for; numbers the next one
+
+    @property
+    def living(self) -> bool:
+        return self.phase is not RunPhase.ENDED
