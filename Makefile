@@ -1,0 +1,65 @@
+# Every target sets up what it needs; `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
+
+# Two workers: the slowest machine we promise ten minutes on has two cores.
+TEST_WORKERS ?= 2
+# Extra words for pytest, e.g. make test PYTEST_ARGS="-k reclaim"
+PYTEST_ARGS ?=
+# A benchmark that runs longer than this is stopped.
+BENCH_LIMIT_S ?= 600
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint bench docs clean pins
+
+help: ## say what can be made
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+demo: $(VENV)/.stamp-demo ## three labs on this machine: a job is reclaimed, moved, killed, recovered and finished
+	$(BIN)/gpunion demo
+
+test: $(VENV)/.stamp-dev ## everything: check, then all tests with the coverage gate
+	tools/install-services
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest tests -n $(TEST_WORKERS) --dist loadgroup \
+		--cov --cov-context=test --cov-report= --core-coverage 95 $(PYTEST_ARGS)
+
+check: lint ## style, types, import rules, fresh generated documents, tidiness
+	$(BIN)/python -m pytest -q tests/tidy
+
+lint: $(VENV)/.stamp-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_docs.py --check
+
+bench: $(VENV)/.stamp-dev ## run every bench/*/run.py, each within BENCH_LIMIT_S
+	@set -e; for script in $(wildcard bench/*/run.py); do \
+		echo "bench: $$script"; timeout $(BENCH_LIMIT_S) $(BIN)/python $$script; done
+
+docs: $(VENV)/.stamp-dev ## regenerate the documents that are made from code
+	$(BIN)/python tools/generate_docs.py
+
+pins: ## resolve requirements/*.txt again (UPGRADE=1 moves every pin)
+	PYTHON=$(PYTHON) tools/pin $(if $(UPGRADE),--upgrade)
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Wheels only: building a package from source would fetch build tools that nobody pinned.
+$(VENV)/.stamp-demo: requirements/demo.txt pyproject.toml
+	tools/make-venv $(PYTHON) $(VENV)
+	$(PIP) install --require-hashes --only-binary :all: -r requirements/demo.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The development pins contain the demo's, so one installation serves both.
+$(VENV)/.stamp-dev: requirements/dev.txt requirements/demo.txt pyproject.toml
+	tools/make-venv $(PYTHON) $(VENV)
+	$(PIP) install --require-hashes --only-binary :all: -r requirements/dev.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $(VENV)/.stamp-demo $@

@@ -1,0 +1,52 @@
+"""What every test may use: the `requires` mark and the coverage gate of the pure core.
+
+    @pytest.mark.requires("bwrap")
+    def test_...
+
+A service that is absent skips the test by name. Where GPUNION_REQUIRE lists it (comma-separated), the test
+fails instead, so that a CI machine cannot lose a service without anybody noticing.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.services import KNOWN_SERVICES, why_absent
+
+pytest_plugins = ["tests.core_coverage"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    unknown = required_services() - KNOWN_SERVICES
+    if unknown:
+        known = ", ".join(sorted(KNOWN_SERVICES))
+        raise pytest.UsageError(f"GPUNION_REQUIRE names {', '.join(sorted(unknown))}; known are {known}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start processes share one worker, so that two campuses never fight for the machine."""
+    for item in items:
+        if item.nodeid.startswith("tests/system/") and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("system"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("requires"):
+        for service in mark.args:
+            require(service)
+
+
+def require(service: str) -> None:
+    reason = why_absent(service)
+    if reason is None:
+        return
+    if service in required_services():
+        pytest.fail(f"{service} is absent, and GPUNION_REQUIRE lists it: {reason}", pytrace=False)
+    pytest.skip(f"{service} is absent: {reason}")
+
+
+def required_services() -> frozenset[str]:
+    words = os.environ.get("GPUNION_REQUIRE", "").split(",")
+    return frozenset(word.strip() for word in words if word.strip())

@@ -1,0 +1,47 @@
+"""Which outside services this machine has, each found by trying it and not by looking for its name alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+
+# A service that takes longer to answer is as good as absent.
+PROBE_LIMIT_S = 10.0
+
+PROBES: dict[str, list[str]] = {
+    "bwrap": ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"],
+    "docker": ["docker", "version"],
+    "podman": ["podman", "version"],
+    "postgres": ["pg_config", "--version"],
+    "tc": ["tc", "qdisc", "show", "dev", "lo"],
+    "netns": ["unshare", "--net", "ip", "link", "show"],
+    "criu": ["criu", "check"],
+    "chromium": ["chromium", "--version"],
+}
+KNOWN_SERVICES = frozenset(PROBES)
+
+SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+
+
+@cache
+def why_absent(service: str) -> str | None:
+    """Why the service cannot be used here, or None when it can."""
+    command = PROBES[service]
+    found = shutil.which(command[0], path=SYSTEM_PATH)
+    if found is None:
+        return f"no command '{command[0]}'"
+    try:
+        answer = subprocess.run(
+            [found, *command[1:]],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_LIMIT_S,
+            env={**os.environ, "PATH": SYSTEM_PATH},
+        )
+    except (OSError, subprocess.TimeoutExpired) as trouble:
+        return f"'{' '.join(command)}' did not run: {trouble}"
+    if answer.returncode != 0:
+        return f"'{' '.join(command)}' failed: {answer.stderr.strip()[-200:]}"
+    return None
