@@ -1,0 +1,175 @@
+"""The port to the place where checkpoints live: blocks named by their hash, and sealed manifests.
+
+A checkpoint is durable when `seal` has returned, and not before. Every job has a newest epoch, kept by
+the vault itself: nothing of an older epoch is sealed, whoever asks and however late. Calls block; an
+agent makes them from a thread. All may be repeated after a crash at any point.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+BLOCK_SIZE_BYTES = (
+    1024 * 1024
+)  # fixed, since tensors change in place; one hash per 1 MiB keeps manifests small
+KEEP_AT_LEAST = 2  # a checkpoint that proves unreadable must leave another one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """One file, directory or relative link of a checkpoint; `mode` has type and permission bits of stat."""
+
+    path: str  # relative to the checkpoint directory, with "/"
+    size_bytes: int
+    mode: int
+    blocks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointLabel:
+    """What a manifest says about its checkpoint apart from the content."""
+
+    checkpoint_id: str
+    job_id: str
+    epoch: int
+    step: int
+    progress: float
+    tier: str
+    created_s: float  # Unix time, for people only: order is by (epoch, step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A whole checkpoint: always complete by itself, the parent is history and not a base."""
+
+    checkpoint_id: str
+    job_id: str
+    epoch: int
+    step: int
+    progress: float
+    tier: str
+    parent: str | None
+    created_s: float
+    files: tuple[FileEntry, ...]
+    block_size_bytes: int
+    total_bytes: int
+    new_bytes: int  # bytes that this checkpoint added to the vault, as stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Garbage:
+    """What a collection removed."""
+
+    blocks: int
+    stored_bytes: int
+
+
+class VaultFault(Exception):
+    """The vault could not do what was asked. Temporary: the same call may work later."""
+
+    temporary: bool = False
+
+
+class OldEpoch(VaultFault):
+    """A newer run of this job has begun; this one may make no more durable state."""
+
+
+class MissingBlock(VaultFault):
+    """A manifest names a block that the vault does not hold."""
+
+
+class CorruptBlock(VaultFault):
+    """A block's bytes are not those its name promises."""
+
+
+class BadManifest(VaultFault):
+    """A manifest that is damaged, unsafe (paths that lead outside), or another under a sealed id."""
+
+
+class UnknownCheckpoint(VaultFault):
+    """No such sealed checkpoint, or no longer."""
+
+
+class CheckpointTorn(VaultFault):
+    """A file changed while it was read: this is no consistent cut. Ask the job to save again."""
+
+    temporary = True
+
+
+class ShipCancelled(VaultFault):
+    """The caller no longer wants this checkpoint shipped."""
+
+
+class VaultFull(VaultFault):
+    """No space or quota left. Nothing sealed is touched; it may work after `forget` and `collect_garbage`."""
+
+    temporary = True
+
+
+class VaultUnavailable(VaultFault):
+    """The place cannot be reached or answered with an error."""
+
+    temporary = True
+
+
+class Vault(Protocol):
+    """Keeps checkpoints. Between `begin` and `seal` unsealed blocks are safe from collection."""
+
+    def begin(self, job_id: str, epoch: int) -> None:
+        """Record durably that `epoch` is the job's newest. The same again: fine. Older: `OldEpoch`.
+
+        Called both before a run starts (which fences every earlier one) and before each upload.
+        """
+        ...
+
+    def has(self, hashes: Iterable[str]) -> set[str]:
+        """Those of `hashes` that need not be put again before the seal of an upload begun earlier."""
+        ...
+
+    def put(self, block_hash: str, data: bytes) -> int:
+        """Store a block; returns the bytes added, 0 when it was there. `CorruptBlock` when the name is wrong."""
+        ...
+
+    def seal(self, manifest: Manifest) -> None:
+        """Make the checkpoint durable, or refuse: `OldEpoch`, `MissingBlock`, `BadManifest`.
+
+        The epoch is checked and the manifest published in one step against other machines. The same
+        manifest again is fine, even when its epoch has become old since.
+        """
+        ...
+
+    def latest(self, job_id: str) -> Manifest | None:
+        """The sealed checkpoint with the highest (epoch, step); `BadManifest` when that one is damaged."""
+        ...
+
+    def get(self, job_id: str, checkpoint_id: str) -> Manifest:
+        """One sealed checkpoint, or `UnknownCheckpoint`."""
+        ...
+
+    def manifests(self, job_id: str) -> tuple[Manifest, ...]:
+        """Every readable sealed checkpoint, oldest first: damaged ones are left out, so one can fall back."""
+        ...
+
+    def read_block(self, block_hash: str) -> bytes:
+        """A block's bytes, verified: `MissingBlock` or `CorruptBlock` rather than anything else."""
+        ...
+
+    def hold(self, job_id: str, checkpoint_id: str) -> AbstractContextManager[Callable[[], None]]:
+        """Keep a sealed checkpoint from being forgotten while it is read.
+
+        Gives a function to call now and then during a long read; a holder that died is forgotten in time.
+        """
+        ...
+
+    def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
+        """Drop all but the newest `keep` (at least 2) checkpoints; returns the ids dropped. Held ones stay."""
+        ...
+
+    def collect_garbage(self) -> Garbage:
+        """Delete blocks that no sealed checkpoint and no upload under way needs. May be cut short anywhere."""
+        ...
+
+    def describe(self) -> str:
+        """One line for people: what and where this vault is."""
+        ...
