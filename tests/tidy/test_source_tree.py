@@ -79,6 +79,20 @@ def test_what_runs_inside_a_job_needs_no_third_party() -> None:
     assert foreign_imports(SOURCE / "sdk" / "job", sys.stdlib_module_names | {"gpunion"}) == []
 
 
+def test_what_runs_inside_a_job_loads_nothing_else_of_gpunion() -> None:
+    """Importing a subpackage runs its parents, which a linter of import lines does not see."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r}); import gpunion.sdk.job;"
+        "print(*sorted(name for name in sys.modules if name.startswith('gpunion')))"
+    )
+    # -S: without site-packages, so that a third-party import fails at once.
+    loaded = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True)
+    assert loaded.returncode == 0, loaded.stderr
+    allowed = {"gpunion", "gpunion._version", "gpunion.sdk"}
+    strangers = set(loaded.stdout.split()) - allowed
+    assert {name for name in strangers if not name.startswith("gpunion.sdk.job")} == set()
+
+
 def foreign_imports(folder: Path, allowed: frozenset[str] | set[str]) -> list[str]:
     return [
         f"{shown(path)} imports {name}"
