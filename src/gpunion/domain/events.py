@@ -64,15 +64,6 @@ class NodeReported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunProgressed:
-    """From heartbeats. Kept in memory only: it costs no write, and a restart may forget it."""
-
-    run_id: RunId
-    step: int
-    progress: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorStarted:
     """State was loaded from the store; every lease counts from now."""
 
@@ -85,7 +76,6 @@ CoordinatorEvent = (
     | NodeFellSilent
     | NodeHeard
     | NodeReported
-    | RunProgressed
     | CoordinatorStarted
 )
 

@@ -1,0 +1,91 @@
+"""What crosses the one connection between an agent and the coordinator.
+
+`seq` numbers reports and orders, each side its own, from 1 and without gaps; `ack` is the highest number
+taken over for good (committed). Frames may be lost, doubled, late or out of order: the numbers heal that.
+`sent_s` is the sender's clock; the receiver learns the skew from it and translates deadlines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunion.domain.ids import NodeId, RunId
+from gpunion.domain.node import NodeFacts
+from gpunion.domain.orders import Order
+from gpunion.domain.reports import Report
+from gpunion.domain.timing import Timing
+
+PROTOCOL_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    run_id: RunId
+    step: int
+    progress: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """First frame of every connection. A new `incarnation` means: I remember nothing."""
+
+    node_id: NodeId
+    incarnation: str
+    facts: NodeFacts
+    guests: tuple[RunId, ...]
+    ack: int
+    sent_s: float
+    version: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    sent_s: float
+    ack: int
+    progress: tuple[Progress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFrame:
+    seq: int
+    ack: int
+    sent_s: float
+    report: Report
+
+
+AgentFrame = Hello | Heartbeat | ReportFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """`orders_before`: numbers up to this one are not for this incarnation; wait for the next."""
+
+    term: int
+    orders_before: int
+    ack: int
+    timing: Timing
+    sent_s: float
+    version: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseGrant:
+    """Answers a heartbeat. The lease counts from when that heartbeat was *sent*, on the agent's own clock."""
+
+    term: int
+    heartbeat_sent_s: float
+    lease_s: float
+    ack: int
+    sent_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderFrame:
+    term: int
+    seq: int
+    ack: int
+    sent_s: float
+    order: Order
+
+
+CoordinatorFrame = Welcome | LeaseGrant | OrderFrame

@@ -1,0 +1,146 @@
+"""An agent without hands: engine, channel and timers, assembled. Driven like the coordinator's station."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpunion.domain.commit import AgentCommit, NumberedReport, SavedAgent
+from gpunion.domain.effects import SendReport
+from gpunion.domain.events import AgentEvent, LeaseRenewed, OrderReceived, TimerFired
+from gpunion.domain.frames import (
+    AgentFrame,
+    CoordinatorFrame,
+    Heartbeat,
+    Hello,
+    LeaseGrant,
+    OrderFrame,
+    Progress,
+    ReportFrame,
+    Welcome,
+)
+from gpunion.domain.ids import NodeId
+from gpunion.domain.node import NodeFacts
+from gpunion.domain.reports import Report
+from gpunion.domain.timing import Timing
+from gpunion.engine.agent import AgentEngine
+from gpunion.engine.channel import Receiver, Sender, Skew, order_in_our_time
+from gpunion.engine.state import AgentState
+from gpunion.engine.timers import Timers
+
+Posted = tuple[AgentEvent, int | None]  # the event, and the number of the order it came from
+
+
+class AgentStation:
+    def __init__(self, *, node_id: NodeId, facts: NodeFacts, saved: SavedAgent, timing: Timing) -> None:
+        self.node_id = node_id
+        self.facts = facts
+        self.incarnation = saved.incarnation
+        self.timers = Timers(saved.timers)
+        self.engine = AgentEngine(
+            state=AgentState.from_records(saved.records), facts=facts, timing=timing, timers=self.timers
+        )
+        self.reports: Sender[Report] = Sender()
+        self.reports.restore([(r.seq, r.report) for r in saved.reports], saved.last_report_seq)
+        self.orders = Receiver(saved.order_seq)
+        self.skew = Skew()
+        self.connected = False
+        self.term = 0
+
+    @property
+    def timing(self) -> Timing:
+        return self.engine.timing
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def hello(self, now_s: float) -> Hello:
+        self.connected = False
+        guests = tuple(sorted(g.run_id for g in self.engine.state.guests.values() if g.living))
+        return Hello(
+            node_id=self.node_id,
+            incarnation=self.incarnation,
+            facts=self.facts,
+            guests=guests,
+            ack=self.orders.last_seq,
+            sent_s=now_s,
+        )
+
+    def frame_arrived(self, now_s: float, frame: CoordinatorFrame) -> list[Posted]:
+        """The events of one frame. Commit each (and call `committed`) before the next frame."""
+        if frame.term < self.term:
+            return []  # a coordinator that was replaced has no say any more
+        self.skew.learn(now_s, frame.sent_s)
+        if isinstance(frame, Welcome):
+            self.term = frame.term
+            self.connected = True
+            self.engine.timing = frame.timing
+            self.orders.took(frame.orders_before)
+            self.reports.acknowledge(frame.ack)
+            self.reports.reconnected()
+            return []
+        if not self.connected:
+            return []
+        self.term = frame.term
+        self.reports.acknowledge(frame.ack)
+        if isinstance(frame, LeaseGrant):
+            return [(LeaseRenewed(until_s=frame.heartbeat_sent_s + frame.lease_s), None)]
+        if self.orders.expects(frame.seq):
+            return [(OrderReceived(order=order_in_our_time(frame.order, self.skew)), frame.seq)]
+        return []
+
+    def disconnected(self) -> None:
+        self.connected = False
+
+    def due(self, now_s: float) -> AgentEvent | None:
+        key = self.timers.due(now_s)
+        return None if key is None else TimerFired(key=key)
+
+    def next_due_s(self) -> float | None:
+        return self.timers.next_s()
+
+    # --- deciding and remembering ----------------------------------------------------------------
+
+    def decide(self, now_s: float, event: AgentEvent, order_seq: int | None = None) -> AgentCommit:
+        decision = self.engine.handle(now_s, event)
+        reports = [effect.report for effect in decision.effects if isinstance(effect, SendReport)]
+        numbered = tuple(
+            NumberedReport(seq=self.reports.last_seq + 1 + offset, report=report)
+            for offset, report in enumerate(reports)
+        )
+        return AgentCommit(at_s=now_s, event=event, decision=decision, reports=numbered, order_seq=order_seq)
+
+    def committed(self, commit: AgentCommit) -> None:
+        if isinstance(commit.event, TimerFired):
+            self.timers.fired(commit.event.key)
+        self.engine.apply(commit.decision)
+        self.timers.apply(commit.decision.effects)
+        for numbered in commit.reports:
+            self.reports.push(numbered.report)
+        if commit.order_seq is not None:
+            self.orders.took(commit.order_seq)
+
+    def saved(self) -> SavedAgent:
+        """What must be on disk for a restart to go on from here."""
+        return SavedAgent(
+            incarnation=self.incarnation,
+            records=self.engine.state.records(),
+            timers=self.timers.items(),
+            reports=tuple(NumberedReport(seq=s, report=r) for s, r in sorted(self.reports.waiting.items())),
+            last_report_seq=self.reports.last_seq,
+            order_seq=self.orders.last_seq,
+        )
+
+    def change_facts(self, facts: NodeFacts) -> None:
+        self.facts = facts
+        self.engine.facts = facts
+
+    # --- what to send ----------------------------------------------------------------------------
+
+    def heartbeat(self, now_s: float, progress: Iterable[Progress] = ()) -> Heartbeat:
+        return Heartbeat(sent_s=now_s, ack=self.orders.last_seq, progress=tuple(progress))
+
+    def outgoing(self, now_s: float) -> Iterator[AgentFrame]:
+        if not self.connected:
+            return
+        for seq, report in self.reports.due(now_s, self.timing.resend_s):
+            yield ReportFrame(seq=seq, ack=self.orders.last_seq, sent_s=now_s, report=report)
+

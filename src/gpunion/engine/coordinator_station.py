@@ -1,0 +1,228 @@
+"""A coordinator without hands: engine, channels, leases and timers, assembled.
+
+A shell (live or simulated) drives it in this order and adds only I/O:
+
+    for event, mark in station.frame_arrived(...) / station.due(now):      what happened
+        commit = station.decide(now, event, mark)                          pure
+        store.commit(commit)                                               may fail: throw the station away
+        station.committed(commit)                                          memory follows the store
+    for node, frame in station.outgoing(now): send                         at least once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpunion.domain.commit import Commit, InboxMark, NumberedOrder, SavedCampus
+from gpunion.domain.effects import ForgetOrders, SendOrder
+from gpunion.domain.events import (
+    CoordinatorEvent,
+    NodeFellSilent,
+    NodeHeard,
+    NodeJoined,
+    NodeReported,
+    TimerFired,
+)
+from gpunion.domain.frames import (
+    AgentFrame,
+    CoordinatorFrame,
+    Heartbeat,
+    Hello,
+    LeaseGrant,
+    OrderFrame,
+    ReportFrame,
+    Welcome,
+)
+from gpunion.domain.ids import NodeId
+from gpunion.domain.node import NodePhase
+from gpunion.domain.orders import Order
+from gpunion.domain.timing import Timing
+from gpunion.engine.channel import Receiver, Sender, Skew, report_in_our_time
+from gpunion.engine.coordinator import CoordinatorEngine
+from gpunion.engine.leases import LeaseBook
+from gpunion.engine.state import CampusState
+from gpunion.engine.timers import Timers
+from gpunion.policy.policies import Policies
+
+Posted = tuple[CoordinatorEvent, InboxMark | None]
+
+
+class NodeLink:
+    """One node's channel as the coordinator keeps it."""
+
+    def __init__(self) -> None:
+        self.incarnation = ""
+        self.connected = False
+        self.orders: Sender[Order] = Sender()
+        self.reports = Receiver()
+        self.skew = Skew()
+        self.replies: list[CoordinatorFrame] = []  # answers that need no memory
+
+
+class CoordinatorStation:
+    def __init__(
+        self, *, saved: SavedCampus, policies: Policies, timing: Timing, term: int, now_s: float
+    ) -> None:
+        self.timing = timing
+        self.term = term
+        self.timers = Timers(saved.timers)
+        self.engine = CoordinatorEngine(
+            state=CampusState.from_records(saved.records), policies=policies, timing=timing, timers=self.timers
+        )
+        self.leases = LeaseBook(timing)
+        self.links: dict[NodeId, NodeLink] = {}
+        self._load_links(saved)
+        for node in self.engine.state.nodes.values():
+            if node.phase not in (NodePhase.LEFT, NodePhase.SILENT):
+                # Nobody knows when it was last heard: the longest wait is the safe one.
+                self.leases.heard(node.id, now_s)
+
+    # --- what happened ---------------------------------------------------------------------------
+
+    def frame_arrived(self, now_s: float, node_id: NodeId, frame: AgentFrame) -> list[Posted]:
+        """The events of one frame. Commit each (and call `committed`) before the next frame of this node."""
+        link = self.links.setdefault(node_id, NodeLink())
+        link.skew.learn(now_s, frame.sent_s)
+        if isinstance(frame, Hello):
+            return self._greeted(now_s, link, frame)
+        if not link.connected:
+            return []  # no handshake on this connection yet: it must say hello first
+        link.orders.acknowledge(frame.ack)
+        events: list[Posted] = []
+        node = self.engine.state.nodes.get(node_id)
+        if node is None or node.phase is NodePhase.LEFT:
+            return []
+        if node.phase is NodePhase.SILENT:
+            events.append((NodeHeard(node_id=node_id), None))
+        self.leases.heard(node_id, now_s)
+        if isinstance(frame, Heartbeat):
+            for progress in frame.progress:
+                self.engine.note_progress(progress.run_id, progress.step, progress.progress)
+            link.replies.append(self._grant(now_s, link, frame))
+            return events
+        if link.reports.expects(frame.seq):
+            mark = InboxMark(node_id=node_id, incarnation=link.incarnation, seq=frame.seq)
+            report = report_in_our_time(frame.report, link.skew)
+            events.append((NodeReported(node_id=node_id, report=report), mark))
+        return events
+
+    def disconnected(self, node_id: NodeId) -> None:
+        link = self.links.get(node_id)
+        if link is not None:
+            link.connected = False
+            link.replies.clear()
+
+    def due(self, now_s: float) -> CoordinatorEvent | None:
+        """One thing whose time has come. Ask again after it is committed."""
+        for node_id, heard_s in self.leases.overdue(now_s):
+            node = self.engine.state.nodes.get(node_id)
+            if node is None or node.phase in (NodePhase.LEFT, NodePhase.SILENT):
+                self.leases.forget(node_id)
+                continue
+            return NodeFellSilent(node_id=node_id, last_heard_s=heard_s)
+        key = self.timers.due(now_s)
+        return None if key is None else TimerFired(key=key)
+
+    def next_due_s(self) -> float | None:
+        moments = [at for at in (self.leases.next_s(), self.timers.next_s()) if at is not None]
+        return min(moments, default=None)
+
+    # --- deciding and remembering ----------------------------------------------------------------
+
+    def decide(self, now_s: float, event: CoordinatorEvent, mark: InboxMark | None = None) -> Commit:
+        decision = self.engine.handle(now_s, event)
+        last: dict[NodeId, int] = {}
+        orders = []
+        for effect in decision.effects:
+            if isinstance(effect, SendOrder):
+                link = self.links.setdefault(effect.node_id, NodeLink())
+                seq = last.get(effect.node_id, link.orders.last_seq) + 1
+                last[effect.node_id] = seq
+                orders.append(NumberedOrder(node_id=effect.node_id, seq=seq, order=effect.order))
+        return Commit(at_s=now_s, event=event, decision=decision, orders=tuple(orders), mark=mark)
+
+    def committed(self, commit: Commit) -> None:
+        if isinstance(commit.event, TimerFired):
+            self.timers.fired(commit.event.key)
+        if isinstance(commit.event, NodeFellSilent):
+            self.leases.forget(commit.event.node_id)
+        self.engine.apply(commit.decision)
+        self.timers.apply(commit.decision.effects)
+        for effect in commit.decision.effects:
+            if isinstance(effect, ForgetOrders):
+                self.links.setdefault(effect.node_id, NodeLink()).orders.forget_all()
+        for numbered in commit.orders:
+            self.links[numbered.node_id].orders.push(numbered.order)
+        if commit.mark is not None:
+            self.links[commit.mark.node_id].reports.took(commit.mark.seq)
+        if isinstance(commit.event, NodeJoined):
+            self._welcome(commit.at_s, commit.event.node_id)
+
+    # --- what to send ----------------------------------------------------------------------------
+
+    def outgoing(self, now_s: float, node_id: NodeId) -> Iterator[CoordinatorFrame]:
+        link = self.links.get(node_id)
+        if link is None or not link.connected:
+            return
+        replies, link.replies = link.replies, []
+        yield from replies
+        for seq, order in link.orders.due(now_s, self.timing.resend_s):
+            yield OrderFrame(
+                term=self.term, seq=seq, ack=link.reports.last_seq, sent_s=now_s, order=order
+            )
+
+    # --- private ---------------------------------------------------------------------------------
+
+    def _load_links(self, saved: SavedCampus) -> None:
+        for node in self.engine.state.nodes.values():
+            self.links[node.id] = NodeLink()
+            self.links[node.id].incarnation = node.incarnation
+        for mark in saved.marks:
+            link = self.links.setdefault(mark.node_id, NodeLink())
+            if link.incarnation == mark.incarnation:
+                link.reports.took(mark.seq)
+        last_seq = dict(saved.last_order_seq)
+        waiting: dict[NodeId, list[tuple[int, Order]]] = {}
+        for numbered in saved.orders:
+            waiting.setdefault(numbered.node_id, []).append((numbered.seq, numbered.order))
+        for node_id in sorted({*last_seq, *waiting}):
+            link = self.links.setdefault(node_id, NodeLink())
+            link.orders.restore(sorted(waiting.get(node_id, [])), last_seq.get(node_id, 0))
+
+    def _greeted(self, now_s: float, link: NodeLink, hello: Hello) -> list[Posted]:
+        if hello.incarnation != link.incarnation:
+            link.incarnation = hello.incarnation
+            link.reports = Receiver()
+        else:
+            link.orders.acknowledge(hello.ack)
+        link.connected = False  # until the join is committed and the welcome goes out
+        link.replies.clear()
+        self.leases.heard(hello.node_id, now_s)
+        joined = NodeJoined(
+            node_id=hello.node_id, incarnation=hello.incarnation, facts=hello.facts, guests=hello.guests
+        )
+        return [(joined, None)]
+
+    def _welcome(self, now_s: float, node_id: NodeId) -> None:
+        link = self.links[node_id]
+        link.connected = True
+        link.orders.reconnected()
+        first = min(link.orders.waiting, default=link.orders.last_seq + 1)
+        link.replies.append(
+            Welcome(
+                term=self.term,
+                orders_before=first - 1,
+                ack=link.reports.last_seq,
+                timing=self.timing,
+                sent_s=now_s,
+            )
+        )
+
+    def _grant(self, now_s: float, link: NodeLink, heartbeat: Heartbeat) -> LeaseGrant:
+        return LeaseGrant(
+            term=self.term,
+            heartbeat_sent_s=heartbeat.sent_s,
+            lease_s=self.timing.lease_s,
+            ack=link.reports.last_seq,
+            sent_s=now_s,
+        )

@@ -1,0 +1,33 @@
+"""Who was heard when. Lives in memory only: heartbeats cost no writes."""
+
+from __future__ import annotations
+
+from gpunion.domain.ids import NodeId
+from gpunion.domain.timing import Timing
+
+
+class LeaseBook:
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._heard_s: dict[NodeId, float] = {}
+
+    def heard(self, node_id: NodeId, now_s: float) -> None:
+        self._heard_s[node_id] = max(now_s, self._heard_s.get(node_id, now_s))
+
+    def forget(self, node_id: NodeId) -> None:
+        self._heard_s.pop(node_id, None)
+
+    def last_heard_s(self, node_id: NodeId) -> float | None:
+        return self._heard_s.get(node_id)
+
+    def next_s(self) -> float | None:
+        return min(self._heard_s.values()) + self.silence_s if self._heard_s else None
+
+    @property
+    def silence_s(self) -> float:
+        """Three missed heartbeats, or the lease over. Silence moves nobody yet: the fence comes later."""
+        return min(3 * self._timing.heartbeat_s, self._timing.lease_s)
+
+    def overdue(self, now_s: float) -> list[tuple[NodeId, float]]:
+        late = [(node, at) for node, at in self._heard_s.items() if now_s - at >= self.silence_s]
+        return sorted(late, key=lambda pair: (pair[1], pair[0]))

@@ -1,0 +1,117 @@
+"""What an engine remembers: records by id, with the few indexes that deciding needs.
+
+The engines never change a state while they decide: they write into a draft (see `draft.py`), and the
+shell applies the decision's changes after the store has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gpunion.domain.checkpoint import Checkpoint
+from gpunion.domain.decision import AgentRecord, Record
+from gpunion.domain.guest import Guest, Holding, JobEpoch
+from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
+from gpunion.domain.job import Job
+from gpunion.domain.migration import Migration, MigrationPhase
+from gpunion.domain.node import Node
+from gpunion.domain.run import Run
+
+
+@dataclass(slots=True)
+class CampusState:
+    """The coordinator's memory."""
+
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    runs: dict[RunId, Run] = field(default_factory=dict)
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+    checkpoints: dict[CheckpointId, Checkpoint] = field(default_factory=dict)
+    migrations: dict[MigrationId, Migration] = field(default_factory=dict)
+    waiting: set[JobId] = field(default_factory=set)
+    living: dict[NodeId, set[RunId]] = field(default_factory=dict)  # runs that hold something of a node
+    moving: set[MigrationId] = field(default_factory=set)  # migrations not yet over
+    progress: dict[RunId, tuple[int, float]] = field(default_factory=dict)  # from heartbeats; not durable
+
+    @classmethod
+    def from_records(cls, records: Iterable[Record]) -> CampusState:
+        state = cls()
+        state.apply(records)
+        return state
+
+    def apply(self, changes: Iterable[Record]) -> None:
+        for record in changes:
+            match record:
+                case Job():
+                    self._put_job(record)
+                case Run():
+                    self._put_run(record)
+                case Node():
+                    self.nodes[record.id] = record
+                case Checkpoint():
+                    self.checkpoints[record.id] = record
+                case Migration():
+                    self._put_migration(record)
+
+    def records(self) -> tuple[Record, ...]:
+        return (
+            *self.jobs.values(),
+            *self.runs.values(),
+            *self.nodes.values(),
+            *self.checkpoints.values(),
+            *self.migrations.values(),
+        )
+
+    def _put_job(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        if job.phase.waiting:
+            self.waiting.add(job.id)
+        else:
+            self.waiting.discard(job.id)
+
+    def _put_run(self, run: Run) -> None:
+        self.runs[run.id] = run
+        here = self.living.setdefault(run.node_id, set())
+        if run.living:
+            here.add(run.id)
+        else:
+            here.discard(run.id)
+            self.progress.pop(run.id, None)
+
+    def _put_migration(self, migration: Migration) -> None:
+        self.migrations[migration.id] = migration
+        if migration.phase in (MigrationPhase.DONE, MigrationPhase.ABANDONED):
+            self.moving.discard(migration.id)
+        else:
+            self.moving.add(migration.id)
+
+
+@dataclass(slots=True)
+class AgentState:
+    """One agent's memory. The lease is not in it: after a restart the agent asks for a new one."""
+
+    guests: dict[RunId, Guest] = field(default_factory=dict)
+    epochs: dict[JobId, int] = field(default_factory=dict)
+    holding: Holding = field(default_factory=Holding)
+
+    @classmethod
+    def from_records(cls, records: Iterable[AgentRecord]) -> AgentState:
+        state = cls()
+        state.apply(records)
+        return state
+
+    def apply(self, changes: Iterable[AgentRecord], forgotten: Iterable[RunId] = ()) -> None:
+        for record in changes:
+            match record:
+                case Guest():
+                    self.guests[record.run_id] = record
+                case Holding():
+                    self.holding = record
+                case JobEpoch():
+                    self.epochs[record.job_id] = record.epoch
+        for run_id in forgotten:
+            self.guests.pop(run_id, None)
+
+    def records(self) -> tuple[AgentRecord, ...]:
+        epochs = (JobEpoch(job_id=job, epoch=epoch) for job, epoch in sorted(self.epochs.items()))
+        return (*self.guests.values(), *epochs, self.holding)

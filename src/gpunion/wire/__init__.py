@@ -1,0 +1,1 @@
+"""What crosses a boundary. The only home of msgspec and pydantic models."""
