@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpunion.domain.decision import AgentDecision, AgentRecord, Decision, Record
-from gpunion.domain.events import AgentEvent, CoordinatorEvent
+from gpunion.domain.events import AgentEvent, CoordinatorEvent, LeaseRenewed
 from gpunion.domain.ids import NodeId
 from gpunion.domain.orders import Order
 from gpunion.domain.reports import Report
@@ -61,6 +61,11 @@ class AgentCommit:
     decision: AgentDecision
     reports: tuple[NumberedReport, ...] = ()
     order_seq: int | None = None  # the order this event came from
+
+    @property
+    def volatile(self) -> bool:
+        """Nothing a restart would miss, so no write is due: leases are renewed every few seconds."""
+        return self.decision.empty or isinstance(self.event, LeaseRenewed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

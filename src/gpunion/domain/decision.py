@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.effects import AgentEffect, CoordinatorEffect
-from gpunion.domain.guest import Guest, Holding, JobEpoch
+from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
 from gpunion.domain.ids import RunId
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration
@@ -15,7 +15,7 @@ from gpunion.domain.reasons import Reason
 from gpunion.domain.run import Run
 
 Record = Job | Run | Node | Checkpoint | Migration
-AgentRecord = Guest | Holding | JobEpoch
+AgentRecord = Guest | Holding | JobEpoch | Lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ class StartGuest:
     """Fence the vault with the epoch, fetch the code, restore, start. Outcome: GuestStarted or GuestStartFailed."""
 
     order: StartRun
+    lease_until_s: float  # the guest's limits are in force before its first instruction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,6 +61,7 @@ class Welcome:
     """`orders_before`: numbers up to this one are not for this incarnation; wait for the next."""
 
     term: int
+    hello_sent_s: float  # the first lease counts from here
     orders_before: int
     ack: int
     timing: Timing

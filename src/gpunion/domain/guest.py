@@ -69,6 +69,13 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """How long the agent may go on without the coordinator. In memory only: a restarted agent asks anew."""
+
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEpoch:
     """The newest epoch this agent has seen of a job; older ones are refused."""
 

@@ -41,6 +41,5 @@ class Node:
     phase_since_s: float
     deadline_s: float | None = None
     before_silence: NodePhase | None = None
-    fenced: bool = False  # silent for so long that its guests are certainly gone
     departures: int = 0
     lent_gpu_s: float = 0.0

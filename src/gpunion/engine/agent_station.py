@@ -76,7 +76,7 @@ class AgentStation:
             self.orders.took(frame.orders_before)
             self.reports.acknowledge(frame.ack)
             self.reports.reconnected()
-            return []
+            return [(LeaseRenewed(until_s=frame.hello_sent_s + frame.timing.lease_s), None)]
         if not self.connected:
             return []
         self.term = frame.term

@@ -53,6 +53,7 @@ class NodeLink:
     def __init__(self) -> None:
         self.incarnation = ""
         self.connected = False
+        self.hello_sent_s = 0.0
         self.orders: Sender[Order] = Sender()
         self.reports = Receiver()
         self.skew = Skew()
@@ -69,7 +70,7 @@ class CoordinatorStation:
         self.engine = CoordinatorEngine(
             state=CampusState.from_records(saved.records), policies=policies, timing=timing, timers=self.timers
         )
-        self.leases = LeaseBook(timing)
+        self.leases = LeaseBook(policies.suspicion.silent_after_s(timing))
         self.links: dict[NodeId, NodeLink] = {}
         self._load_links(saved)
         for node in self.engine.state.nodes.values():
@@ -197,6 +198,7 @@ class CoordinatorStation:
             link.orders.acknowledge(hello.ack)
         link.connected = False  # until the join is committed and the welcome goes out
         link.replies.clear()
+        link.hello_sent_s = hello.sent_s
         self.leases.heard(hello.node_id, now_s)
         joined = NodeJoined(
             node_id=hello.node_id, incarnation=hello.incarnation, facts=hello.facts, guests=hello.guests
@@ -211,6 +213,7 @@ class CoordinatorStation:
         link.replies.append(
             Welcome(
                 term=self.term,
+                hello_sent_s=link.hello_sent_s,
                 orders_before=first - 1,
                 ack=link.reports.last_seq,
                 timing=self.timing,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.timing import Timing
 
 
 class LeaseBook:
-    def __init__(self, timing: Timing) -> None:
-        self._timing = timing
+    def __init__(self, silence_s: float) -> None:
+        self.silence_s = silence_s
         self._heard_s: dict[NodeId, float] = {}
 
     def heard(self, node_id: NodeId, now_s: float) -> None:
@@ -22,11 +21,6 @@ class LeaseBook:
 
     def next_s(self) -> float | None:
         return min(self._heard_s.values()) + self.silence_s if self._heard_s else None
-
-    @property
-    def silence_s(self) -> float:
-        """Three missed heartbeats, or the lease over. Silence moves nobody yet: the fence comes later."""
-        return min(3 * self._timing.heartbeat_s, self._timing.lease_s)
 
     def overdue(self, now_s: float) -> list[tuple[NodeId, float]]:
         late = [(node, at) for node, at in self._heard_s.items() if now_s - at >= self.silence_s]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.decision import AgentRecord, Record
-from gpunion.domain.guest import Guest, Holding, JobEpoch
+from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration, MigrationPhase
@@ -62,6 +62,39 @@ class CampusState:
             *self.migrations.values(),
         )
 
+    def take_back(self, record: Record, former: Record | None) -> None:
+        """Undoes one put: engines decide on the live state and leave it as they found it."""
+        if former is not None:
+            self.apply((former,))
+            return
+        match record:
+            case Job():
+                del self.jobs[record.id]
+                self.waiting.discard(record.id)
+            case Run():
+                del self.runs[record.id]
+                self.living[record.node_id].discard(record.id)
+            case Node():
+                del self.nodes[record.id]
+            case Checkpoint():
+                del self.checkpoints[record.id]
+            case Migration():
+                del self.migrations[record.id]
+                self.moving.discard(record.id)
+
+    def find(self, record: Record) -> Record | None:
+        match record:
+            case Job():
+                return self.jobs.get(record.id)
+            case Run():
+                return self.runs.get(record.id)
+            case Node():
+                return self.nodes.get(record.id)
+            case Checkpoint():
+                return self.checkpoints.get(record.id)
+            case Migration():
+                return self.migrations.get(record.id)
+
     def _put_job(self, job: Job) -> None:
         self.jobs[job.id] = job
         if job.phase.waiting:
@@ -76,7 +109,6 @@ class CampusState:
             here.add(run.id)
         else:
             here.discard(run.id)
-            self.progress.pop(run.id, None)
 
     def _put_migration(self, migration: Migration) -> None:
         self.migrations[migration.id] = migration
@@ -93,6 +125,7 @@ class AgentState:
     guests: dict[RunId, Guest] = field(default_factory=dict)
     epochs: dict[JobId, int] = field(default_factory=dict)
     holding: Holding = field(default_factory=Holding)
+    lease_until_s: float | None = None
 
     @classmethod
     def from_records(cls, records: Iterable[AgentRecord]) -> AgentState:
@@ -107,6 +140,8 @@ class AgentState:
                     self.guests[record.run_id] = record
                 case Holding():
                     self.holding = record
+                case Lease():
+                    self.lease_until_s = record.until_s
                 case JobEpoch():
                     self.epochs[record.job_id] = record.epoch
         for run_id in forgotten:

@@ -1,0 +1,36 @@
+"""A job's life, from being accepted to being over."""
+
+from __future__ import annotations
+
+from gpunion.domain.job import JobPhase as P
+from gpunion.lifecycle.machine import Edge, Machine
+
+JOB: Machine[P] = Machine(
+    "job",
+    [P.PENDING],
+    [
+        Edge(P.PENDING, P.STARTING, "placed"),
+        Edge(P.PENDING, P.CANCELLED, "stopped"),
+        Edge(P.STARTING, P.RUNNING, "started"),
+        Edge(P.STARTING, P.MIGRATING, "refused, or the node went away"),
+        Edge(P.STARTING, P.STOPPING, "stop asked"),
+        Edge(P.STARTING, P.SUCCEEDED, "finished before the agent could say it started"),
+        Edge(P.STARTING, P.FAILED, "could not be started anywhere"),
+        Edge(P.RUNNING, P.LEAVING, "last save asked for"),
+        Edge(P.RUNNING, P.MIGRATING, "its run ended without its doing"),
+        Edge(P.RUNNING, P.STOPPING, "stop asked"),
+        Edge(P.RUNNING, P.SUCCEEDED, "finished"),
+        Edge(P.RUNNING, P.FAILED, "failed"),
+        Edge(P.LEAVING, P.RUNNING, "stays after all"),
+        Edge(P.LEAVING, P.MIGRATING, "left"),
+        Edge(P.LEAVING, P.STOPPING, "stop asked"),
+        Edge(P.LEAVING, P.SUCCEEDED, "finished before it had to go"),
+        Edge(P.LEAVING, P.FAILED, "failed"),
+        Edge(P.MIGRATING, P.STARTING, "placed again"),
+        Edge(P.MIGRATING, P.CANCELLED, "stopped"),
+        Edge(P.MIGRATING, P.SUCCEEDED, "had finished before it was given up"),
+        Edge(P.MIGRATING, P.FAILED, "had failed before it was given up"),
+        Edge(P.STOPPING, P.CANCELLED, "stopped"),
+        Edge(P.STOPPING, P.SUCCEEDED, "finished first"),
+    ],
+)

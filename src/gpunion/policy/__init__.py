@@ -1,0 +1,1 @@
+"""One question a module, each with a Protocol and its answers. Pure: all they know comes as arguments."""

@@ -1,0 +1,70 @@
+"""How fast may state be moved?
+
+Reclaim flushes get the least rate that meets their deadline (Karuna's rule, with a margin), in order of
+deadline, and together no more than their share of the link. Periodic saves share what is left of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# Half of a link at most goes to moving state, so that its owner's traffic stays unharmed.
+RECLAIM_SHARE = 0.5
+MARGIN = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    name: str
+    size_bits: float
+    deadline_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Bits per second by flow. A flow that cannot make it under the cap is not in it."""
+
+    by_flow: tuple[tuple[str, float], ...]
+    refused: tuple[str, ...]
+
+    def of(self, name: str) -> float | None:
+        return dict(self.by_flow).get(name)
+
+
+def earliest_deadline_first(flows: Iterable[Flow], *, cap_bps: float, now_s: float) -> Rates:
+    """Admits flows in order of deadline as long as each still fits behind those before it.
+
+    The check is Σ_{d_f <= d_k} bits_f <= cap (d_k - t); what the admitted leave over goes to the earliest.
+    """
+    ordered = sorted(flows, key=lambda flow: (flow.deadline_s, flow.size_bits, flow.name))
+    admitted: list[Flow] = []
+    refused: list[str] = []
+    queued_bits = 0.0
+    for flow in ordered:
+        if queued_bits + flow.size_bits <= cap_bps * (flow.deadline_s - now_s):
+            queued_bits += flow.size_bits
+            admitted.append(flow)
+        else:
+            refused.append(flow.name)
+    return Rates(by_flow=_share_out(admitted, cap_bps, now_s), refused=tuple(refused))
+
+
+def reclaim_cap_bps(uplink_bps: float) -> float:
+    return RECLAIM_SHARE * uplink_bps
+
+
+def periodic_rate_bps(uplink_bps: float, flows_on_link: int) -> float:
+    """Periodic saves share the same half; a flush on the link takes precedence by the planner's doing."""
+    return reclaim_cap_bps(uplink_bps) / max(1, flows_on_link)
+
+
+def _share_out(flows: list[Flow], cap_bps: float, now_s: float) -> tuple[tuple[str, float], ...]:
+    least = {flow.name: (1 + MARGIN) * flow.size_bits / (flow.deadline_s - now_s) for flow in flows}
+    total = sum(least.values())
+    if total > cap_bps:  # the margin does not fit; the bare need does, by admission
+        least = {name: rate * cap_bps / total for name, rate in least.items()}
+        return tuple(least.items())
+    if flows:
+        least[flows[0].name] += cap_bps - total
+    return tuple(least.items())

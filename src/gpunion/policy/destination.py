@@ -1,0 +1,36 @@
+"""Where does a job that must go, go?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gpunion.domain.ids import NodeId
+from gpunion.domain.job import Job
+from gpunion.domain.snapshot import NodeView
+from gpunion.domain.ties import tie_break
+from gpunion.policy.placement.filters import refusal
+from gpunion.policy.placement.pick import FastThenTight, NotPlaced, place
+
+
+class Destination(Protocol):
+    def choose(self, job: Job, views: Sequence[NodeView], *, leaving: NodeId, now_s: float) -> NodeId | None:
+        """A node to keep a place on, or None: it waits for whatever comes free."""
+        ...
+
+
+class BestFit:
+    """What placement would choose, another node than the one it leaves."""
+
+    def choose(self, job: Job, views: Sequence[NodeView], *, leaving: NodeId, now_s: float) -> NodeId | None:
+        others = [view for view in views if view.node.id != leaving]
+        found = place(job, others, now_s, FastThenTight())
+        return None if isinstance(found, NotPlaced) else found.node_id
+
+
+class RandomDestination:
+    """Any node that would do; for comparisons."""
+
+    def choose(self, job: Job, views: Sequence[NodeView], *, leaving: NodeId, now_s: float) -> NodeId | None:
+        able = [v.node.id for v in views if v.node.id != leaving and refusal(job, v, now_s) is None]
+        return min(able, key=lambda node: tie_break("destination", job.id, job.epoch, node), default=None)

@@ -1,0 +1,1 @@
+"""How likely is a node to leave, and when?"""

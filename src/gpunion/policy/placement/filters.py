@@ -1,0 +1,106 @@
+"""May this job run on this node? Each refusal is a reason."""
+
+from __future__ import annotations
+
+from gpunion.domain.job import Job
+from gpunion.domain.node import NodePhase
+from gpunion.domain.reasons import Reason, Why, because
+from gpunion.domain.resources import GIB, Gpu, Request
+from gpunion.domain.snapshot import NodeView
+
+# Refusals that no waiting mends: more than the node has, or against its owner's standing terms.
+FOR_GOOD = frozenset(
+    {
+        Why.TOO_FEW_GPUS,
+        Why.TOO_LITTLE_VRAM,
+        Why.WRONG_MODEL,
+        Why.TOO_FEW_CPUS,
+        Why.TOO_LITTLE_MEMORY,
+        Why.LAB_NOT_ADMITTED,
+        Why.UNSANDBOXED,
+        Why.NODE_LEFT,
+    }
+)
+
+_PHASES = {
+    NodePhase.PAUSED: Why.NODE_PAUSED,
+    NodePhase.RECLAIMING: Why.NODE_RECLAIMED,
+    NodePhase.RECLAIMED: Why.NODE_RECLAIMED,
+    NodePhase.SILENT: Why.NODE_SILENT,
+}
+
+
+def refusal(job: Job, view: NodeView, now_s: float) -> Reason | None:
+    """The weightiest reason first: what never fits, then the owner's word, then what is free."""
+    return (
+        _never_fits(job, view)
+        or _against_the_terms(job, view)
+        or _not_now(job, view, now_s)
+        or _not_free(job.spec.request, view)
+    )
+
+
+def suitable(gpus: tuple[Gpu, ...], request: Request) -> tuple[Gpu, ...]:
+    return tuple(gpu for gpu in gpus if _model_fits(gpu, request) and gpu.memory_bytes >= request.vram_bytes)
+
+
+def _never_fits(job: Job, view: NodeView) -> Reason | None:
+    node, request = view.node, job.spec.request
+    capacity = node.facts.capacity
+    if node.phase is NodePhase.LEFT:
+        return because(node.id, Why.NODE_LEFT)
+    if len(capacity.gpus) < request.gpus:
+        return because(node.id, Why.TOO_FEW_GPUS, has=len(capacity.gpus), needs=request.gpus)
+    of_model = [gpu for gpu in capacity.gpus if _model_fits(gpu, request)]
+    if len(of_model) < request.gpus:
+        return because(node.id, Why.WRONG_MODEL)
+    if len(suitable(capacity.gpus, request)) < request.gpus:
+        vram_gib = request.vram_bytes / GIB
+        return because(node.id, Why.TOO_LITTLE_VRAM, needs=request.gpus, vram_gib=vram_gib)
+    if capacity.cpus < request.cpus:
+        return because(node.id, Why.TOO_FEW_CPUS, has=capacity.cpus, needs=request.cpus)
+    if view.lent_memory_bytes < request.memory_bytes:
+        has, needs = view.lent_memory_bytes / GIB, request.memory_bytes / GIB
+        return because(node.id, Why.TOO_LITTLE_MEMORY, has_gib=has, needs_gib=needs)
+    return None
+
+
+def _against_the_terms(job: Job, view: NodeView) -> Reason | None:
+    facts = view.node.facts
+    if not facts.terms.admits_lab(job.spec.lab):
+        return because(view.node.id, Why.LAB_NOT_ADMITTED, lab=job.spec.lab)
+    if not facts.sandboxed and not facts.terms.allow_unsandboxed:
+        return because(view.node.id, Why.UNSANDBOXED)
+    return None
+
+
+def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
+    node = view.node
+    phase = _PHASES.get(node.phase)
+    if phase is not None:
+        return because(node.id, phase)
+    if any(a.node_id == node.id and now_s < a.until_s for a in job.avoid):
+        return because(node.id, Why.REFUSED_LATELY)
+    limit = node.facts.terms.max_guests
+    if view.guests >= limit:
+        return because(node.id, Why.GUESTS_FULL, limit=limit)
+    return None
+
+
+def _not_free(request: Request, view: NodeView) -> Reason | None:
+    node = view.node
+    free = len(suitable(view.free_gpus, request))
+    if free < request.gpus:
+        return because(node.id, Why.TOO_FEW_FREE_GPUS, free=free, needs=request.gpus)
+    if view.free_cpus < request.cpus:
+        return because(node.id, Why.TOO_FEW_FREE_CPUS, free=view.free_cpus, needs=request.cpus)
+    if view.free_memory_bytes < request.memory_bytes:
+        free_gib, needs_gib = view.free_memory_bytes / GIB, request.memory_bytes / GIB
+        return because(node.id, Why.TOO_LITTLE_FREE_MEMORY, free_gib=free_gib, needs_gib=needs_gib)
+    return None
+
+
+def _model_fits(gpu: Gpu, request: Request) -> bool:
+    if gpu.model in request.exclude_models:
+        return False
+    return not request.models or gpu.model in request.models

@@ -1,0 +1,33 @@
+"""Named bundles: one answer to every question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunion.policy.checkpointing import CheckpointTiming, FixedInterval, Young
+from gpunion.policy.destination import BestFit, Destination, RandomDestination
+from gpunion.policy.homecoming import Homecoming, Never, WhenItPays
+from gpunion.policy.ordering import Ordering, PriorityThenAge
+from gpunion.policy.placement.pick import FastThenTight, Scoring
+from gpunion.policy.reclaim import FlushWhatFits, NeverFlush, ReclaimPlan
+from gpunion.policy.suspicion import MissedThenFenced, Suspicion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    name: str
+    ordering: Ordering = PriorityThenAge()
+    scoring: Scoring = FastThenTight()
+    checkpointing: CheckpointTiming = Young()
+    reclaim: ReclaimPlan = FlushWhatFits()
+    destination: Destination = BestFit()
+    homecoming: Homecoming = WhenItPays()
+    suspicion: Suspicion = MissedThenFenced()
+
+
+BASELINE = Policies(name="baseline")
+FIXED = Policies(name="fixed", checkpointing=FixedInterval())
+RANDOM_DESTINATION = Policies(name="random-destination", destination=RandomDestination())
+REQUEUE = Policies(name="requeue", checkpointing=FixedInterval(), reclaim=NeverFlush(), homecoming=Never())
+
+BUNDLES = {bundle.name: bundle for bundle in (BASELINE, FIXED, RANDOM_DESTINATION, REQUEUE)}
