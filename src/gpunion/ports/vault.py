@@ -128,7 +128,7 @@ class Vault(Protocol):
         ...
 
     def put(self, block_hash: str, data: bytes) -> int:
-        """Store a block; returns the bytes added, 0 when it was there. `CorruptBlock` when the name is wrong."""
+        """Store a block; returns the bytes added, 0 when it was there. `CorruptBlock`: not its name."""
         ...
 
     def seal(self, manifest: Manifest) -> None:
@@ -163,11 +163,11 @@ class Vault(Protocol):
         ...
 
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
-        """Drop all but the newest `keep` (at least 2) checkpoints; returns the ids dropped. Held ones stay."""
+        """Drop all but the newest `keep` (at least 2) checkpoints; returns the ids dropped. Held: kept."""
         ...
 
     def collect_garbage(self) -> Garbage:
-        """Delete blocks that no sealed checkpoint and no upload under way needs. May be cut short anywhere."""
+        """Delete blocks that no sealed checkpoint and no upload under way needs. May be cut anywhere."""
         ...
 
     def describe(self) -> str:

@@ -1,0 +1,90 @@
+"""A guest's own cgroup (version 2), where the system lets us make one.
+
+The unified tree may be the only one (`/sys/fs/cgroup`) or stand beside the old controllers
+(`/sys/fs/cgroup/unified`); in the second case it usually has no controllers, so that a guest can be killed
+as one but its memory and CPU are not limited.
+"""
+
+from __future__ import annotations
+
+import os
+
+from gpunion.owner_kill.processes import remove_cgroup
+
+MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+WANTED_CONTROLLERS = ("memory", "cpu", "pids")
+CPU_PERIOD_US = 100_000  # the kernel's default
+PROCESSES_MAX = 8192  # a data loader has dozens, a fork bomb has no end
+
+
+def find_parent() -> str:
+    """Where guests' cgroups can be made: this process's own cgroup; "" when that is not possible."""
+    mount = next((path for path in MOUNTS if os.path.exists(os.path.join(path, "cgroup.procs"))), "")
+    if not mount:
+        return ""
+    parent = os.path.normpath(mount + "/" + _own_path())
+    probe = make(parent, f"gpunion-probe-{os.getpid()}")
+    if not probe:
+        return ""
+    remove_cgroup(probe)
+    return parent
+
+
+def controllers(parent: str) -> frozenset[str]:
+    """Which of the wanted controllers limit a cgroup made under `parent`."""
+    if not parent:
+        return frozenset()
+    for name in WANTED_CONTROLLERS:
+        _write(os.path.join(parent, "cgroup.subtree_control"), f"+{name}")
+    try:
+        with open(os.path.join(parent, "cgroup.subtree_control"), encoding="ascii") as file:
+            return frozenset(file.read().split()) & frozenset(WANTED_CONTROLLERS)
+    except OSError:
+        return frozenset()
+
+
+def make(parent: str, name: str) -> str:
+    """The path of a new cgroup, or "" when the system refuses."""
+    path = os.path.join(parent, name)
+    try:
+        os.mkdir(path)
+    except OSError:
+        return ""
+    return path
+
+
+def limit(cgroup: str, *, memory_bytes: int, cpus: float) -> None:
+    """Limits whose controller is absent are left unenforced; `describe()` of the runtime says which."""
+    if memory_bytes > 0:
+        _write(os.path.join(cgroup, "memory.max"), str(memory_bytes))
+        _write(os.path.join(cgroup, "memory.oom.group"), "1")
+    if cpus > 0:
+        _write(os.path.join(cgroup, "cpu.max"), f"{int(cpus * CPU_PERIOD_US)} {CPU_PERIOD_US}")
+    _write(os.path.join(cgroup, "pids.max"), str(PROCESSES_MAX))
+
+
+def enter(cgroup: str) -> None:
+    """Move the calling process in."""
+    _write(os.path.join(cgroup, "cgroup.procs"), "0")
+
+
+def ran_out_of_memory(cgroup: str) -> bool:
+    try:
+        with open(os.path.join(cgroup, "memory.events"), encoding="ascii") as file:
+            counts = dict(line.split() for line in file)
+    except (OSError, ValueError):
+        return False
+    return int(counts.get("oom_kill", "0")) > 0
+
+
+def _own_path() -> str:
+    with open("/proc/self/cgroup", encoding="utf-8") as file:
+        return next((line.strip().removeprefix("0::") for line in file if line.startswith("0::")), "/")
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+    except OSError:
+        return

@@ -1,0 +1,211 @@
+"""How a guest is started: as a plan of program, arguments and environment that the keeper carries out.
+
+Inside bubblewrap a guest sees the system's programs and the agent's Python read-only, its own directories
+under /gpunion, and nothing else of its host: no homes, no state directory, no other guest, no network.
+Nothing of the agent's own environment reaches a guest in either mode.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpunion.adapters.sandbox.names import HOME_DIR, TEMPORARY_DIR, WORK_DIR
+from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
+
+INSIDE = Path("/gpunion")
+INSIDE_LIBRARY = INSIDE / "lib"
+GUEST_ID = 1000  # the guest's user inside; outside it is the agent's
+PROBE_LIMIT_S = 10.0
+MEMORY_FILES_MAX_BYTES = 1024**3  # /tmp inside lives in the host's memory
+
+SYSTEM_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+# The loader, names and time zones. Not /etc as a whole: it holds the host's secrets.
+SYSTEM_SETTINGS = (
+    "alternatives",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "nsswitch.conf",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "magic",
+    "mime.types",
+)
+GPU_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+PACKAGE_DIR = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bubblewrap:
+    """A bwrap that was seen working on this machine."""
+
+    program: str
+    options: tuple[str, ...]  # those of this version that we use when they are there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the keeper executes. `arguments` are bubblewrap's own; none: the program runs plainly."""
+
+    argv: tuple[str, ...]
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+    directory: str
+
+
+def find_bubblewrap() -> Bubblewrap | None:
+    """None when there is no bwrap, or when this system does not let it make namespaces."""
+    program = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PATH))
+    if program is None:
+        return None
+    known = _run([program, "--help"])
+    if known is None:
+        return None
+    options = tuple(option for option in ("--disable-userns", "--size") if option in known)
+    found = Bubblewrap(program=program, options=options)
+    probe = [program, *_isolation(found), *_system(), "--", "/usr/bin/true"]
+    return found if _run(probe) is not None else None
+
+
+def plan_plain(spec: GuestSpec, paths: GuestPaths) -> Plan:
+    """No sandbox: the guest sees what the agent's user sees."""
+    environment = _environment(spec, paths, str(PACKAGE_DIR.parent), sandboxed=False)
+    work_dir = str(paths.scratch_dir / WORK_DIR)
+    return Plan(argv=spec.command, arguments=(), environment=environment, directory=work_dir)
+
+
+def plan_sandboxed(spec: GuestSpec, paths: GuestPaths, state_dir: Path, bubblewrap: Bubblewrap) -> Plan:
+    inside = GuestPaths(
+        root=INSIDE,
+        checkpoint_dir=INSIDE / paths.checkpoint_dir.name,
+        control_dir=INSIDE / paths.control_dir.name,
+        output_dir=INSIDE / paths.output_dir.name,
+        scratch_dir=INSIDE / paths.scratch_dir.name,
+        log_file=INSIDE / paths.log_file.name,
+    )
+    environment = _environment(spec, inside, str(INSIDE_LIBRARY), sandboxed=True)
+    arguments = [*_isolation(bubblewrap), *_system(), *_identity(paths.root), *_python(state_dir)]
+    for index in spec.gpu_indices:
+        arguments += ["--dev-bind-try", f"/dev/nvidia{index}", f"/dev/nvidia{index}"]
+    for name in GPU_DEVICES if spec.gpu_indices else ():
+        arguments += ["--dev-bind-try", f"/dev/{name}", f"/dev/{name}"]
+    for outer, inner in (
+        (paths.checkpoint_dir, inside.checkpoint_dir),
+        (paths.control_dir, inside.control_dir),
+        (paths.output_dir, inside.output_dir),
+        (paths.scratch_dir, inside.scratch_dir),
+    ):
+        arguments += ["--bind", str(outer), str(inner)]
+    arguments += ["--remount-ro", "/", "--chdir", str(inside.scratch_dir / WORK_DIR), "--clearenv"]
+    for name, value in environment.items():
+        arguments += ["--setenv", name, value]
+    # Through a shell's exec, so that a program that is not there ends with 127 as it does without a sandbox.
+    argv = (bubblewrap.program, "/bin/sh", "-c", 'exec "$@"', "gpunion", *spec.command)
+    return Plan(argv=argv, arguments=tuple(arguments), environment={}, directory=str(paths.root))
+
+
+def _isolation(bubblewrap: Bubblewrap) -> list[str]:
+    words = ["--unshare-all", "--unshare-user", "--uid", str(GUEST_ID), "--gid", str(GUEST_ID)]
+    words += ["--hostname", "gpunion", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    if "--disable-userns" in bubblewrap.options:
+        words.append("--disable-userns")
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    if "--size" in bubblewrap.options:
+        words += ["--size", str(MEMORY_FILES_MAX_BYTES)]
+    return [*words, "--tmpfs", "/tmp"]
+
+
+def _system() -> list[str]:
+    words = ["--ro-bind", "/usr", "/usr"]
+    for name in SYSTEM_LINKS:
+        path = f"/{name}"
+        if os.path.islink(path):
+            words += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            words += ["--ro-bind", path, path]
+    for name in SYSTEM_SETTINGS:
+        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return words
+
+
+def _identity(root: Path) -> list[str]:
+    """Names for the guest's user and host: the real files name the owner's."""
+    texts = {
+        "passwd": f"guest:x:{GUEST_ID}:{GUEST_ID}:guest:{INSIDE / 'scratch' / HOME_DIR}:/bin/sh\n",
+        "group": f"guest:x:{GUEST_ID}:\n",
+        "hosts": "127.0.0.1 localhost gpunion\n::1 localhost\n",
+    }
+    words = []
+    folder = root / "etc"
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="ascii")
+        words += ["--ro-bind", str(folder / name), f"/etc/{name}"]
+    return words
+
+
+def _python(state_dir: Path) -> list[str]:
+    """The Python the agent runs under, and this package for `gpunion.sdk.job`; the state directory never."""
+    words = []
+    for prefix in sorted({Path(sys.prefix), Path(sys.base_prefix)}):
+        if prefix.is_relative_to("/usr"):
+            continue
+        if prefix in (Path("/"), Path.home()):
+            raise RuntimeFault(
+                f"guests would see all of {prefix}: run the agent from a venv", temporary=False
+            )
+        words += ["--ro-bind", str(prefix), str(prefix)]
+        if state_dir.is_relative_to(prefix):
+            words += ["--tmpfs", str(state_dir)]
+    return [*words, "--ro-bind", str(PACKAGE_DIR), str(INSIDE_LIBRARY / PACKAGE_DIR.name)]
+
+
+def _environment(spec: GuestSpec, places: GuestPaths, library: str, *, sandboxed: bool) -> dict[str, str]:
+    """What the guest asked for, then what it cannot change. Nothing is taken from the agent's environment."""
+    for name, value in spec.environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise RuntimeFault(f"{name!r} cannot be a variable of the environment", temporary=False)
+    prefixes = dict.fromkeys([f"{sys.prefix}/bin", f"{sys.base_prefix}/bin", *SYSTEM_PATH])
+    asked = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", **spec.environment}
+    paths = [library, *filter(None, [spec.environment.get("PYTHONPATH")])]
+    return asked | {
+        "PATH": os.pathsep.join([*filter(None, [spec.environment.get("PATH")]), *prefixes]),
+        "PYTHONPATH": os.pathsep.join(paths),
+        "HOME": str(places.scratch_dir / HOME_DIR),
+        "TMPDIR": str(places.scratch_dir / TEMPORARY_DIR),
+        "USER": "guest",
+        "LOGNAME": "guest",
+        "BATCH_SYSTEM": "GPUnion",
+        "GPUNION_JOB_ID": spec.job_id,
+        "GPUNION_RUN_EPOCH": str(spec.epoch),
+        "GPUNION_RESUME": "1" if spec.resume else "0",
+        "GPUNION_CHECKPOINT_DIR": str(places.checkpoint_dir),
+        "GPUNION_CONTROL_DIR": str(places.control_dir),
+        "GPUNION_OUTPUT_DIR": str(places.output_dir),
+        "CUDA_VISIBLE_DEVICES": _cuda_devices(spec.gpu_indices, sandboxed=sandboxed),
+        "NVIDIA_VISIBLE_DEVICES": ",".join(str(index) for index in spec.gpu_indices) or "void",
+    }
+
+
+def _cuda_devices(indices: tuple[int, ...], *, sandboxed: bool) -> str:
+    """CUDA counts the devices it can open: where only the granted ones are there, they are 0, 1, ..."""
+    if sandboxed and any(os.path.exists(f"/dev/nvidia{index}") for index in indices):
+        return ",".join(str(number) for number in range(len(indices)))
+    return ",".join(str(index) for index in indices)
+
+
+def _run(command: list[str]) -> str | None:
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, timeout=PROBE_LIMIT_S, text=True, env={}, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout + answer.stderr if answer.returncode == 0 else None

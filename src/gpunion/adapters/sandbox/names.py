@@ -1,0 +1,19 @@
+"""Names inside a guest's directory `<state_dir>/guests/<run_id>/`. Imports nothing: the keeper reads it too.
+
+guest.json is the spec, launch.json how to start it, limits.json until when it may live, log.txt its output,
+keeper.lock is held by its keeper and keeper.log has what the keeper could not say otherwise. The names that
+`gpunion kill` needs as well (keeper.json, kill.json, exit.json) are in `gpunion.owner_kill.guest`.
+"""
+
+GUEST_FILE = "guest.json"
+LAUNCH_FILE = "launch.json"
+LIMITS_FILE = "limits.json"
+LOG_FILE = "log.txt"
+LOCK_FILE = "keeper.lock"
+KEEPER_LOG_FILE = "keeper.log"
+
+CHECKPOINT_DIR, CONTROL_DIR, OUTPUT_DIR, SCRATCH_DIR = "checkpoint", "control", "output", "scratch"
+WORK_DIR, HOME_DIR, TEMPORARY_DIR = "work", "home", "tmp"  # inside scratch
+
+# What a keeper answers to the runtime that started it.
+STARTED, KEPT, REFUSED, FAILED = b"started", b"kept", b"refused", b"failed"

@@ -1,0 +1,133 @@
+"""One guest's processes: how they are found, and how they are ended.
+
+They are found in three ways, since a guest may try to hide them: its cgroup, the descendants of its keeper
+(orphans come back to the keeper, a subreaper), and a mark in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from gpunion.owner_kill.processes import (
+    boot_id,
+    cgroup_pids,
+    descendants,
+    environment,
+    kill_cgroup,
+    process_table,
+    remove_cgroup,
+    send_signal,
+    start_ticks,
+)
+from gpunion.owner_kill.records import read_json, write_json
+
+GUESTS_DIR = "guests"
+KEEPER_FILE = "keeper.json"
+KILL_FILE = "kill.json"
+EXIT_FILE = "exit.json"
+MARK_VARIABLE = "GPUNION_GUEST_MARK"
+
+KILLED_BY_OWNER = "killed_by_owner"
+KILLED_EXIT_CODE = 128 + signal.SIGKILL
+
+
+class Keeper:
+    """What a keeper wrote about itself before it started its guest."""
+
+    __slots__ = ("boot_id", "cgroup", "mark", "pid", "start_ticks")
+
+    def __init__(self, pid: int, start_ticks: int, boot_id: str, cgroup: str, mark: str) -> None:
+        self.pid = pid
+        self.start_ticks = start_ticks
+        self.boot_id = boot_id
+        self.cgroup = cgroup
+        self.mark = mark
+
+    def alive(self) -> bool:
+        return self.boot_id == boot_id() and start_ticks(self.pid) == self.start_ticks
+
+
+def guest_dirs(state_dir: str) -> list[str]:
+    guests = os.path.join(state_dir, GUESTS_DIR)
+    try:
+        names = sorted(os.listdir(guests))
+    except FileNotFoundError:
+        return []
+    return [os.path.join(guests, name) for name in names if not name.startswith(".")]
+
+
+def read_keeper(guest_dir: str) -> Keeper | None:
+    """Who keeps the guest; None when it was never started."""
+    record = read_json(os.path.join(guest_dir, KEEPER_FILE))
+    if record is None:
+        return None
+    return Keeper(
+        int(str(record["pid"])),
+        int(str(record["start_ticks"])),
+        str(record["boot_id"]),
+        str(record["cgroup"]),
+        str(record["mark"]),
+    )
+
+
+def lives(guest_dir: str) -> bool:
+    keeper = read_keeper(guest_dir)
+    if keeper is None:
+        return False
+    if keeper.alive():
+        return True
+    # The end is only ever recorded when nothing lives, so an old guest costs no look at every process.
+    return not os.path.exists(os.path.join(guest_dir, EXIT_FILE)) and bool(members(guest_dir))
+
+
+def members(guest_dir: str) -> set[tuple[int, int]]:
+    """(pid, start ticks) of every living process of the guest, without its keeper."""
+    keeper = read_keeper(guest_dir)
+    if keeper is None or keeper.boot_id != boot_id():
+        return set()
+    table = process_table()
+    pids = {pid for pid in cgroup_pids(keeper.cgroup) if pid in table}
+    if keeper.alive():
+        pids |= descendants(keeper.pid, table)
+    elif keeper.mark:
+        # Without its keeper a guest's orphans belong to init: the mark in their environment is what is left.
+        needle = f"{MARK_VARIABLE}={keeper.mark}".encode()
+        pids |= {pid for pid in table if needle in environment(pid)}
+    return {(pid, table[pid][1]) for pid in pids if pid != keeper.pid}
+
+
+def strike(guest_dir: str, *, keeper_too: bool) -> None:
+    """Kill what is seen of the guest now. The keeper goes last: without it orphans are harder to find."""
+    keeper = read_keeper(guest_dir)
+    if keeper is None:
+        return
+    if keeper.cgroup and keeper.boot_id == boot_id():
+        kill_cgroup(keeper.cgroup)
+    for pid, ticks in members(guest_dir):
+        send_signal(pid, ticks, signal.SIGKILL)
+    if keeper_too and keeper.alive():
+        send_signal(keeper.pid, keeper.start_ticks, signal.SIGKILL)
+
+
+def note_kill(guest_dir: str, reason: str) -> None:
+    """Leave word for the keeper why its guest dies. The first reason stands."""
+    path = os.path.join(guest_dir, KILL_FILE)
+    if not os.path.exists(path):
+        try:
+            write_json(path, {"reason": reason}, durable=False)
+        except OSError:
+            return  # a full disk must not save a guest; only its reason is lost
+
+
+def settle(guest_dir: str, reason: str) -> None:
+    """Record the end of a guest whose keeper could not, and remove its empty cgroup."""
+    keeper = read_keeper(guest_dir)
+    if keeper is not None and keeper.cgroup:
+        remove_cgroup(keeper.cgroup)
+    path = os.path.join(guest_dir, EXIT_FILE)
+    if not os.path.exists(path):
+        try:
+            write_json(path, {"exit_code": KILLED_EXIT_CODE, "reason": reason})
+        except OSError:
+            return

@@ -1,0 +1,108 @@
+"""Processes and cgroups as the kernel shows them.
+
+A process is known by its pid and its start time together, so that a pid given to somebody else is never
+touched.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+STATE_FIELD, PARENT_FIELD, START_FIELD = 0, 1, 19  # of /proc/<pid>/stat, counted after the name
+
+
+def process_table() -> dict[int, tuple[int, int]]:
+    """pid -> (parent, start ticks) of every living process; zombies hold nothing and are left out."""
+    table: dict[int, tuple[int, int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = _stat_fields(int(name))
+            if fields is not None:
+                table[int(name)] = (int(fields[PARENT_FIELD]), int(fields[START_FIELD]))
+    return table
+
+
+def descendants(ancestor: int, table: dict[int, tuple[int, int]]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found: set[int] = set()
+    waiting = [ancestor]
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a living process started, in clock ticks since boot; None when there is none."""
+    fields = _stat_fields(pid)
+    return None if fields is None else int(fields[START_FIELD])
+
+
+def _stat_fields(pid: int) -> list[bytes] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if not fields or fields[STATE_FIELD] in (b"Z", b"X") else fields
+
+
+def send_signal(pid: int, ticks: int, signum: int) -> None:
+    """Signal exactly that process: the descriptor is opened first, then the start time compared."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if start_ticks(pid) == ticks:
+            signal.pidfd_send_signal(descriptor, signum)
+    except OSError:
+        return  # gone meanwhile, or not ours to signal: the caller looks again at what lives
+    finally:
+        os.close(descriptor)
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def remove_cgroup(cgroup: str) -> None:
+    """Remove a guest's cgroup and those the guest made in it. One that is not empty stays."""
+    for directory, _, _ in os.walk(cgroup, topdown=False):
+        try:
+            os.rmdir(directory)
+        except OSError:
+            return
+
+
+def cgroup_pids(cgroup: str) -> set[int]:
+    pids: set[int] = set()
+    for directory, _, _ in os.walk(cgroup) if cgroup else ():
+        try:
+            with open(os.path.join(directory, "cgroup.procs"), encoding="ascii") as file:
+                pids.update(int(line) for line in file)
+        except OSError:
+            continue
+    return pids
+
+
+def environment(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def kill_cgroup(cgroup: str) -> None:
+    try:
+        with open(os.path.join(cgroup, "cgroup.kill"), "w", encoding="ascii") as file:
+            file.write("1")
+    except OSError:
+        return  # no such cgroup, or a kernel before 5.14: the processes are struck one by one as well
