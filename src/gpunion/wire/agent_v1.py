@@ -1,9 +1,10 @@
 """Envelopes of the one connection between an agent and the coordinator, version 1.
 
-`{"v": 1, "seq": 7, "ack": 3, "epoch": 2, "body": {"type": "ReportFrame", ...}}`: the numbers stand outside the
-body so that a relay or a log can follow a channel without knowing the frames. `epoch` is the coordinator's
-term (0 in an agent's frames), `seq` is 0 for frames that are not numbered. The envelope is strict; the version
-is looked at first, so that a peer of another version gets told so and not that it is malformed.
+`{"v": 1, "seq": 7, "ack": 3, "epoch": 2, "body": {"type": "ReportFrame", ...}}`: the numbers stand outside
+the body so that a relay or a log can follow a channel without knowing the frames. `epoch` is the
+coordinator's term (0 in an agent's frames), `seq` is 0 for frames that are not numbered. The envelope is
+strict; the version is looked at first, so that a peer of another version gets told so and not that it is
+malformed.
 """
 
 from __future__ import annotations

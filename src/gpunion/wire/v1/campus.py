@@ -1,0 +1,175 @@
+"""Nodes, enrolment, events, logs, audit: everything of the API that is not a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from gpunion.wire.v1.jobs import Lab, ReasonOut, VerdictOut
+from gpunion.wire.v1.strict import Answer, Strict
+
+NodeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+LOG_PAGE_LIMIT_BYTES = 1024 * 1024
+# Opaque positions in logs and event numbers stay where JavaScript can count.
+OFFSET_LIMIT = 2**53 - 1
+
+
+class JoinTokenIn(Strict):
+    expires_in_s: float = Field(default=3600.0, ge=1.0, le=7 * 86400.0)
+
+
+class JoinTokenOut(Answer):
+    join_token: str
+    expires_at: str
+
+
+class EnrolIn(Strict):
+    join_token: str = Field(max_length=128)
+    node_name: NodeName
+    lab: Lab = ""
+
+
+class TimingOut(Answer):
+    heartbeat_s: float
+    lease_s: float
+    grace_s: float
+    drift: float
+    hiccup_s: float
+    resend_s: float
+    save_timeout_s: float
+    stop_grace_s: float
+    own_save_patience_s: float
+    start_timeout_s: float
+    avoid_s: float
+    replan_s: float
+
+
+class EnrolOut(Answer):
+    node_id: str
+    credential: str
+    fingerprint: str
+    vault: str
+    timing: TimingOut
+
+
+class GpuOut(Answer):
+    index: int
+    model: str
+    memory_bytes: int
+    speed: float
+    declared: bool
+    run_id: str | None
+
+
+class TermsOut(Answer):
+    notice_s: float
+    allow_unsandboxed: bool
+    allow_labs: list[str]
+    deny_labs: list[str]
+    max_guests: int
+    memory_bytes: int | None
+    autonomy_s: float
+
+
+class NodeOut(Answer):
+    id: str
+    lab: str
+    building: str
+    phase: str
+    connected: bool
+    fingerprint: str | None
+    runtime: str
+    sandboxed: bool
+    gpus: list[GpuOut]
+    cpus: float
+    memory_bytes: int
+    uplink_bps: float
+    terms: TermsOut
+    joined_at: str
+    phase_since: str
+    deadline_at: str | None
+    last_heard_at: str | None
+    departures: int
+    lent_gpu_s: float
+    runs: list[str]
+
+
+class NodeList(Answer):
+    nodes: list[NodeOut]
+
+
+class BundleOut(Answer):
+    digest: str
+    size_bytes: int
+
+
+class LogQuery(Strict):
+    offset: int = Field(default=0, ge=0, le=OFFSET_LIMIT)
+    limit: int = Field(default=64 * 1024, ge=16, le=LOG_PAGE_LIMIT_BYTES)
+
+
+class LogPage(Answer):
+    text: str
+    next_offset: int
+    over: bool
+
+
+class LogPushQuery(Strict):
+    offset: int = Field(default=0, ge=0, le=OFFSET_LIMIT)
+
+
+class LogPushed(Answer):
+    next_offset: int
+
+
+class EventsQuery(Strict):
+    since: int | None = Field(default=None, ge=0, le=OFFSET_LIMIT)
+
+
+class DecisionOut(Answer):
+    seq: int
+    at: str
+    event: str
+    subjects: list[str]
+    reasons: list[ReasonOut]
+    effects: list[str]
+
+
+class ViolationOut(Answer):
+    at: str
+    event: str
+    invariant: str
+    detail: str
+
+
+class AuditOut(Answer):
+    violations: list[ViolationOut]
+    counters: dict[str, int]
+
+
+class CampusOut(Answer):
+    version: str
+    term: int
+    vault: str
+    timing: TimingOut
+    now: str
+
+
+class FieldError(Answer):
+    at: str
+    message: str
+
+
+class Problem(Answer):
+    """RFC 9457, with a stable code and what to do next."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    code: str
+    detail: str
+    next_step: str
+    errors: list[FieldError] | None = None
+    verdicts: list[VerdictOut] | None = None
+    next_offset: int | None = None

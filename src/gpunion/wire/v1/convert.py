@@ -1,0 +1,232 @@
+"""Between the API's models and domain values. Times become RFC 3339 here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from gpunion.domain.checkpoint import Checkpoint
+from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobSpec, Priority
+from gpunion.domain.migration import Migration
+from gpunion.domain.node import Node
+from gpunion.domain.reasons import Reason, Verdict
+from gpunion.domain.resources import Request
+from gpunion.domain.run import Run
+from gpunion.domain.timing import Timing
+from gpunion.wire.v1 import campus, jobs
+
+
+def shown_time(at_s: float) -> str:
+    moment = datetime.fromtimestamp(at_s, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shown_time_or_none(at_s: float | None) -> str | None:
+    return None if at_s is None else shown_time(at_s)
+
+
+def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
+    asked = job.resources
+    return JobSpec(
+        name=job.name,
+        command=tuple(job.command),
+        owner=owner,
+        lab=job.lab,
+        request=Request(
+            gpus=asked.gpus,
+            vram_bytes=asked.vram,
+            models=tuple(asked.models),
+            exclude_models=tuple(asked.exclude),
+            cpus=asked.cpus,
+            memory_bytes=asked.memory,
+        ),
+        environment=tuple(sorted(job.environment.items())),
+        bundle=job.bundle,
+        priority=Priority[job.priority.upper()],
+        checkpoint=CheckpointWish(
+            max_interval_s=job.checkpoint.max_interval_s, min_interval_s=job.checkpoint.min_interval_s
+        ),
+        expected_s=job.expected_s,
+    )
+
+
+def job_out(job: Job, run: Run | None, live: tuple[int, float] | None) -> jobs.JobOut:
+    """`run` is the job's living run, where it has one."""
+    spec = job.spec
+    return jobs.JobOut(
+        id=job.id,
+        name=spec.name,
+        owner=spec.owner,
+        lab=spec.lab,
+        phase=job.phase.value,
+        priority=spec.priority.name.lower(),
+        command=list(spec.command),
+        resources=_resources_out(spec.request),
+        bundle=spec.bundle,
+        submitted_at=shown_time(job.submitted_s),
+        ended_at=shown_time_or_none(job.ended_s),
+        epoch=job.epoch,
+        node_id=run.node_id if run else None,
+        home=job.home,
+        moves=job.migrations,
+        durable=_durable_out(job.durable),
+        live=jobs.LiveOut(run_id=run.id, step=live[0], progress=live[1]) if run and live else None,
+        exit_code=job.exit_code,
+        output=job.output,
+    )
+
+
+def job_detail(
+    shown: jobs.JobOut, spec: JobSpec, runs: Iterable[Run], migrations: Iterable[Migration]
+) -> jobs.JobDetail:
+    return jobs.JobDetail(
+        **dict(shown),
+        environment=dict(spec.environment),
+        checkpoint=jobs.CheckpointIn(
+            max_interval_s=spec.checkpoint.max_interval_s, min_interval_s=spec.checkpoint.min_interval_s
+        ),
+        expected_s=spec.expected_s,
+        runs=[run_out(run) for run in runs],
+        migrations=[migration_out(migration) for migration in migrations],
+    )
+
+
+def run_out(run: Run) -> jobs.RunOut:
+    return jobs.RunOut(
+        id=run.id,
+        node_id=run.node_id,
+        epoch=run.epoch,
+        phase=run.phase.value,
+        gpus=list(run.grant.gpu_indices),
+        ordered_at=shown_time(run.ordered_s),
+        started_at=shown_time_or_none(run.started_s),
+        ended_at=shown_time_or_none(run.ended_s),
+        end_reason=run.end_reason.value if run.end_reason else None,
+        restored_from=run.restored_from,
+        resumed_step=run.resumed_step,
+        last_step=run.last_step,
+        checkpoints=run.checkpoints,
+    )
+
+
+def migration_out(migration: Migration) -> jobs.MigrationOut:
+    return jobs.MigrationOut(
+        id=migration.id,
+        cause=migration.cause.value,
+        phase=migration.phase.value,
+        source_node=migration.source_node,
+        destination=migration.destination,
+        started_at=shown_time(migration.started_s),
+        deadline_at=shown_time_or_none(migration.deadline_s),
+        stopped_at=shown_time_or_none(migration.stopped_s),
+        resumed_at=shown_time_or_none(migration.resumed_s),
+        downtime_s=migration.downtime_s,
+        steps_redone=migration.steps_redone,
+        shipped_bytes=migration.shipped_bytes,
+        fell_back=migration.fell_back,
+    )
+
+
+def checkpoint_out(checkpoint: Checkpoint) -> jobs.CheckpointOut:
+    return jobs.CheckpointOut(
+        id=checkpoint.id,
+        run_id=checkpoint.run_id,
+        epoch=checkpoint.epoch,
+        phase=checkpoint.phase.value,
+        final=checkpoint.final,
+        step=checkpoint.step,
+        progress=checkpoint.progress,
+        stall_s=checkpoint.stall_s,
+        size_bytes=checkpoint.size_bytes,
+        shipped_bytes=checkpoint.shipped_bytes,
+        requested_at=shown_time(checkpoint.requested_s),
+        captured_at=shown_time_or_none(checkpoint.captured_s),
+        durable_at=shown_time_or_none(checkpoint.durable_s),
+        trouble=checkpoint.trouble.value if checkpoint.trouble else None,
+    )
+
+
+def reason_out(reason: Reason) -> jobs.ReasonOut:
+    return jobs.ReasonOut(subject=reason.subject, code=reason.why.value, sentence=reason.sentence())
+
+
+def story_line(seq: int, at_s: float, event: str, reason: Reason) -> jobs.StoryLine:
+    return jobs.StoryLine(
+        seq=seq,
+        at=shown_time(at_s),
+        event=event,
+        subject=reason.subject,
+        code=reason.why.value,
+        sentence=reason.sentence(),
+    )
+
+
+def verdict_out(verdict: Verdict) -> jobs.VerdictOut:
+    refusal = verdict.refusal
+    return jobs.VerdictOut(
+        node=verdict.node,
+        fits=verdict.fits,
+        code=refusal.why.value if refusal else None,
+        sentence=refusal.sentence() if refusal else None,
+        score=verdict.score,
+    )
+
+
+def node_out(
+    node: Node, *, runs: Iterable[Run], connected: bool, fingerprint: str | None, last_heard_s: float | None
+) -> campus.NodeOut:
+    """`runs` are those that hold something of the node."""
+    runs = sorted(runs, key=lambda run: run.id)
+    holders = {index: run.id for run in runs for index in run.grant.gpu_indices}
+    capacity, terms = node.facts.capacity, node.facts.terms
+    return campus.NodeOut(
+        id=node.id,
+        lab=node.facts.lab,
+        building=node.facts.building,
+        phase=node.phase.value,
+        connected=connected,
+        fingerprint=fingerprint,
+        runtime=node.facts.runtime,
+        sandboxed=node.facts.sandboxed,
+        gpus=[campus.GpuOut(**asdict(gpu), run_id=holders.get(gpu.index)) for gpu in capacity.gpus],
+        cpus=capacity.cpus,
+        memory_bytes=capacity.memory_bytes,
+        uplink_bps=capacity.uplink_bps,
+        terms=campus.TermsOut(
+            **{**asdict(terms), "allow_labs": list(terms.allow_labs), "deny_labs": list(terms.deny_labs)}
+        ),
+        joined_at=shown_time(node.joined_s),
+        phase_since=shown_time(node.phase_since_s),
+        deadline_at=shown_time_or_none(node.deadline_s),
+        last_heard_at=shown_time_or_none(last_heard_s),
+        departures=node.departures,
+        lent_gpu_s=node.lent_gpu_s,
+        runs=[run.id for run in runs],
+    )
+
+
+def timing_out(timing: Timing) -> campus.TimingOut:
+    return campus.TimingOut(**asdict(timing))
+
+
+def _resources_out(request: Request) -> jobs.ResourcesOut:
+    return jobs.ResourcesOut(
+        gpus=request.gpus,
+        vram_bytes=request.vram_bytes,
+        models=list(request.models),
+        exclude=list(request.exclude_models),
+        cpus=request.cpus,
+        memory_bytes=request.memory_bytes,
+    )
+
+
+def _durable_out(durable: DurablePoint | None) -> jobs.DurableOut | None:
+    if durable is None:
+        return None
+    return jobs.DurableOut(
+        checkpoint_id=durable.checkpoint_id,
+        step=durable.step,
+        progress=durable.progress,
+        at=shown_time(durable.at_s),
+    )

@@ -1,0 +1,241 @@
+"""Jobs as they are asked for and as they are shown."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, field_validator
+
+from gpunion.wire.v1.sizes import SizeBytes
+from gpunion.wire.v1.strict import Answer, Strict
+
+# A run's order travels in one frame of 1 MiB and becomes one exec(2): far below both.
+ARGUMENTS_LIMIT = 1024
+ARGUMENT_LIMIT_CHARS = 32 * 1024
+TEXT_LIMIT_BYTES = 256 * 1024
+GPUS_LIMIT = 64
+YEAR_S = 366 * 86400.0
+PAGE_LIMIT = 500
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Lab = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")]
+Argument = Annotated[str, StringConstraints(max_length=ARGUMENT_LIMIT_CHARS, pattern=r"^[^\x00]*$")]
+VariableName = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Model = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+PhaseName = Literal[
+    "pending",
+    "starting",
+    "running",
+    "leaving",
+    "migrating",
+    "stopping",
+    "succeeded",
+    "failed",
+    "cancelled",
+]
+
+
+class ResourcesIn(Strict):
+    gpus: int = Field(default=1, ge=0, le=GPUS_LIMIT)
+    vram: SizeBytes = 0
+    models: list[Model] = Field(default_factory=list, max_length=64)
+    exclude: list[Model] = Field(default_factory=list, max_length=64)
+    cpus: float = Field(default=1.0, ge=0.0, le=4096.0)
+    memory: SizeBytes = 2**30
+
+
+class CheckpointIn(Strict):
+    max_interval_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
+    min_interval_s: float = Field(default=0.0, ge=0.0, le=YEAR_S)
+
+
+class JobIn(Strict):
+    name: Name
+    command: list[Argument] = Field(min_length=1, max_length=ARGUMENTS_LIMIT)
+    resources: ResourcesIn = Field(default_factory=ResourcesIn)
+    environment: dict[VariableName, Argument] = Field(default_factory=dict, max_length=ARGUMENTS_LIMIT)
+    bundle: Digest | None = None
+    priority: Literal["low", "normal", "high"] = "normal"
+    lab: Lab = ""
+    checkpoint: CheckpointIn = Field(default_factory=CheckpointIn)
+    expected_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
+
+    @field_validator("command")
+    @classmethod
+    def _fits_an_order(cls, command: list[str]) -> list[str]:
+        if not command[0]:
+            raise ValueError("the first word is the program and cannot be empty")
+        _check_size("the command", command)
+        return command
+
+    @field_validator("environment")
+    @classmethod
+    def _leaves_our_names(cls, environment: dict[str, str]) -> dict[str, str]:
+        ours = sorted(name for name in environment if name.startswith("GPUNION_"))
+        if ours:
+            raise ValueError(f"{ours[0]} is set by the agent; names that begin with GPUNION_ are taken")
+        _check_size("the environment", [*environment, *environment.values()])
+        return environment
+
+
+class ReasonOut(Answer):
+    subject: str
+    code: str
+    sentence: str
+
+
+class StoryLine(ReasonOut):
+    seq: int
+    at: str
+    event: str
+
+
+class VerdictOut(Answer):
+    """One node's answer to one job; `code` and `sentence` are null where it would do."""
+
+    node: str
+    fits: bool
+    code: str | None
+    sentence: str | None
+    score: float
+
+
+class DurableOut(Answer):
+    checkpoint_id: str
+    step: int
+    progress: float
+    at: str
+
+
+class LiveOut(Answer):
+    """What the run says of itself right now; not durable."""
+
+    run_id: str
+    step: int
+    progress: float
+
+
+class RunOut(Answer):
+    id: str
+    node_id: str
+    epoch: int
+    phase: str
+    gpus: list[int]
+    ordered_at: str
+    started_at: str | None
+    ended_at: str | None
+    end_reason: str | None
+    restored_from: str | None
+    resumed_step: int
+    last_step: int
+    checkpoints: int
+
+
+class MigrationOut(Answer):
+    id: str
+    cause: str
+    phase: str
+    source_node: str
+    destination: str | None
+    started_at: str
+    deadline_at: str | None
+    stopped_at: str | None
+    resumed_at: str | None
+    downtime_s: float | None
+    steps_redone: int
+    shipped_bytes: int
+    fell_back: bool
+
+
+class CheckpointOut(Answer):
+    id: str
+    run_id: str
+    epoch: int
+    phase: str
+    final: bool
+    step: int
+    progress: float
+    stall_s: float
+    size_bytes: int
+    shipped_bytes: int
+    requested_at: str
+    captured_at: str | None
+    durable_at: str | None
+    trouble: str | None
+
+
+class JobOut(Answer):
+    id: str
+    name: str
+    owner: str
+    lab: str
+    phase: PhaseName
+    priority: str
+    command: list[str]
+    resources: ResourcesOut
+    bundle: str | None
+    submitted_at: str
+    ended_at: str | None
+    epoch: int
+    node_id: str | None
+    home: str | None
+    moves: int
+    durable: DurableOut | None
+    live: LiveOut | None
+    exit_code: int | None
+    output: str | None
+
+
+class ResourcesOut(Answer):
+    gpus: int
+    vram_bytes: int
+    models: list[str]
+    exclude: list[str]
+    cpus: float
+    memory_bytes: int
+
+
+class JobDetail(JobOut):
+    environment: dict[str, str]
+    checkpoint: CheckpointIn
+    expected_s: float | None
+    runs: list[RunOut]
+    migrations: list[MigrationOut]
+
+
+class JobAnswer(Answer):
+    job: JobOut
+    reasons: list[ReasonOut]
+    verdicts: list[VerdictOut]
+
+
+class JobPage(Answer):
+    jobs: list[JobOut]
+    next_cursor: str | None
+
+
+class JobsQuery(Strict):
+    phase: list[PhaseName] = Field(default_factory=list)
+    limit: int = Field(default=100, ge=1, le=PAGE_LIMIT)
+    cursor: str | None = Field(default=None, max_length=64, description="a job id: the page goes on after it")
+
+
+class Why(Answer):
+    job_id: str
+    phase: PhaseName
+    story: list[StoryLine]
+    verdicts: list[VerdictOut]
+
+
+class CheckpointList(Answer):
+    checkpoints: list[CheckpointOut]
+
+
+def _check_size(what: str, texts: list[str]) -> None:
+    size = sum(len(text.encode(errors="replace")) + 1 for text in texts)
+    if size > TEXT_LIMIT_BYTES:
+        raise ValueError(f"{what} has {size} bytes, {TEXT_LIMIT_BYTES} are allowed; put data into the bundle")
+
+
+JobOut.model_rebuild()
