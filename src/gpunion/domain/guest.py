@@ -26,6 +26,8 @@ class Saving:
     final: bool
     rate_bps: float
     saved: bool = False  # the program has written it; it is being shipped
+    step: int = 0
+    progress: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

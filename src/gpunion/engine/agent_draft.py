@@ -1,0 +1,94 @@
+"""A sheet of paper for one decision of an agent: reads like the state, and is thrown away if not committed."""
+
+from __future__ import annotations
+
+from gpunion.domain.decision import AgentDecision, AgentRecord
+from gpunion.domain.effects import AgentEffect, CancelTimer, LimitGuest, SendReport, SetTimer
+from gpunion.domain.guest import Guest, Holding, Tenure
+from gpunion.domain.ids import RunId
+from gpunion.domain.node import NodeFacts
+from gpunion.domain.reasons import Fact, Reason, Why, because
+from gpunion.domain.reports import Report
+from gpunion.domain.timing import Timing
+from gpunion.engine.state import AgentState
+from gpunion.engine.timers import Timers
+
+
+class AgentDraft:
+    def __init__(
+        self, state: AgentState, facts: NodeFacts, timing: Timing, timers: Timers, now_s: float
+    ) -> None:
+        self.facts = facts
+        self.timing = timing
+        self.now_s = now_s
+        self.guests = dict(state.guests)
+        self.epochs = dict(state.epochs)
+        self.holding = state.holding
+        self.lease_until_s = state.lease_until_s
+        self._timers = timers
+        self._changes: dict[object, AgentRecord] = {}
+        self._forgotten: list[RunId] = []
+        self._effects: list[AgentEffect] = []
+        self._reasons: list[Reason] = []
+
+    def put(self, guest: Guest) -> Guest:
+        self.guests[guest.run_id] = guest
+        self._changes[guest.run_id] = guest
+        return guest
+
+    def forget(self, run_id: RunId) -> None:
+        del self.guests[run_id]
+        self._changes.pop(run_id, None)
+        self._forgotten.append(run_id)
+
+    def hold(self, holding: Holding) -> None:
+        self.holding = holding
+        self._changes[Holding] = holding
+
+    def note(self, key: object, record: AgentRecord) -> None:
+        self._changes[key] = record
+
+    def do(self, *effects: AgentEffect) -> None:
+        self._effects.extend(effects)
+
+    def report(self, report: Report) -> None:
+        self._effects.append(SendReport(report=report))
+
+    def set_timer(self, key: str, at_s: float) -> None:
+        self._effects.append(SetTimer(key=key, at_s=at_s))
+
+    def cancel_timer(self, key: str) -> None:
+        if key in self._timers or any(isinstance(e, SetTimer) and e.key == key for e in self._effects):
+            self._effects.append(CancelTimer(key=key))
+
+    def because(self, subject: str, why: Why, **facts: Fact) -> None:
+        self._reasons.append(because(subject, why, **facts))
+
+    def living(self) -> list[Guest]:
+        return sorted((g for g in self.guests.values() if g.living), key=lambda g: g.run_id)
+
+    def limit(self, run_id: RunId) -> None:
+        """The lease and the owner's deadline, handed to the keeper, which needs nobody to enforce them."""
+        kill_at_s = self.holding.deadline_s if self.holding.tenure is Tenure.RECLAIMING else None
+        self.do(LimitGuest(run_id=run_id, lease_until_s=self.last_moment_s(), kill_at_s=kill_at_s))
+
+    def last_moment_s(self) -> float | None:
+        """When guests end if the coordinator is never heard again."""
+        if self.lease_until_s is None:
+            return None
+        return self.lease_until_s + self.facts.terms.autonomy_s + self.timing.grace_s
+
+    def coordinator_is_near(self) -> bool:
+        """Whether a plan can be expected: the lease was renewed within the last heartbeats."""
+        if self.lease_until_s is None:
+            return False
+        renewed_s = self.lease_until_s - self.timing.lease_s
+        return self.now_s - renewed_s <= 2.5 * self.timing.heartbeat_s
+
+    def decision(self) -> AgentDecision:
+        return AgentDecision(
+            changes=tuple(self._changes.values()),
+            forgotten=tuple(self._forgotten),
+            effects=tuple(self._effects),
+            reasons=tuple(self._reasons),
+        )

@@ -1,0 +1,171 @@
+"""A guest starts, and ends: by itself, by its user, by its owner's host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import KillGuest, RemoveGuest, ShipOutput, TellNotice
+from gpunion.domain.events import GuestExited, GuestStarted, GuestStartFailed, OutputShipped
+from gpunion.domain.guest import Guest, GuestPhase, Saving, Tenure
+from gpunion.domain.ids import RunId, own_checkpoint_id
+from gpunion.domain.reports import RunEnded, RunStarted
+from gpunion.domain.run import EndReason
+from gpunion.engine.agent_draft import AgentDraft
+from gpunion.engine.handlers import saves
+
+# "Saved, run me again" (contracts.md).
+EXIT_SAVED = 85
+
+
+def started(draft: AgentDraft, event: GuestStarted) -> None:
+    guest = draft.guests.get(event.run_id)
+    if guest is None or guest.phase is not GuestPhase.STARTING:
+        return
+    draft.put(replace(guest, phase=GuestPhase.RUNNING, last_step=event.resumed_step))
+    draft.report(
+        RunStarted(
+            run_id=guest.run_id,
+            job_id=guest.job_id,
+            epoch=guest.epoch,
+            restored=event.restored,
+            resumed_step=event.resumed_step,
+            restore_s=event.restore_s,
+        )
+    )
+    draft.limit(guest.run_id)
+    if draft.holding.tenure is Tenure.RECLAIMING:
+        draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.holding.deadline_s))
+
+
+def start_failed(draft: AgentDraft, event: GuestStartFailed) -> None:
+    guest = draft.guests.get(event.run_id)
+    if guest is None or not guest.living:
+        return
+    draft.cancel_timer(f"kill:{guest.run_id}")
+    _report_end(draft, guest, guest.end_cause or EndReason.START_FAILED, detail=event.detail)
+    farewell(draft, guest)
+
+
+def exited(draft: AgentDraft, event: GuestExited) -> None:
+    guest = draft.guests.get(event.run_id)
+    if guest is None or not guest.living:
+        return
+    draft.cancel_timer(f"kill:{guest.run_id}")
+    last_step = max(guest.last_step, event.last_step)
+    guest = draft.put(replace(guest, exit_code=event.exit_code, last_step=last_step))
+    reason = _end_reason(guest, event)
+    guest = _settle_saving(draft, guest, reason)
+    if reason is EndReason.FINISHED:
+        draft.put(replace(guest, phase=GuestPhase.SHIPPING))
+        draft.do(ShipOutput(run_id=guest.run_id))
+        return
+    _report_end(draft, guest, reason, detail=event.detail)
+    if guest.saving is not None:
+        draft.put(replace(guest, phase=GuestPhase.SHIPPING))
+    else:
+        farewell(draft, guest)
+
+
+def output_shipped(draft: AgentDraft, event: OutputShipped) -> None:
+    guest = draft.guests.get(event.run_id)
+    if guest is None or guest.phase is not GuestPhase.SHIPPING:
+        return
+    if event.detail:
+        # Finished, but what it made did not get out: as good as not finished.
+        _report_end(draft, guest, EndReason.DEADLINE, detail=event.detail)
+    else:
+        _report_end(draft, replace(guest, last_step=guest.last_step), EndReason.FINISHED, output=event)
+    farewell(draft, guest)
+
+
+def would_not_go(draft: AgentDraft, run_id: str) -> None:
+    guest = draft.guests.get(RunId(run_id))
+    if guest is not None and guest.living:
+        draft.do(KillGuest(run_id=guest.run_id, cause=guest.end_cause or EndReason.STOPPED))
+
+
+def end_now(draft: AgentDraft, guest: Guest, cause: EndReason) -> None:
+    """Without asking. What it was shipping is cut as well: after this nothing of it runs or sends."""
+    if guest.saving is not None:
+        guest = saves.drop(draft, guest, CheckpointTrouble.DEADLINE)
+    if guest.living:
+        draft.put(replace(guest, phase=GuestPhase.ENDING, end_cause=cause))
+        draft.do(KillGuest(run_id=guest.run_id, cause=cause))
+    else:
+        if not guest.final_saved and guest.exit_code == 0:
+            _report_end(draft, guest, cause, detail="finished, but its output could not be saved in time")
+        farewell(draft, guest)
+
+
+def farewell(draft: AgentDraft, guest: Guest) -> None:
+    draft.cancel_timer(f"save:{guest.run_id}")
+    draft.do(RemoveGuest(run_id=guest.run_id))
+    draft.forget(guest.run_id)
+
+
+def _end_reason(guest: Guest, event: GuestExited) -> EndReason:
+    if guest.final_saved:
+        return EndReason.SAVED
+    if guest.end_cause is EndReason.STOPPED:
+        return EndReason.STOPPED
+    if event.exit_code == 0:
+        return EndReason.FINISHED
+    if event.exit_code == EXIT_SAVED:
+        return EndReason.SAVED
+    cause = event.cause or guest.end_cause
+    if cause is not None:
+        return cause
+    return EndReason.GUEST_LOST if event.exit_code is None else EndReason.FAILED
+
+
+def _settle_saving(draft: AgentDraft, guest: Guest, reason: EndReason) -> Guest:
+    """What becomes of a save that was under way when the guest ended."""
+    if guest.saving is not None and guest.saving.saved:
+        # A periodic save may still arrive and is worth having, unless it made itself superfluous.
+        if reason is EndReason.FINISHED:
+            return saves.drop(draft, guest, CheckpointTrouble.GUEST_ENDED)
+        return guest
+    if guest.saving is not None:
+        if reason is not EndReason.SAVED:
+            return saves.drop(draft, guest, CheckpointTrouble.GUEST_ENDED)
+        draft.cancel_timer(f"save:{guest.run_id}")
+    if reason is EndReason.SAVED and not guest.final_saved:
+        return _ship_what_it_left(draft, guest)
+    return guest
+
+
+def _ship_what_it_left(draft: AgentDraft, guest: Guest) -> Guest:
+    """Exit 85: the directory stands still now, so all of it is a consistent cut."""
+    if guest.saving is None:
+        number = guest.own_saves + 1
+        saving = Saving(checkpoint_id=own_checkpoint_id(guest.run_id, number), final=True, rate_bps=0.0)
+        guest = replace(guest, own_saves=number)
+    else:
+        saving = guest.saving
+    saving = replace(saving, final=True, saved=True, step=guest.last_step)
+    guest = draft.put(replace(guest, saving=saving, final_saved=True))
+    saves.ship(draft, guest)
+    return guest
+
+
+def _report_end(
+    draft: AgentDraft,
+    guest: Guest,
+    reason: EndReason,
+    *,
+    detail: str = "",
+    output: OutputShipped | None = None,
+) -> None:
+    draft.report(
+        RunEnded(
+            run_id=guest.run_id,
+            job_id=guest.job_id,
+            epoch=guest.epoch,
+            reason=reason,
+            last_step=guest.last_step,
+            exit_code=guest.exit_code,
+            output=None if output is None else output.output,
+            detail=detail,
+        )
+    )

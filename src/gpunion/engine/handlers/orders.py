@@ -1,0 +1,122 @@
+"""The coordinator's orders, as an agent takes them: refused where the owner, the epoch or the lease says no."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import StartGuest, TerminateGuest
+from gpunion.domain.guest import Guest, GuestPhase, JobEpoch, Tenure
+from gpunion.domain.orders import StartRun, StopRun, TakeCheckpoint
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import CheckpointFailed, RunEnded
+from gpunion.domain.run import EndReason
+from gpunion.engine.agent_draft import AgentDraft
+from gpunion.engine.handlers import saves
+
+
+def start_run(draft: AgentDraft, order: StartRun) -> None:
+    if order.run_id in draft.guests:
+        return
+    refused = _refusal(draft, order)
+    _remember_epoch(draft, order)
+    if refused is not None:
+        _refuse(draft, order, refused)
+        return
+    draft.put(
+        Guest(
+            run_id=order.run_id,
+            job_id=order.job_id,
+            epoch=order.epoch,
+            grant=order.grant,
+            phase=GuestPhase.STARTING,
+        )
+    )
+    last_moment_s = draft.last_moment_s()
+    assert last_moment_s is not None  # no lease was a refusal
+    draft.do(StartGuest(order=order, lease_until_s=last_moment_s))
+    draft.limit(order.run_id)
+
+
+def stop_run(draft: AgentDraft, order: StopRun) -> None:
+    _remember_epoch(draft, order)
+    guest = draft.guests.get(order.run_id)
+    if guest is None:
+        draft.report(
+            RunEnded(
+                run_id=order.run_id,
+                job_id=order.job_id,
+                epoch=order.epoch,
+                reason=EndReason.UNKNOWN,
+                last_step=0,
+            )
+        )
+        return
+    if guest.phase in (GuestPhase.STARTING, GuestPhase.RUNNING):
+        draft.put(replace(guest, phase=GuestPhase.ENDING, end_cause=EndReason.STOPPED))
+        draft.do(TerminateGuest(run_id=guest.run_id))
+        draft.set_timer(f"kill:{guest.run_id}", draft.now_s + draft.timing.stop_grace_s)
+
+
+def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
+    guest = draft.guests.get(order.run_id)
+    if guest is None or guest.phase is not GuestPhase.RUNNING:
+        _cannot(draft, order, CheckpointTrouble.NO_GUEST)
+        return
+    if guest.saving is not None:
+        if not order.final or guest.saving.final:
+            _cannot(draft, order, CheckpointTrouble.SUPERSEDED)
+            return
+        guest = saves.drop(draft, guest, CheckpointTrouble.SUPERSEDED)
+    saves.ask(draft, guest, order.checkpoint_id, final=order.final, by_s=order.by_s, rate_bps=order.rate_bps)
+
+
+def _refusal(draft: AgentDraft, order: StartRun) -> Why | None:
+    if order.epoch <= draft.epochs.get(order.job_id, 0):
+        return Why.OLD_EPOCH
+    if draft.holding.tenure is not Tenure.SHARING:
+        return Why.OWNER_SAID_NO
+    if draft.lease_until_s is None or draft.now_s >= draft.lease_until_s:
+        return Why.NO_LEASE
+    for guest in draft.living():
+        if guest.job_id == order.job_id or set(guest.grant.gpu_indices) & set(order.grant.gpu_indices):
+            return Why.GPU_BUSY
+    return None
+
+
+def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
+    if why is Why.OLD_EPOCH:
+        current = draft.epochs[order.job_id]
+        draft.because(order.run_id, why, epoch=order.epoch, current=current)
+    elif why is Why.OWNER_SAID_NO:
+        draft.because(order.run_id, why, phase=draft.holding.tenure.value)
+    else:
+        draft.because(order.run_id, why)
+    draft.report(
+        RunEnded(
+            run_id=order.run_id,
+            job_id=order.job_id,
+            epoch=order.epoch,
+            reason=EndReason.REFUSED,
+            last_step=0,
+            why=why,
+        )
+    )
+
+
+def _cannot(draft: AgentDraft, order: TakeCheckpoint, trouble: CheckpointTrouble) -> None:
+    draft.report(
+        CheckpointFailed(
+            run_id=order.run_id,
+            job_id=order.job_id,
+            epoch=order.epoch,
+            checkpoint_id=order.checkpoint_id,
+            trouble=trouble,
+        )
+    )
+
+
+def _remember_epoch(draft: AgentDraft, order: StartRun | StopRun) -> None:
+    if order.epoch > draft.epochs.get(order.job_id, 0):
+        draft.epochs[order.job_id] = order.epoch
+        draft.note(order.job_id, JobEpoch(job_id=order.job_id, epoch=order.epoch))

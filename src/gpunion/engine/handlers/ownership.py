@@ -1,0 +1,124 @@
+"""The owner's word: reclaim, pause, resume, kill, leave. Decided here, on the machine, with nobody asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.effects import TellNotice, TerminateGuest
+from gpunion.domain.events import OwnerReclaimed
+from gpunion.domain.guest import GuestPhase, Holding, Tenure
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.run import EndReason
+from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
+from gpunion.engine.agent_draft import AgentDraft
+from gpunion.engine.handlers import guests, saves
+
+_TIMERS = ("deadline", "term", "own_save")
+
+
+def reclaim(draft: AgentDraft, event: OwnerReclaimed) -> None:
+    holding = draft.holding
+    if holding.tenure is Tenure.LEFT:
+        return
+    if holding.tenure is Tenure.RECLAIMED:
+        if event.leaving:
+            _free(draft, replace(holding, leaving=True, asked_s=draft.now_s))
+        return
+    deadline_s = draft.now_s + max(0.0, event.notice_s)
+    asked_s, leaving = draft.now_s, event.leaving
+    if holding.tenure is Tenure.RECLAIMING and holding.deadline_s is not None:
+        # A second word may shorten a notice, never lengthen it behind the first one's back.
+        deadline_s = min(deadline_s, holding.deadline_s)
+        asked_s, leaving = holding.asked_s, leaving or holding.leaving
+    draft.hold(
+        Holding(tenure=Tenure.RECLAIMING, asked_s=asked_s, deadline_s=deadline_s, leaving=leaving)
+    )
+    draft.report(NoticeGiven(deadline_s=deadline_s, leaving=leaving))
+    if deadline_s <= draft.now_s:
+        deadline_came(draft)
+        return
+    _set_notice_timers(draft, deadline_s)
+    for guest in draft.living():
+        draft.do(TellNotice(run_id=guest.run_id, deadline_s=deadline_s))
+        draft.limit(guest.run_id)
+
+
+def pause(draft: AgentDraft) -> None:
+    if draft.holding.tenure is Tenure.SHARING:
+        draft.hold(Holding(tenure=Tenure.PAUSED, asked_s=draft.now_s))
+        draft.report(NodePaused())
+
+
+def resume(draft: AgentDraft) -> None:
+    if draft.holding.tenure in (Tenure.SHARING, Tenure.LEFT):
+        return
+    for key in _TIMERS:
+        draft.cancel_timer(key)
+    draft.hold(Holding(tenure=Tenure.SHARING, asked_s=draft.now_s))
+    for guest in draft.living():
+        draft.do(TellNotice(run_id=guest.run_id, deadline_s=None))
+        draft.limit(guest.run_id)
+    draft.report(NodeResumed())
+
+
+def kill(draft: AgentDraft) -> None:
+    for key in _TIMERS:
+        draft.cancel_timer(key)
+    for guest in sorted(draft.guests.values(), key=lambda g: g.run_id):
+        guests.end_now(draft, guest, EndReason.KILLED_BY_OWNER)
+    leaving = draft.holding.leaving
+    tenure = Tenure.LEFT if leaving else Tenure.RECLAIMED
+    draft.hold(Holding(tenure=tenure, asked_s=draft.now_s, killed=True, leaving=leaving))
+    draft.report(NodeLeft() if leaving else NodeReclaimed(freed_after_s=0.0, killed=True))
+
+
+def last_seconds(draft: AgentDraft) -> None:
+    for guest in draft.living():
+        draft.do(TerminateGuest(run_id=guest.run_id))
+
+
+def save_unasked(draft: AgentDraft) -> None:
+    """The coordinator has a plan or is away. While it is near its plan counts; else we save what we can."""
+    deadline_s = draft.holding.deadline_s
+    if draft.holding.tenure is not Tenure.RECLAIMING or deadline_s is None:
+        return
+    if draft.coordinator_is_near():
+        again_s = draft.now_s + draft.timing.own_save_patience_s
+        if again_s < deadline_s:
+            draft.set_timer("own_save", again_s)
+        return
+    for guest in draft.living():
+        final_asked = guest.saving is not None and guest.saving.final
+        if guest.phase is GuestPhase.RUNNING and not final_asked:
+            saves.ask_by_ourselves(draft, guest, by_s=deadline_s)
+
+
+def deadline_came(draft: AgentDraft) -> None:
+    for guest in sorted(draft.guests.values(), key=lambda g: g.run_id):
+        guests.end_now(draft, guest, EndReason.DEADLINE)
+
+
+def settle(draft: AgentDraft) -> None:
+    """The machine is the owner's as soon as nothing of a guest is left, not only at the deadline."""
+    if draft.holding.tenure is Tenure.RECLAIMING and not draft.guests:
+        for key in _TIMERS:
+            draft.cancel_timer(key)
+        _free(draft, draft.holding)
+
+
+def _free(draft: AgentDraft, holding: Holding) -> None:
+    tenure = Tenure.LEFT if holding.leaving else Tenure.RECLAIMED
+    draft.hold(replace(holding, tenure=tenure, deadline_s=None))
+    freed_after_s = max(0.0, draft.now_s - holding.asked_s)
+    draft.because("machine", Why.MACHINE_FREE, freed_after_s=freed_after_s)
+    draft.report(NodeLeft() if holding.leaving else NodeReclaimed(freed_after_s=freed_after_s))
+
+
+def _set_notice_timers(draft: AgentDraft, deadline_s: float) -> None:
+    draft.set_timer("deadline", deadline_s)
+    term_s = deadline_s - TERM_BEFORE_DEADLINE_S
+    if term_s > draft.now_s:
+        draft.set_timer("term", term_s)
+    notice_s = deadline_s - draft.now_s
+    draft.set_timer("own_save", draft.now_s + min(draft.timing.own_save_patience_s, notice_s / 4))

@@ -1,0 +1,90 @@
+"""An agent that starts again: guests it finds are adopted, dead ones buried, strangers ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.effects import AskToSave, KillGuest, ShipOutput
+from gpunion.domain.events import AgentStarted, GuestExited, GuestFound, GuestStartFailed
+from gpunion.domain.guest import Guest, GuestPhase
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import RunStarted
+from gpunion.domain.run import EndReason
+from gpunion.engine.agent_draft import AgentDraft
+from gpunion.engine.handlers import guests, ownership, saves
+
+
+def started(draft: AgentDraft, event: AgentStarted) -> None:
+    found = {guest.run_id: guest for guest in event.found}
+    for guest in sorted(draft.guests.values(), key=lambda g: g.run_id):
+        _take_up(draft, guest, found.get(guest.run_id))
+    for stranger in event.found:
+        if stranger.alive and stranger.run_id not in draft.guests:
+            draft.because(stranger.run_id, Why.STRANGER_ENDED, run=stranger.run_id)
+            draft.do(KillGuest(run_id=stranger.run_id, cause=EndReason.STOPPED))
+    if event.killed_meanwhile and not draft.holding.killed:
+        ownership.kill(draft)
+    elif draft.living():
+        # Nobody knows when the lease was last renewed; the keepers do, and end their guests in time.
+        draft.set_timer("lease", draft.now_s + draft.timing.lease_s + draft.facts.terms.autonomy_s)
+
+
+def _take_up(draft: AgentDraft, guest: Guest, found: GuestFound | None) -> None:
+    if guest.phase is GuestPhase.SHIPPING:
+        _ship_again(draft, guest)
+    elif found is not None and found.alive:
+        _adopt(draft, guest, found)
+    elif found is not None and (guest.phase is not GuestPhase.STARTING or found.exit_code is not None):
+        guests.exited(
+            draft,
+            GuestExited(
+                run_id=guest.run_id,
+                exit_code=found.exit_code,
+                last_step=found.last_step,
+                cause=found.cause,
+            ),
+        )
+    elif guest.phase is GuestPhase.STARTING:
+        failed = GuestStartFailed(run_id=guest.run_id, detail="the agent was restarted while it started")
+        guests.start_failed(draft, failed)
+    else:
+        gone = GuestExited(run_id=guest.run_id, exit_code=None, last_step=guest.last_step)
+        guests.exited(draft, gone)
+
+
+def _adopt(draft: AgentDraft, guest: Guest, found: GuestFound) -> None:
+    draft.because(guest.job_id, Why.ADOPTED, run=guest.run_id)
+    if guest.phase is GuestPhase.STARTING:
+        guest = draft.put(replace(guest, phase=GuestPhase.RUNNING, last_step=found.last_step))
+        draft.report(
+            RunStarted(
+                run_id=guest.run_id,
+                job_id=guest.job_id,
+                epoch=guest.epoch,
+                restored=None,
+                resumed_step=found.last_step,
+                restore_s=0.0,
+            )
+        )
+    if guest.saving is not None:
+        if guest.saving.saved:
+            saves.ship(draft, guest)
+        else:
+            saving = guest.saving
+            draft.do(
+                AskToSave(
+                    run_id=guest.run_id,
+                    checkpoint_id=saving.checkpoint_id,
+                    final=saving.final,
+                    by_s=draft.holding.deadline_s,
+                )
+            )
+    if guest.phase is GuestPhase.ENDING:
+        draft.do(KillGuest(run_id=guest.run_id, cause=guest.end_cause or EndReason.STOPPED))
+
+
+def _ship_again(draft: AgentDraft, guest: Guest) -> None:
+    if guest.saving is not None:
+        saves.ship(draft, guest)
+    else:
+        draft.do(ShipOutput(run_id=guest.run_id))

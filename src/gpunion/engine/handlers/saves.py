@@ -1,0 +1,160 @@
+"""Saving a guest: asked, written by the program, shipped, durable. One save of a guest at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import AskToSave, CancelShipping, KillGuest, ShipCheckpoint
+from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, GuestSaved
+from gpunion.domain.guest import Guest, GuestPhase, Saving
+from gpunion.domain.ids import CheckpointId, RunId, own_checkpoint_id
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
+from gpunion.domain.run import EndReason
+from gpunion.engine.agent_draft import AgentDraft
+
+
+def ask(
+    draft: AgentDraft,
+    guest: Guest,
+    checkpoint_id: CheckpointId,
+    *,
+    final: bool,
+    by_s: float | None,
+    rate_bps: float,
+) -> None:
+    saving = Saving(checkpoint_id=checkpoint_id, final=final, rate_bps=rate_bps)
+    draft.put(replace(guest, saving=saving))
+    draft.do(AskToSave(run_id=guest.run_id, checkpoint_id=checkpoint_id, final=final, by_s=by_s))
+    give_up_s = draft.now_s + draft.timing.save_timeout_s
+    draft.set_timer(f"save:{guest.run_id}", give_up_s if by_s is None else min(by_s, give_up_s))
+
+
+def ask_by_ourselves(draft: AgentDraft, guest: Guest, by_s: float) -> None:
+    """A last save without an order: nobody could be asked in time. Nothing else is known to share the link."""
+    if guest.saving is not None:
+        guest = drop(draft, guest, CheckpointTrouble.SUPERSEDED)
+    guest = draft.put(replace(guest, own_saves=guest.own_saves + 1))
+    draft.because(guest.job_id, Why.OWN_SAVE, run=guest.run_id)
+    ask(draft, guest, own_checkpoint_id(guest.run_id, guest.own_saves), final=True, by_s=by_s, rate_bps=0.0)
+
+
+def saved(draft: AgentDraft, event: GuestSaved) -> None:
+    guest = draft.guests.get(event.run_id)
+    if guest is None or guest.saving is None or guest.saving.checkpoint_id != event.checkpoint_id:
+        return
+    if guest.saving.saved or not guest.living:
+        return
+    draft.cancel_timer(f"save:{guest.run_id}")
+    saving = replace(guest.saving, saved=True, step=event.step, progress=event.progress)
+    guest = draft.put(replace(guest, saving=saving, last_step=max(guest.last_step, event.step)))
+    draft.report(
+        CheckpointCaptured(
+            run_id=guest.run_id,
+            job_id=guest.job_id,
+            epoch=guest.epoch,
+            checkpoint_id=saving.checkpoint_id,
+            step=event.step,
+            progress=event.progress,
+            stall_s=event.stall_s,
+        )
+    )
+    ship(draft, guest)
+    if saving.final:
+        # All it did is in the save: letting it go on would only make work to throw away.
+        draft.put(
+            replace(
+                guest,
+                phase=GuestPhase.ENDING,
+                final_saved=True,
+                end_cause=guest.end_cause or EndReason.SAVED,
+            )
+        )
+        draft.do(KillGuest(run_id=guest.run_id, cause=EndReason.SAVED))
+
+
+def ship(draft: AgentDraft, guest: Guest) -> None:
+    saving = guest.saving
+    assert saving is not None
+    draft.do(
+        ShipCheckpoint(
+            run_id=guest.run_id,
+            checkpoint_id=saving.checkpoint_id,
+            step=saving.step,
+            progress=saving.progress,
+            rate_bps=saving.rate_bps,
+        )
+    )
+
+
+def shipped(draft: AgentDraft, event: CheckpointShipped) -> None:
+    guest = _waiting_for(draft, event.run_id, event.checkpoint_id)
+    if guest is None or guest.saving is None:
+        return
+    draft.report(
+        CheckpointDurable(
+            run_id=guest.run_id,
+            job_id=guest.job_id,
+            epoch=guest.epoch,
+            checkpoint_id=event.checkpoint_id,
+            step=event.step,
+            progress=event.progress,
+            size_bytes=event.size_bytes,
+            shipped_bytes=event.shipped_bytes,
+            final=guest.saving.final,
+        )
+    )
+    _saving_over(draft, guest)
+
+
+def not_shipped(draft: AgentDraft, event: CheckpointNotShipped) -> None:
+    guest = _waiting_for(draft, event.run_id, event.checkpoint_id)
+    if guest is not None:
+        _fail(draft, guest, event.trouble)
+        _saving_over(draft, guest)
+
+
+def not_answered(draft: AgentDraft, run_id: str) -> None:
+    guest = draft.guests.get(RunId(run_id))
+    if guest is not None and guest.saving is not None and not guest.saving.saved:
+        drop(draft, guest, CheckpointTrouble.NOT_ANSWERED)
+
+
+def drop(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> Guest:
+    """Forgets a save that is under way, and says so."""
+    assert guest.saving is not None
+    if guest.saving.saved:
+        draft.do(CancelShipping(run_id=guest.run_id))
+    else:
+        draft.cancel_timer(f"save:{guest.run_id}")
+    _fail(draft, guest, trouble)
+    return draft.put(replace(guest, saving=None))
+
+
+def _waiting_for(draft: AgentDraft, run_id: RunId, checkpoint_id: CheckpointId) -> Guest | None:
+    guest = draft.guests.get(run_id)
+    if guest is None or guest.saving is None or guest.saving.checkpoint_id != checkpoint_id:
+        return None
+    return guest
+
+
+def _fail(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> None:
+    assert guest.saving is not None
+    draft.report(
+        CheckpointFailed(
+            run_id=guest.run_id,
+            job_id=guest.job_id,
+            epoch=guest.epoch,
+            checkpoint_id=guest.saving.checkpoint_id,
+            trouble=trouble,
+        )
+    )
+
+
+def _saving_over(draft: AgentDraft, guest: Guest) -> None:
+    from gpunion.engine.handlers.guests import farewell
+
+    guest = draft.put(replace(guest, saving=None))
+    if guest.phase is GuestPhase.SHIPPING:
+        farewell(draft, guest)
