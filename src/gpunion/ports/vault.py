@@ -5,7 +5,7 @@ the vault itself: nothing of an older epoch is sealed, whoever asks and however 
 agent makes them from a thread. All may be repeated after a crash at any point.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -101,6 +101,12 @@ class ShipCancelled(VaultFault):
     """The caller no longer wants this checkpoint shipped."""
 
 
+class LocalDiskTrouble(VaultFault):
+    """This machine's own disk failed the copy; nothing is wrong with the vault."""
+
+    temporary = True
+
+
 class VaultFull(VaultFault):
     """No space or quota left. Nothing sealed is touched; it may work after `forget` and `collect_garbage`."""
 
@@ -155,10 +161,10 @@ class Vault(Protocol):
         """A block's bytes, verified: `MissingBlock` or `CorruptBlock` rather than anything else."""
         ...
 
-    def hold(self, job_id: str, checkpoint_id: str) -> AbstractContextManager[Callable[[], None]]:
-        """Keep a sealed checkpoint from being forgotten while it is read.
+    def hold(self, job_id: str, checkpoint_id: str) -> AbstractContextManager[None]:
+        """Keep a sealed checkpoint from being forgotten while it is read, at most until this process ends.
 
-        Gives a function to call now and then during a long read; a holder that died is forgotten in time.
+        `UnknownCheckpoint` when it is not there any more.
         """
         ...
 

@@ -1,0 +1,267 @@
+"""A vault in a directory, on a local disk or on NFS, shared by any number of machines.
+
+    vault.json                                  format
+    blocks/ab/cd/<hash>                         zstd; named by the BLAKE3 of the content
+    jobs/<job>/epoch.json  lock  begun          newest epoch; upload under way (its age is the file's)
+    jobs/<job>/manifests/<epoch>-<step>-<id>.json    sealed checkpoints
+    tmp/                                        files on their way to their name
+    collect.lock                                shared by those who rely on blocks, alone for the collector
+
+Whatever is visible under its name is whole: written under tmp/, synced, then renamed. A seal checks the epoch
+and publishes under the job's lock, and looks for the blocks and publishes under the shared collect lock, so
+neither a newer epoch nor a collection can come in between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+
+import zstandard
+from blake3 import blake3
+
+from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.files.collector import COLLECT_LOCK, collect
+from gpunion.adapters.files.locks import hold_file, if_not_held, locked, translated
+from gpunion.adapters.files.operations import FileOperations
+from gpunion.adapters.files.shelf import Shelf
+from gpunion.ports.vault import (
+    BLOCK_SIZE_BYTES,
+    KEEP_AT_LEAST,
+    BadManifest,
+    CorruptBlock,
+    Garbage,
+    Manifest,
+    MissingBlock,
+    OldEpoch,
+    UnknownCheckpoint,
+    VaultUnavailable,
+)
+
+FORMAT = {"format": 1, "block_size_bytes": BLOCK_SIZE_BYTES}
+COMPRESSION_LEVEL = 1  # weights hardly compress; the higher levels cost time and gain nothing on them
+# Unreferenced blocks stay this long, also without an upload that is known to be under way.
+GRACE_S = 3600.0
+BEGUN_LEASE_S = 24 * 3600.0  # an upload that takes longer has died
+
+
+class DirectoryVault:
+    """Implements `ports.vault.Vault`."""
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        grace_s: float = GRACE_S,
+        operations: FileOperations | None = None,
+    ) -> None:
+        self._root = Path(root)
+        self._grace_s = grace_s
+        self._do = operations or FileOperations()
+        with translated(f"opening the vault {self._root}"):
+            if create and not (self._root / "vault.json").exists():
+                self._create()
+            self._check_format()
+
+    def describe(self) -> str:
+        return f"directory {self._root}"
+
+    def begin(self, job_id: str, epoch: int) -> None:
+        with translated(f"beginning epoch {epoch} of {job_id}"):
+            shelf = self._shelf(job_id, create=True)
+            with locked(shelf.lock):
+                self._advance(shelf, epoch)
+                self._replace(shelf.begun, b"")
+
+    def has(self, hashes: Iterable[str]) -> set[str]:
+        found = set()
+        with translated("looking for blocks"), self._relying_on_blocks():
+            for block_hash in hashes:
+                with suppress(FileNotFoundError):
+                    self._do.touch(self._block(block_hash))  # young again: see collector
+                    found.add(block_hash)
+        return found
+
+    def put(self, block_hash: str, data: bytes) -> int:
+        if len(data) > BLOCK_SIZE_BYTES or blake3(data).hexdigest() != block_hash:
+            raise CorruptBlock(f"the bytes to be stored are not those of {block_hash}")
+        if self.has([block_hash]):
+            return 0
+        with translated("storing a block"):
+            path = self._block(block_hash)
+            stored = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL).compress(data)
+            self._do.make_directory(path.parent.parent)
+            self._do.make_directory(path.parent)
+            self._replace(path, stored, sync=False)  # the seal syncs the directories, once for all blocks
+            return len(stored)
+
+    def seal(self, manifest: Manifest) -> None:
+        manifest_format.check(manifest)
+        with translated(f"sealing {manifest.checkpoint_id}"):
+            shelf = self._shelf(manifest.job_id, create=True)
+            with locked(shelf.lock):
+                if not self._sealed_before(shelf, manifest):
+                    self._advance(shelf, manifest.epoch)
+                    with self._relying_on_blocks():
+                        self._make_blocks_durable(manifest)
+                        self._replace(shelf.path_of(manifest), manifest_format.encode(manifest))
+                self._do.unlink(shelf.begun)
+
+    def latest(self, job_id: str) -> Manifest | None:
+        with translated(f"reading checkpoints of {job_id}"):
+            paths = self._shelf(job_id).sealed()
+            return self._read(paths[-1]) if paths else None
+
+    def get(self, job_id: str, checkpoint_id: str) -> Manifest:
+        with translated(f"reading {checkpoint_id}"):
+            path = self._shelf(job_id).find(checkpoint_id)
+            if path is None:
+                raise UnknownCheckpoint(f"{job_id} has no checkpoint {checkpoint_id}")
+            return self._read(path)
+
+    def manifests(self, job_id: str) -> tuple[Manifest, ...]:
+        with translated(f"reading checkpoints of {job_id}"):
+            return tuple(found for path in self._shelf(job_id).sealed() if (found := self._readable(path)))
+
+    def read_block(self, block_hash: str) -> bytes:
+        with translated("reading a block"):
+            try:
+                stored = self._do.read(self._block(block_hash))
+            except FileNotFoundError:
+                raise MissingBlock(f"the vault does not hold {block_hash}") from None
+        try:
+            data = zstandard.ZstdDecompressor().decompress(stored, max_output_size=BLOCK_SIZE_BYTES)
+        except zstandard.ZstdError as error:
+            raise CorruptBlock(f"{block_hash} cannot be unpacked: {error}") from error
+        if blake3(data).hexdigest() != block_hash:
+            raise CorruptBlock(f"{block_hash} has other bytes than its name says")
+        return data
+
+    @contextmanager
+    def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
+        # A lock on the manifest itself: it needs no space in a full vault, and dies with its holder.
+        with translated(f"holding {checkpoint_id}"):
+            path = self._shelf(job_id).find(checkpoint_id)
+            if path is None:
+                raise UnknownCheckpoint(f"{job_id} has no checkpoint {checkpoint_id}")
+            lock = hold_file(path)
+        try:
+            yield
+        finally:
+            lock.close()
+
+    def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
+        if keep < KEEP_AT_LEAST:
+            raise ValueError(f"a vault keeps at least {KEEP_AT_LEAST} checkpoints of a job")
+        with translated(f"forgetting checkpoints of {job_id}"):
+            shelf = self._shelf(job_id)
+            if not shelf.sealed():
+                return ()
+            with locked(shelf.lock):
+                return self._forget(shelf, keep)
+
+    def collect_garbage(self) -> Garbage:
+        with translated("collecting garbage"), locked(self._root / COLLECT_LOCK):
+            return collect(
+                self._root, self._do, self._read, grace_s=self._grace_s, begun_lease_s=BEGUN_LEASE_S
+            )
+
+    def _create(self) -> None:
+        self._root.mkdir(parents=True, exist_ok=True)
+        for name in ("blocks", "jobs", "tmp"):
+            self._do.make_directory(self._root / name)
+        self._replace(
+            self._root / "vault.json", json.dumps(FORMAT).encode()
+        )  # last: a vault is whole or not one
+
+    def _check_format(self) -> None:
+        try:
+            found = json.loads(self._do.read(self._root / "vault.json"))
+        except ValueError as error:
+            raise VaultUnavailable(f"{self._root / 'vault.json'} is damaged: {error}") from error
+        if found != FORMAT:
+            raise VaultUnavailable(f"{self._root} is a vault of another format: {found}")
+
+    def _shelf(self, job_id: str, *, create: bool = False) -> Shelf:
+        manifest_format.check_id(job_id)
+        shelf = Shelf(self._root / "jobs" / job_id)
+        if create:
+            for path in (shelf.root, shelf.manifests):
+                self._do.make_directory(path)
+        return shelf
+
+    def _block(self, block_hash: str) -> Path:
+        if not manifest_format.HASH_PATTERN.fullmatch(block_hash):
+            raise BadManifest(f"{block_hash!r} cannot name a block")
+        return self._root / "blocks" / block_hash[:2] / block_hash[2:4] / block_hash
+
+    def _relying_on_blocks(self) -> AbstractContextManager[None]:
+        return locked(self._root / COLLECT_LOCK, shared=True)
+
+    def _advance(self, shelf: Shelf, epoch: int) -> None:
+        """Under the job's lock."""
+        newest = shelf.epoch()
+        if newest is not None and epoch < newest:
+            raise OldEpoch(f"epoch {epoch} of {shelf.root.name}: epoch {newest} has begun")
+        if epoch != newest:
+            self._replace(shelf.epoch_file, json.dumps({"epoch": epoch}).encode())
+
+    def _sealed_before(self, shelf: Shelf, manifest: Manifest) -> bool:
+        path = shelf.find(manifest.checkpoint_id)
+        if path is None:
+            return False
+        if self._read(path) != manifest:
+            raise BadManifest(f"{manifest.checkpoint_id} is sealed with another content")
+        self._do.sync_directory(shelf.manifests)  # whoever published it may have been cut before this
+        return True
+
+    def _make_blocks_durable(self, manifest: Manifest) -> None:
+        blocks = {self._block(name) for entry in manifest.files for name in entry.blocks}
+        missing = sorted(path.name for path in blocks if not path.exists())
+        if missing:
+            raise MissingBlock(f"{manifest.checkpoint_id} lacks {len(missing)} blocks, such as {missing[0]}")
+        for directory in sorted({path.parent for path in blocks}):
+            self._do.sync_directory(directory)
+
+    def _forget(self, shelf: Shelf, keep: int) -> tuple[str, ...]:
+        """Only readable ones count as kept. Under the job's lock."""
+        kept, dropped = 0, []
+        for path in reversed(shelf.sealed()):
+            if kept < keep:
+                kept += self._readable(path) is not None
+                continue
+            with if_not_held(path) as free:
+                if free:
+                    self._do.unlink(path)
+                    dropped.append(Shelf.checkpoint_id(path))
+        self._do.sync_directory(shelf.manifests)
+        return tuple(dropped)
+
+    def _read(self, path: Path) -> Manifest:
+        try:
+            return manifest_format.decode(self._do.read(path))
+        except BadManifest as error:
+            raise BadManifest(f"{path.name}: {error}") from error
+
+    def _readable(self, path: Path) -> Manifest | None:
+        try:
+            return self._read(path)
+        except (BadManifest, FileNotFoundError):
+            return None
+
+    def _replace(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+        temporary = self._root / "tmp" / secrets.token_hex(16)
+        try:
+            self._do.write_new(temporary, data)
+            self._do.rename(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+        if sync:
+            self._do.sync_directory(path.parent)

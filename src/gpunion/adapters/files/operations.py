@@ -1,0 +1,44 @@
+"""The few operations on files that a vault's safety rests on, in one place so that tests can cut them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class FileOperations:
+    """Each is atomic or leaves something that is never looked at; what returned is on the disk."""
+
+    def write_new(self, path: Path, data: bytes) -> None:
+        with open(path, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def make_directory(self, path: Path) -> None:
+        """An existing one is fine. The entry itself is durable when this returns."""
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            return
+        self.sync_directory(path.parent)
+
+    def touch(self, path: Path) -> None:
+        """Set the modification time by the file server's clock; FileNotFoundError when there is no file."""
+        os.utime(path)
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
