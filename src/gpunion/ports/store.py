@@ -1,6 +1,6 @@
 """Where the coordinator keeps what it must not forget.
 
-One writer at a time: `open` takes the lead with a new, higher term, and every later call names that term.
+One writer at a time: `open` takes the lead with a new, higher term, and every later commit names that term.
 A store whose term was overtaken answers `Overtaken`; the coordinator then exits and lets the other lead.
 """
 
@@ -8,17 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from gpunion.domain.commit import Commit, SavedCampus
+from gpunion.domain.decision import Record
+from gpunion.domain.effects import CoordinatorEffect, SendOrder
+from gpunion.domain.events import CoordinatorEvent, NodeReported
 from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.job import Job
+from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason
+from gpunion.domain.run import Run
+
+BUNDLE_LIMIT_BYTES = 32 * 1024**2  # code, not data; it is held in memory on its way
 
 
 class StoreFault(Exception):
-    """The store could not do it. `temporary`: the same call may work later."""
+    """The store could not do it. `temporary`: nothing was written, and the same call may work later."""
 
     temporary = True
+
+
+class StoreBroken(StoreFault):
+    """Not a database of ours, damaged, or out of reach for good. The message says what to do."""
+
+    temporary = False
 
 
 class StoreTaken(StoreFault):
@@ -45,19 +60,65 @@ class LoggedDecision:
     effects: tuple[str, ...]
 
 
-class Store(Protocol):
+class CredentialKind(StrEnum):
+    ADMIN = "admin"
+    NODE = "node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """Who may call. Only the digest of the secret is kept."""
+
+    kind: CredentialKind
+    name: str  # a node's id, or "admin"
+    digest: str
+    created_s: float
+    lab: str = ""
+
+
+class Redeemed(StrEnum):
+    """What became of a join token."""
+
+    TAKEN = "taken"
+    UNKNOWN = "unknown"
+    USED = "used"
+    EXPIRED = "expired"
+
+
+class Identities(Protocol):
+    async def credentials(self) -> Sequence[Credential]: ...
+
+    async def put_credential(self, credential: Credential) -> None:
+        """Replaces what was there under the same kind and name."""
+        ...
+
+    async def put_join_token(self, digest: str, *, expires_s: float) -> None: ...
+
+    async def redeem(self, digest: str, *, now_s: float, credential: Credential) -> Redeemed:
+        """Uses the token up and keeps the credential, both or neither. Of two at once one gets it."""
+        ...
+
+
+class Store(Identities, Protocol):
     async def open(self, *, holder: str, now_s: float, lead_s: float) -> int:
-        """Takes the lead for `lead_s` seconds and returns the term; StoreTaken where another's lead is not over."""
+        """Takes the lead for `lead_s` seconds, returns the term; StoreTaken where another's is not over."""
         ...
 
     async def renew(self, *, term: int, now_s: float, lead_s: float) -> None:
         """Keeps the lead. Overtaken where it was lost."""
         ...
 
+    async def newest_s(self) -> float:
+        """The latest moment any commit named; 0 for an empty store. No later commit may be earlier."""
+        ...
+
     async def load(self) -> SavedCampus: ...
 
     async def commit(self, commit: Commit, *, term: int) -> int:
-        """All of it or nothing; returns the log's number. Called once per decision, never after a fault."""
+        """All of it or nothing, durable when this returns; the number of the log's last line.
+
+        An empty decision leaves no line. After a temporary fault the same commit may be tried again.
+        """
         ...
 
     async def acknowledged(self, node_id: NodeId, up_to_seq: int) -> None:
@@ -69,7 +130,7 @@ class Store(Protocol):
     async def log(
         self, *, since_seq: int = 0, subject: str | None = None, limit: int = 500
     ) -> Sequence[LoggedDecision]:
-        """The decision log, oldest first."""
+        """The decision log, oldest first, after `since_seq`."""
         ...
 
     async def put_bundle(self, digest: str, data: bytes) -> None:
@@ -81,3 +142,42 @@ class Store(Protocol):
     async def close(self, *, term: int) -> None:
         """Gives the lead back and closes. Safe to call twice."""
         ...
+
+
+def log_line(commit: Commit, seq: int) -> LoggedDecision:
+    """What the log keeps of a commit; the same for every store, so that logs can be compared."""
+    decision = commit.decision
+    subjects = {reason.subject for reason in decision.reasons}
+    for record in decision.changes:
+        subjects |= _subjects(record)
+    return LoggedDecision(
+        seq=seq,
+        at_s=commit.at_s,
+        event=event_name(commit.event),
+        subjects=tuple(sorted(subjects)),
+        reasons=decision.reasons,
+        effects=tuple(effect_name(effect) for effect in decision.effects),
+    )
+
+
+def event_name(event: CoordinatorEvent) -> str:
+    if isinstance(event, NodeReported):
+        return f"NodeReported.{type(event.report).__name__}"
+    return type(event).__name__
+
+
+def effect_name(effect: CoordinatorEffect) -> str:
+    if isinstance(effect, SendOrder):
+        return f"SendOrder.{type(effect.order).__name__}"
+    return type(effect).__name__
+
+
+def _subjects(record: Record) -> set[str]:
+    """A job's story has all that happened to its runs and checkpoints; a node's, what happened on it."""
+    match record:
+        case Job() | Node():
+            return {record.id}
+        case Run():
+            return {record.job_id, record.id, record.node_id}
+        case _:
+            return {record.job_id}

@@ -1,4 +1,4 @@
-"""What all models of requests have in common: a misspelt key is an error that names the key that was meant."""
+"""What all models of requests share: a misspelt key is an error that names the key that was meant."""
 
 from __future__ import annotations
 

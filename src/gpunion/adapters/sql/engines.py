@@ -1,0 +1,84 @@
+"""Everything that differs between databases: how to connect, begin, upsert, and keep others out.
+
+Writing goes over one connection, reading over a few of their own, so that a long story never holds up a
+commit (WAL on SQLite, MVCC elsewhere).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Table, event
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.sql.dml import Insert
+
+from gpunion.ports.store import StoreBroken, StoreFault
+
+# A backup tool may hold the file for a moment; a commit waits this long for it.
+BUSY_TIMEOUT_MS = 5_000
+READERS = 4
+# SQLite's own words for what may be better later; the transaction is certainly rolled back. An I/O error is
+# not among them: after a failed fsync nobody knows what the disk has.
+PASSING = ("database is locked", "database or disk is full")
+
+
+class Engines:
+    """A writer, readers, and the dialect's way to write a row that may be there already."""
+
+    def __init__(self, writer: AsyncEngine, reader: AsyncEngine) -> None:
+        self.writer = writer
+        self.reader = reader
+
+    def upsert(self, table: Table) -> Insert:
+        """Inserts a row, or replaces all but the key of the one that is there."""
+        # PostgreSQL's insert has the same two methods.
+        statement = sqlite_insert(table)
+        keys = [column.name for column in table.primary_key.columns]
+        rest = {name: statement.excluded[name] for name in table.columns.keys() if name not in keys}
+        return statement.on_conflict_do_update(index_elements=keys, set_=rest)
+
+    async def dispose(self) -> None:
+        await self.writer.dispose()
+        await self.reader.dispose()
+
+
+def sqlite_engines(path: Path) -> Engines:
+    url = URL.create("sqlite+aiosqlite", database=str(path))
+    writer = create_async_engine(url, pool_size=1, max_overflow=0)
+    reader = create_async_engine(url, pool_size=READERS, max_overflow=0)
+    _configure(writer, begin="BEGIN IMMEDIATE", pragmas=("journal_mode=WAL", "synchronous=FULL"))
+    _configure(reader, begin="BEGIN", pragmas=("query_only=ON",))
+    return Engines(writer, reader)
+
+
+def _configure(engine: AsyncEngine, *, begin: str, pragmas: tuple[str, ...]) -> None:
+    @event.listens_for(engine.sync_engine, "connect")
+    def connected(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # the driver must not begin on its own: we do, below
+        cursor = connection.cursor()
+        for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", *pragmas):
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begun(connection: Any) -> None:
+        connection.exec_driver_sql(begin)
+
+
+@contextmanager
+def faults(what: str) -> Iterator[None]:
+    """The driver's errors as ours."""
+    try:
+        yield
+    except DatabaseError as error:
+        cause = str(error.orig)
+        message = f"{what}: {cause}"
+        if isinstance(error, OperationalError) and any(words in cause for words in PASSING):
+            raise StoreFault(message) from error
+        raise StoreBroken(message) from error

@@ -1,0 +1,1 @@
+"""Alembic's scripts, inside the package so an installed coordinator can bring its database up to date."""

@@ -1,0 +1,109 @@
+"""The tables. Records are kept whole, as the codec writes them; a column is there to look by it."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, Integer, MetaData, String, Table, Text
+
+metadata = MetaData()
+
+leader = Table(
+    "leader",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1
+    Column("term", Integer, nullable=False),
+    Column("holder", String, nullable=False),
+    Column("until_s", Float, nullable=False),
+    Column("newest_s", Float, nullable=False),
+)
+
+
+def _records(name: str, *looked_up: str) -> Table:
+    return Table(
+        name,
+        metadata,
+        Column("id", String, primary_key=True),
+        Column("phase", String, nullable=False, index=True),
+        *(Column(column, String, nullable=False, index=True) for column in looked_up),
+        Column("body", Text, nullable=False),
+    )
+
+
+jobs = _records("jobs")
+runs = _records("runs", "job_id", "node_id")
+nodes = _records("nodes")
+checkpoints = _records("checkpoints", "job_id")
+migrations = _records("migrations", "job_id")
+
+timers = Table(
+    "timers",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("at_s", Float, nullable=False),
+)
+
+orders = Table(
+    "orders",
+    metadata,
+    Column("node_id", String, primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)
+
+channels = Table(
+    "channels",
+    metadata,
+    Column("node_id", String, primary_key=True),
+    Column("last_order_seq", Integer, nullable=False),
+)
+
+marks = Table(
+    "marks",
+    metadata,
+    Column("node_id", String, primary_key=True),
+    Column("incarnation", String, nullable=False),
+    Column("seq", Integer, nullable=False),
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("at_s", Float, nullable=False),
+    Column("event", String, nullable=False),
+    Column("subjects", Text, nullable=False),
+    Column("reasons", Text, nullable=False),
+    Column("effects", Text, nullable=False),
+)
+
+log_subjects = Table(
+    "log_subjects",
+    metadata,
+    Column("subject", String, primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("job_id", String, nullable=False),
+    Column("at_s", Float, nullable=False),
+)
+
+credentials = Table(
+    "credentials",
+    metadata,
+    Column("kind", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("digest", String, nullable=False, unique=True),
+    Column("lab", String, nullable=False),
+    Column("created_s", Float, nullable=False),
+)
+
+join_tokens = Table(
+    "join_tokens",
+    metadata,
+    Column("digest", String, primary_key=True),
+    Column("expires_s", Float, nullable=False),
+    Column("used_by", String, nullable=True),
+)

@@ -1,0 +1,131 @@
+"""What only a database on disk has to show."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine
+
+from gpunion.adapters.sql.store import SqlStore
+from gpunion.adapters.sql.tables import metadata
+from gpunion.ports.store import StoreBroken, StoreFault
+from tests.contract.store import builders
+from tests.contract.store.builders import a_commit
+
+HOLD = """
+import asyncio, sys
+from pathlib import Path
+from gpunion.adapters.sql.store import SqlStore
+from tests.contract.store import builders
+
+async def hold():
+    folder = Path(sys.argv[1])
+    store = SqlStore(folder / "gpunion.db", folder / "bundles")
+    term = await store.open(holder="the first", now_s=0.0, lead_s=1e9)
+    await store.commit(builders.a_commit(builders.a_job()), term=term)
+    print("committed", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(hold())
+"""
+
+
+def a_store(folder: Path) -> SqlStore:
+    return SqlStore(folder / "gpunion.db", folder / "bundles")
+
+
+async def opened(folder: Path) -> tuple[SqlStore, int]:
+    store = a_store(folder)
+    return store, await store.open(holder="test", now_s=0.0, lead_s=30.0)
+
+
+async def test_the_migrations_make_the_tables_the_code_expects(tmp_path: Path) -> None:
+    store, term = await opened(tmp_path)
+    await store.close(term=term)
+    with create_engine(f"sqlite:///{tmp_path / 'gpunion.db'}").connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+async def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
+    store, term = await opened(tmp_path)
+    async with store._transaction() as connection:
+        assert (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar() == "wal"
+        assert (await connection.exec_driver_sql("PRAGMA synchronous")).scalar() == 2
+    await store.close(term=term)
+
+
+async def test_a_killed_coordinator_frees_the_store_at_once_and_nothing_committed_is_lost(
+    tmp_path: Path,
+) -> None:
+    root = Path(__file__).resolve().parents[3]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "committed\n"
+    with pytest.raises(StoreFault, match="the first"):
+        await opened(tmp_path)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    store, term = await opened(tmp_path)
+    assert term == 2
+    assert (await store.load()).records == (builders.a_job(),)
+    await store.close(term=term)
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "gpunion.db").write_bytes(b"something else entirely, and long enough to be looked at " * 20)
+    before = (tmp_path / "gpunion.db").read_bytes()
+    with pytest.raises(StoreBroken, match="not a database"):
+        await opened(tmp_path)
+    assert (tmp_path / "gpunion.db").read_bytes() == before
+
+
+async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    store, term = await opened(tmp_path)
+    await store.close(term=term)
+    with sqlite3.connect(tmp_path / "gpunion.db") as database:
+        database.execute("UPDATE alembic_version SET version_num = '9999'")
+    database.close()
+    with pytest.raises(StoreBroken, match="newer gpunion"):
+        await opened(tmp_path)
+
+
+async def test_a_folder_that_is_not_there_is_a_clear_fault(tmp_path: Path) -> None:
+    with pytest.raises(StoreBroken, match="cannot open"):
+        await opened(tmp_path / "missing")
+
+
+async def test_a_locked_database_is_a_passing_fault_and_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpunion.adapters.sql.engines.BUSY_TIMEOUT_MS", 10)
+    store, term = await opened(tmp_path)
+    other = sqlite3.connect(tmp_path / "gpunion.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreFault) as caught:
+        await store.commit(a_commit(builders.a_job()), term=term)
+    assert caught.value.temporary
+    other.execute("ROLLBACK")
+    other.close()
+    assert await store.commit(a_commit(builders.a_job()), term=term) == 1
+    assert (await store.load()).records == (builders.a_job(),)
+    await store.close(term=term)
+
+
+async def test_a_bundle_name_cannot_lead_elsewhere(tmp_path: Path) -> None:
+    store, term = await opened(tmp_path)
+    for name in ("../gpunion.db", "A" * 64, "", "0" * 63):
+        with pytest.raises(ValueError, match="64"):
+            await store.get_bundle(name)
+    await store.close(term=term)
