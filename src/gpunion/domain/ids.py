@@ -21,7 +21,7 @@ def checkpoint_id(run: RunId, number: int) -> CheckpointId:
 
 
 def own_checkpoint_id(run: RunId, number: int) -> CheckpointId:
-    """A checkpoint an agent takes by itself, because nobody could be asked. Never clashes with ordered ones."""
+    """A checkpoint an agent takes by itself, nobody being there to ask. No clash with ordered ones."""
     return CheckpointId(f"{run}-a{number}")
 
 

@@ -1,4 +1,4 @@
-"""Every wait of the protocol, in seconds, with its reason. Agents are told the coordinator's at the handshake."""
+"""Every wait of the protocol, in seconds, with its reason. Agents are told them at the handshake."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Timing:
     heartbeat_s: float = 2.0
     lease_s: float = 10.0  # an agent may go on this long after a heartbeat of its was answered
     grace_s: float = 3.0  # then its guests get this long for a last save
-    # Clocks drift apart by at most this share of a wait (10 % is far beyond any quartz), plus a scheduling hiccup.
+    # Clocks drift apart by at most this share of a wait (10 % is far beyond any quartz), plus a hiccup.
     drift: float = 0.1
     hiccup_s: float = 0.5
     resend_s: float = 3.0  # an unanswered frame is sent again after this

@@ -1,4 +1,4 @@
-"""The agent's brain: the owner's word first, then the coordinator's. Its kill and lease timers need nobody."""
+"""The agent's brain: the owner's word first, then the coordinator's. Its timers need nobody."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from gpunion.domain.events import (
     TimerFired,
 )
 from gpunion.domain.node import NodeFacts
-from gpunion.domain.orders import StartRun, StopRun, TakeCheckpoint
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_draft import AgentDraft
 from gpunion.engine.handlers import guests, lease, orders, ownership, restart, saves
@@ -55,12 +54,8 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
     match event:
         case TimerFired(key=key):
             _timer(draft, key)
-        case OrderReceived(order=StartRun() as order):
-            orders.start_run(draft, order)
-        case OrderReceived(order=StopRun() as order):
-            orders.stop_run(draft, order)
-        case OrderReceived(order=TakeCheckpoint() as order):
-            orders.take_checkpoint(draft, order)
+        case OrderReceived(order=order):
+            orders.received(draft, order)
         case GuestStarted():
             guests.started(draft, event)
         case GuestStartFailed():

@@ -1,9 +1,9 @@
-"""A sheet of paper for one decision of an agent: reads like the state, and is thrown away if not committed."""
+"""A sheet of paper for one decision of an agent: reads like the state, never touches it."""
 
 from __future__ import annotations
 
 from gpunion.domain.decision import AgentDecision, AgentRecord
-from gpunion.domain.effects import AgentEffect, CancelTimer, LimitGuest, SendReport, SetTimer
+from gpunion.domain.effects import AgentEffect, CancelTimer, LimitGuest, RemoveGuest, SendReport, SetTimer
 from gpunion.domain.guest import Guest, Holding, Tenure
 from gpunion.domain.ids import RunId
 from gpunion.domain.node import NodeFacts
@@ -40,6 +40,12 @@ class AgentDraft:
         del self.guests[run_id]
         self._changes.pop(run_id, None)
         self._forgotten.append(run_id)
+
+    def farewell(self, run_id: RunId) -> None:
+        """Its story on this machine is over; its scratch goes with it."""
+        self.cancel_timer(f"save:{run_id}")
+        self.do(RemoveGuest(run_id=run_id))
+        self.forget(run_id)
 
     def hold(self, holding: Holding) -> None:
         self.holding = holding

@@ -13,7 +13,6 @@ from gpunion.domain.frames import (
     Heartbeat,
     Hello,
     LeaseGrant,
-    OrderFrame,
     Progress,
     ReportFrame,
     Welcome,
@@ -143,4 +142,3 @@ class AgentStation:
             return
         for seq, report in self.reports.due(now_s, self.timing.resend_s):
             yield ReportFrame(seq=seq, ack=self.orders.last_seq, sent_s=now_s, report=report)
-

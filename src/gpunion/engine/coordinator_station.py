@@ -30,7 +30,6 @@ from gpunion.domain.frames import (
     Hello,
     LeaseGrant,
     OrderFrame,
-    ReportFrame,
     Welcome,
 )
 from gpunion.domain.ids import NodeId
@@ -68,7 +67,10 @@ class CoordinatorStation:
         self.term = term
         self.timers = Timers(saved.timers)
         self.engine = CoordinatorEngine(
-            state=CampusState.from_records(saved.records), policies=policies, timing=timing, timers=self.timers
+            state=CampusState.from_records(saved.records),
+            policies=policies,
+            timing=timing,
+            timers=self.timers,
         )
         self.leases = LeaseBook(policies.suspicion.silent_after_s(timing))
         self.links: dict[NodeId, NodeLink] = {}
@@ -168,9 +170,7 @@ class CoordinatorStation:
         replies, link.replies = link.replies, []
         yield from replies
         for seq, order in link.orders.due(now_s, self.timing.resend_s):
-            yield OrderFrame(
-                term=self.term, seq=seq, ack=link.reports.last_seq, sent_s=now_s, order=order
-            )
+            yield OrderFrame(term=self.term, seq=seq, ack=link.reports.last_seq, sent_s=now_s, order=order)
 
     # --- private ---------------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gpunion.domain.checkpoint import Checkpoint
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.decision import AgentRecord, Record
 from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration, MigrationPhase
-from gpunion.domain.node import Node
+from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.run import Run
 
 
@@ -30,6 +30,8 @@ class CampusState:
     migrations: dict[MigrationId, Migration] = field(default_factory=dict)
     waiting: set[JobId] = field(default_factory=set)
     living: dict[NodeId, set[RunId]] = field(default_factory=dict)  # runs that hold something of a node
+    unsettled: dict[RunId, set[CheckpointId]] = field(default_factory=dict)  # neither durable nor failed
+    reclaiming: set[NodeId] = field(default_factory=set)
     moving: set[MigrationId] = field(default_factory=set)  # migrations not yet over
     progress: dict[RunId, tuple[int, float]] = field(default_factory=dict)  # from heartbeats; not durable
 
@@ -47,9 +49,9 @@ class CampusState:
                 case Run():
                     self._put_run(record)
                 case Node():
-                    self.nodes[record.id] = record
+                    self._put_node(record)
                 case Checkpoint():
-                    self.checkpoints[record.id] = record
+                    self._put_checkpoint(record)
                 case Migration():
                     self._put_migration(record)
 
@@ -76,8 +78,10 @@ class CampusState:
                 self.living[record.node_id].discard(record.id)
             case Node():
                 del self.nodes[record.id]
+                self.reclaiming.discard(record.id)
             case Checkpoint():
                 del self.checkpoints[record.id]
+                self.unsettled[record.run_id].discard(record.id)
             case Migration():
                 del self.migrations[record.id]
                 self.moving.discard(record.id)
@@ -109,6 +113,21 @@ class CampusState:
             here.add(run.id)
         else:
             here.discard(run.id)
+
+    def _put_node(self, node: Node) -> None:
+        self.nodes[node.id] = node
+        if node.phase is NodePhase.RECLAIMING:
+            self.reclaiming.add(node.id)
+        else:
+            self.reclaiming.discard(node.id)
+
+    def _put_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self.checkpoints[checkpoint.id] = checkpoint
+        open_ones = self.unsettled.setdefault(checkpoint.run_id, set())
+        if checkpoint.phase in (CheckpointPhase.DURABLE, CheckpointPhase.FAILED):
+            open_ones.discard(checkpoint.id)
+        else:
+            open_ones.add(checkpoint.id)
 
     def _put_migration(self, migration: Migration) -> None:
         self.migrations[migration.id] = migration

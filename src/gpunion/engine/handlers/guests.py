@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import KillGuest, RemoveGuest, ShipOutput, TellNotice
+from gpunion.domain.effects import CancelShipping, KillGuest, ShipOutput, TellNotice
 from gpunion.domain.events import GuestExited, GuestStarted, GuestStartFailed, OutputShipped
 from gpunion.domain.guest import Guest, GuestPhase, Saving, Tenure
 from gpunion.domain.ids import RunId, own_checkpoint_id
@@ -44,7 +44,7 @@ def start_failed(draft: AgentDraft, event: GuestStartFailed) -> None:
         return
     draft.cancel_timer(f"kill:{guest.run_id}")
     _report_end(draft, guest, guest.end_cause or EndReason.START_FAILED, detail=event.detail)
-    farewell(draft, guest)
+    draft.farewell(guest.run_id)
 
 
 def exited(draft: AgentDraft, event: GuestExited) -> None:
@@ -64,7 +64,7 @@ def exited(draft: AgentDraft, event: GuestExited) -> None:
     if guest.saving is not None:
         draft.put(replace(guest, phase=GuestPhase.SHIPPING))
     else:
-        farewell(draft, guest)
+        draft.farewell(guest.run_id)
 
 
 def output_shipped(draft: AgentDraft, event: OutputShipped) -> None:
@@ -75,8 +75,8 @@ def output_shipped(draft: AgentDraft, event: OutputShipped) -> None:
         # Finished, but what it made did not get out: as good as not finished.
         _report_end(draft, guest, EndReason.DEADLINE, detail=event.detail)
     else:
-        _report_end(draft, replace(guest, last_step=guest.last_step), EndReason.FINISHED, output=event)
-    farewell(draft, guest)
+        _report_end(draft, guest, EndReason.FINISHED, output=event)
+    draft.farewell(guest.run_id)
 
 
 def would_not_go(draft: AgentDraft, run_id: str) -> None:
@@ -93,15 +93,10 @@ def end_now(draft: AgentDraft, guest: Guest, cause: EndReason) -> None:
         draft.put(replace(guest, phase=GuestPhase.ENDING, end_cause=cause))
         draft.do(KillGuest(run_id=guest.run_id, cause=cause))
     else:
+        draft.do(CancelShipping(run_id=guest.run_id))
         if not guest.final_saved and guest.exit_code == 0:
             _report_end(draft, guest, cause, detail="finished, but its output could not be saved in time")
-        farewell(draft, guest)
-
-
-def farewell(draft: AgentDraft, guest: Guest) -> None:
-    draft.cancel_timer(f"save:{guest.run_id}")
-    draft.do(RemoveGuest(run_id=guest.run_id))
-    draft.forget(guest.run_id)
+        draft.farewell(guest.run_id)
 
 
 def _end_reason(guest: Guest, event: GuestExited) -> EndReason:

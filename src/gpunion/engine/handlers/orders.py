@@ -1,4 +1,4 @@
-"""The coordinator's orders, as an agent takes them: refused where the owner, the epoch or the lease says no."""
+"""The coordinator's orders: refused where the owner, the epoch or the lease says no."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ from dataclasses import replace
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import StartGuest, TerminateGuest
 from gpunion.domain.guest import Guest, GuestPhase, JobEpoch, Tenure
-from gpunion.domain.orders import StartRun, StopRun, TakeCheckpoint
+from gpunion.domain.orders import Order, StartRun, StopRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import CheckpointFailed, RunEnded
 from gpunion.domain.run import EndReason
 from gpunion.engine.agent_draft import AgentDraft
 from gpunion.engine.handlers import saves
+
+
+def received(draft: AgentDraft, order: Order) -> None:
+    match order:
+        case StartRun():
+            start_run(draft, order)
+        case StopRun():
+            stop_run(draft, order)
+        case TakeCheckpoint():
+            take_checkpoint(draft, order)
 
 
 def start_run(draft: AgentDraft, order: StartRun) -> None:

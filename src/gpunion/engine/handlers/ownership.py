@@ -31,9 +31,7 @@ def reclaim(draft: AgentDraft, event: OwnerReclaimed) -> None:
         # A second word may shorten a notice, never lengthen it behind the first one's back.
         deadline_s = min(deadline_s, holding.deadline_s)
         asked_s, leaving = holding.asked_s, leaving or holding.leaving
-    draft.hold(
-        Holding(tenure=Tenure.RECLAIMING, asked_s=asked_s, deadline_s=deadline_s, leaving=leaving)
-    )
+    draft.hold(Holding(tenure=Tenure.RECLAIMING, asked_s=asked_s, deadline_s=deadline_s, leaving=leaving))
     draft.report(NoticeGiven(deadline_s=deadline_s, leaving=leaving))
     if deadline_s <= draft.now_s:
         deadline_came(draft)

@@ -153,8 +153,6 @@ def _fail(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> None:
 
 
 def _saving_over(draft: AgentDraft, guest: Guest) -> None:
-    from gpunion.engine.handlers.guests import farewell
-
     guest = draft.put(replace(guest, saving=None))
     if guest.phase is GuestPhase.SHIPPING:
-        farewell(draft, guest)
+        draft.farewell(guest.run_id)

@@ -9,7 +9,7 @@ from typing import Protocol
 from gpunion.domain.ids import NodeId
 from gpunion.domain.job import Job
 from gpunion.domain.reasons import Verdict
-from gpunion.domain.resources import Grant, Gpu
+from gpunion.domain.resources import Gpu, Grant
 from gpunion.domain.snapshot import NodeView
 from gpunion.domain.ties import tie_break
 from gpunion.policy.placement.filters import refusal, suitable

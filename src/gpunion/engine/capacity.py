@@ -1,0 +1,53 @@
+"""What is free of a node: its capacity less what runs hold and what is kept for jobs on their way."""
+
+from __future__ import annotations
+
+from gpunion.domain.ids import NodeId
+from gpunion.domain.migration import Migration
+from gpunion.domain.snapshot import NodeView
+from gpunion.engine.draft import Draft
+
+
+def view(draft: Draft, node_id: NodeId) -> NodeView:
+    found = draft.views.get(node_id)
+    if found is None:
+        found = draft.views[node_id] = _count(draft, node_id, _reservations(draft).get(node_id, []))
+    return found
+
+
+def views(draft: Draft) -> list[NodeView]:
+    missing = [node_id for node_id in draft.state.nodes if node_id not in draft.views]
+    if missing:
+        kept = _reservations(draft)
+        for node_id in missing:
+            draft.views[node_id] = _count(draft, node_id, kept.get(node_id, []))
+    return [draft.views[node_id] for node_id in draft.state.nodes]
+
+
+def _reservations(draft: Draft) -> dict[NodeId, list[Migration]]:
+    kept: dict[NodeId, list[Migration]] = {}
+    for migration_id in draft.state.moving:
+        migration = draft.state.migrations[migration_id]
+        if migration.destination is not None and migration.reserved_gpus:
+            kept.setdefault(migration.destination, []).append(migration)
+    return kept
+
+
+def _count(draft: Draft, node_id: NodeId, kept: list[Migration]) -> NodeView:
+    node = draft.state.nodes[node_id]
+    runs = [draft.state.runs[run_id] for run_id in draft.state.living.get(node_id, ())]
+    requests = [draft.state.jobs[migration.job_id].spec.request for migration in kept]
+    taken = {index for run in runs for index in run.grant.gpu_indices}
+    taken |= {index for migration in kept for index in migration.reserved_gpus}
+    cpus = sum(run.grant.cpus for run in runs) + sum(request.cpus for request in requests)
+    memory = sum(r.grant.memory_bytes for r in runs) + sum(r.memory_bytes for r in requests)
+    capacity = node.facts.capacity
+    allowed = node.facts.terms.memory_bytes
+    lent_bytes = capacity.memory_bytes if allowed is None else min(capacity.memory_bytes, allowed)
+    return NodeView(
+        node=node,
+        free_gpus=tuple(gpu for gpu in capacity.gpus if gpu.index not in taken),
+        free_cpus=capacity.cpus - cpus,
+        free_memory_bytes=lent_bytes - memory,
+        guests=len(runs) + len(kept),
+    )

@@ -1,0 +1,142 @@
+"""The coordinator's brain. `handle` only thinks; `apply` follows once the store has the decision."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from gpunion.domain.decision import Decision
+from gpunion.domain.events import (
+    CoordinatorEvent,
+    CoordinatorStarted,
+    JobStopAsked,
+    JobSubmitted,
+    NodeFellSilent,
+    NodeHeard,
+    NodeJoined,
+    NodeReported,
+    TimerFired,
+)
+from gpunion.domain.ids import JobId, NodeId, RunId
+from gpunion.domain.reasons import Verdict
+from gpunion.domain.reports import (
+    CheckpointCaptured,
+    CheckpointDurable,
+    CheckpointFailed,
+    NodeLeft,
+    NodePaused,
+    NodeReclaimed,
+    NodeResumed,
+    NoticeGiven,
+    Report,
+    RunEnded,
+    RunStarted,
+)
+from gpunion.domain.timing import Timing
+from gpunion.engine import planner
+from gpunion.engine.draft import Draft
+from gpunion.engine.handlers import checkpoints, jobs, nodes, runs
+from gpunion.engine.state import CampusState
+from gpunion.engine.timers import Timers
+from gpunion.policy.policies import Policies
+
+
+class CoordinatorEngine:
+    def __init__(self, *, state: CampusState, policies: Policies, timing: Timing, timers: Timers) -> None:
+        self.state = state
+        self.policies = policies
+        self.timing = timing
+        self.timers = timers
+
+    def handle(self, now_s: float, event: CoordinatorEvent) -> Decision:
+        draft = self._draft(now_s)
+        try:
+            _dispatch(draft, event)
+            planner.reconcile(draft)
+        finally:
+            decision = draft.finish()
+        return decision
+
+    def apply(self, decision: Decision) -> None:
+        self.state.apply(decision.changes)
+
+    def note_progress(self, run_id: RunId, step: int, progress: float) -> None:
+        """Hearsay from a heartbeat; kept in memory to explain and plan, never to decide what is durable."""
+        run = self.state.runs.get(run_id)
+        if run is not None and run.living:
+            self.state.progress[run_id] = (step, progress)
+
+    def explain(self, now_s: float, job_id: JobId) -> tuple[Verdict, ...]:
+        """What every node says to this job right now."""
+        draft = self._draft(now_s)
+        try:
+            return planner.verdicts(draft, self.state.jobs[job_id])
+        finally:
+            draft.finish()
+
+    def _draft(self, now_s: float) -> Draft:
+        return Draft(self.state, self.policies, self.timing, self.timers, now_s)
+
+
+def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
+    match event:
+        case TimerFired(key=key):
+            _timer(draft, key)
+        case JobSubmitted():
+            jobs.submitted(draft, event)
+        case JobStopAsked():
+            jobs.stop_asked(draft, event)
+        case NodeJoined():
+            nodes.joined(draft, event)
+        case NodeFellSilent():
+            nodes.fell_silent(draft, event)
+        case NodeHeard():
+            nodes.heard(draft, event)
+        case NodeReported(node_id=node_id, report=report):
+            _report(draft, node_id, report)
+        case CoordinatorStarted():
+            planner.look_again_later(draft)
+        case _:
+            assert_never(event)
+
+
+def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
+    match report:
+        case RunStarted():
+            runs.started(draft, node_id, report)
+        case RunEnded():
+            runs.ended(draft, report)
+        case CheckpointCaptured():
+            checkpoints.captured(draft, report)
+        case CheckpointDurable():
+            checkpoints.durable(draft, report)
+        case CheckpointFailed():
+            checkpoints.failed(draft, report)
+        case NoticeGiven():
+            nodes.notice_given(draft, node_id, report)
+        case NodeReclaimed():
+            nodes.reclaimed(draft, node_id, report)
+        case NodePaused():
+            nodes.paused(draft, node_id)
+        case NodeResumed():
+            nodes.resumed(draft, node_id)
+        case NodeLeft():
+            nodes.left(draft, node_id)
+        case _:
+            assert_never(report)
+
+
+def _timer(draft: Draft, key: str) -> None:
+    name, _, subject = key.partition(":")
+    match name:
+        case "checkpoint":
+            checkpoints.due(draft, RunId(subject))
+        case "give_up":
+            runs.give_up(draft, RunId(subject))
+        case "start":
+            runs.start_overdue(draft, RunId(subject))
+        case "flush":
+            checkpoints.flush_overdue(draft, subject)
+        case "replan":
+            planner.look_again_later(draft)
+        case _:
+            raise ValueError(f"no timer is called {key!r}")

@@ -1,0 +1,121 @@
+"""A coordinator's decision while it is being made.
+
+It writes through to the live state, so that later steps of the same decision see the earlier ones, and takes
+everything back at the end: deciding leaves no trace, only `CoordinatorEngine.apply` does.
+"""
+
+from __future__ import annotations
+
+from gpunion.domain.decision import Decision, Record
+from gpunion.domain.effects import CancelTimer, CoordinatorEffect, SendOrder, SetTimer
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.job import Job
+from gpunion.domain.migration import Migration
+from gpunion.domain.node import Node
+from gpunion.domain.orders import Order
+from gpunion.domain.reasons import Fact, Reason, Why, because
+from gpunion.domain.run import Run
+from gpunion.domain.snapshot import NodeView
+from gpunion.domain.timing import Timing
+from gpunion.engine.state import CampusState
+from gpunion.engine.timers import Timers
+from gpunion.policy.policies import Policies
+
+_Key = tuple[type, str]
+
+
+class Draft:
+    def __init__(
+        self, state: CampusState, policies: Policies, timing: Timing, timers: Timers, now_s: float
+    ) -> None:
+        self.state = state
+        self.policies = policies
+        self.timing = timing
+        self.now_s = now_s
+        self.look_again = False  # something the records do not show changed: time passed
+        self.views: dict[NodeId, NodeView] = {}  # what is free, counted once per decision and node
+        self._timers = timers
+        self._former: dict[_Key, Record | None] = {}
+        self._changes: dict[_Key, Record] = {}
+        self._effects: list[CoordinatorEffect] = []
+        self._reasons: list[Reason] = []
+
+    def put(self, record: Record) -> None:
+        key = (type(record), record.id)
+        if key not in self._former:
+            self._former[key] = self.state.find(record)
+        self._changes[key] = record
+        self._outdate_views(record)
+        self.state.apply((record,))
+
+    def order(self, node_id: NodeId, order: Order) -> None:
+        self._effects.append(SendOrder(node_id=node_id, order=order))
+
+    def do(self, effect: CoordinatorEffect) -> None:
+        self._effects.append(effect)
+
+    def set_timer(self, key: str, at_s: float) -> None:
+        self._effects.append(SetTimer(key=key, at_s=at_s))
+
+    def cancel_timer(self, key: str) -> None:
+        if self.timer_set(key):
+            self._effects.append(CancelTimer(key=key))
+
+    def timer_set(self, key: str) -> bool:
+        for effect in reversed(self._effects):
+            if isinstance(effect, SetTimer | CancelTimer) and effect.key == key:
+                return isinstance(effect, SetTimer)
+        return key in self._timers
+
+    def because(self, subject: str, why: Why, **facts: Fact) -> None:
+        self._reasons.append(because(subject, why, **facts))
+
+    def add_reason(self, reason: Reason) -> None:
+        self._reasons.append(reason)
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything changed that could let a job be placed or moved."""
+        return self.look_again or any(isinstance(r, Job | Run | Node) for r in self._changes.values())
+
+    @property
+    def freed(self) -> bool:
+        """Whether a node or a place on one may have come free."""
+        if self.look_again:
+            return True
+        return any(
+            isinstance(r, Node) or (isinstance(r, Run) and not r.living) for r in self._changes.values()
+        )
+
+    def known_step(self, run: Run) -> int:
+        """The furthest step of a run anybody has told us of."""
+        step, _ = self.state.progress.get(run.id, (0, 0.0))
+        return max(step, run.last_step, run.resumed_step)
+
+    def job_of(self, run: Run) -> Job:
+        return self.state.jobs[run.job_id]
+
+    def durable_step(self, job_id: JobId) -> int:
+        durable = self.state.jobs[job_id].durable
+        return 0 if durable is None else durable.step
+
+    def _outdate_views(self, record: Record) -> None:
+        if isinstance(record, Run):
+            self.views.pop(record.node_id, None)
+        elif isinstance(record, Node):
+            self.views.pop(record.id, None)
+        elif isinstance(record, Migration):
+            former = self.state.migrations.get(record.id)
+            for migration in (former, record):
+                if migration is not None and migration.destination is not None:
+                    self.views.pop(migration.destination, None)
+
+    def finish(self) -> Decision:
+        """Takes the state back to what it was and hands out what was decided."""
+        for key in reversed(self._former):
+            self.state.take_back(self._changes[key], self._former[key])
+        return Decision(
+            changes=tuple(self._changes.values()),
+            effects=tuple(self._effects),
+            reasons=tuple(self._reasons),
+        )

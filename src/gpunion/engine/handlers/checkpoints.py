@@ -1,0 +1,159 @@
+"""Checkpoints: when they are due, and what their arrival or failure means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
+from gpunion.domain.ids import MigrationId, RunId
+from gpunion.domain.job import DurablePoint, Job
+from gpunion.domain.migration import MigrationPhase
+from gpunion.domain.node import NodePhase
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
+from gpunion.domain.run import RunPhase
+from gpunion.engine import moving
+from gpunion.engine.draft import Draft
+from gpunion.engine.handlers.runs import set_checkpoint_timer
+from gpunion.lifecycle.checkpoint import CHECKPOINT
+from gpunion.policy.bandwidth import periodic_rate_bps
+
+# Half of a new measurement counts: costs follow the job's growth within a few saves.
+_SMOOTHING = 0.5
+_NOBODY_WANTS_IT = (NodePhase.SHARING, NodePhase.PAUSED)
+_OPEN = (CheckpointPhase.REQUESTED, CheckpointPhase.CAPTURED)
+
+
+def due(draft: Draft, run_id: RunId) -> None:
+    run = draft.state.runs.get(run_id)
+    if run is None or run.phase is not RunPhase.RUNNING:
+        return
+    node = draft.state.nodes[run.node_id]
+    rate_bps = periodic_rate_bps(node.facts.capacity.uplink_bps, len(draft.state.living[node.id]))
+    moving.request_checkpoint(draft, run, final=False, by_s=None, rate_bps=rate_bps)
+
+
+def captured(draft: Draft, report: CheckpointCaptured) -> None:
+    checkpoint = _known(draft, report)
+    if checkpoint is None or checkpoint.phase is not CheckpointPhase.REQUESTED:
+        return
+    draft.put(
+        replace(
+            checkpoint,
+            phase=CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.CAPTURED),
+            step=report.step,
+            progress=report.progress,
+            stall_s=report.stall_s,
+            captured_s=draft.now_s,
+        )
+    )
+    job = draft.state.jobs[report.job_id]
+    stall_s = _SMOOTHING * job.cost.stall_s + (1 - _SMOOTHING) * report.stall_s
+    draft.put(replace(job, cost=replace(job.cost, stall_s=stall_s)))
+    migration = moving.migration_of(draft, job)
+    if migration is not None and migration.flush == checkpoint.id and migration.stopped_s is None:
+        draft.put(replace(migration, stopped_s=draft.now_s - report.stall_s))
+
+
+def durable(draft: Draft, report: CheckpointDurable) -> None:
+    checkpoint = _known(draft, report)
+    if checkpoint is None or checkpoint.phase not in _OPEN:
+        return
+    draft.put(
+        replace(
+            checkpoint,
+            phase=CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.DURABLE),
+            step=report.step,
+            progress=report.progress,
+            size_bytes=report.size_bytes,
+            shipped_bytes=report.shipped_bytes,
+            durable_s=draft.now_s,
+        )
+    )
+    job = draft.state.jobs[report.job_id]
+    _advance(draft, job, report)
+    job = draft.state.jobs[report.job_id]
+    migration = moving.migration_of(draft, job)
+    if migration is not None and migration.flush == report.checkpoint_id:
+        draft.put(replace(migration, shipped_bytes=report.shipped_bytes))
+        run = draft.state.runs[migration.source_run]
+        if not run.living:
+            moving.seek(draft, draft.state.migrations[migration.id], fell_back=None)
+    elif not report.final:
+        _next(draft, report.run_id)
+
+
+def failed(draft: Draft, report: CheckpointFailed) -> None:
+    checkpoint = _known(draft, report)
+    if checkpoint is None or checkpoint.phase not in _OPEN:
+        return
+    phase = CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.FAILED)
+    draft.put(replace(checkpoint, phase=phase, trouble=report.trouble))
+    draft.because(report.job_id, Why.SAVE_FAILED, checkpoint=checkpoint.id, trouble=report.trouble.value)
+    job = draft.state.jobs[report.job_id]
+    migration = moving.migration_of(draft, job)
+    if migration is None or migration.flush != checkpoint.id:
+        if not checkpoint.final:
+            _next(draft, report.run_id)
+        return
+    run = draft.state.runs[migration.source_run]
+    if not run.living:
+        moving.seek(draft, migration, fell_back=report.trouble.value)
+    elif run.phase is RunPhase.LEAVING and draft.state.nodes[run.node_id].phase in _NOBODY_WANTS_IT:
+        moving.stay(draft, run)
+        set_checkpoint_timer(draft, run)
+
+
+def flush_overdue(draft: Draft, migration_id: str) -> None:
+    """The agent has not said what became of the last save. If the run is gone, do not wait for ever."""
+    migration = draft.state.migrations.get(MigrationId(migration_id))
+    if migration is None or migration.phase is not MigrationPhase.FLUSHING:
+        return
+    run = draft.state.runs[migration.source_run]
+    if run.living:
+        # Its end will come: by its agent's word, or by the fence if the agent is silent.
+        draft.set_timer(f"flush:{migration.id}", draft.now_s + moving.FLUSH_GUARD_S)
+        return
+    moving.seek(draft, migration, fell_back="no word of it")
+
+
+def _known(
+    draft: Draft, report: CheckpointCaptured | CheckpointDurable | CheckpointFailed
+) -> Checkpoint | None:
+    """The checkpoint's record; made here where the agent took it by itself. None for an older epoch."""
+    job = draft.state.jobs.get(report.job_id)
+    if job is None or report.epoch != job.epoch or job.phase.over:
+        current = 0 if job is None else job.epoch
+        draft.because(report.job_id, Why.STALE_EPOCH, epoch=report.epoch, current=current)
+        return None
+    known = draft.state.checkpoints.get(report.checkpoint_id)
+    if known is not None:
+        return known
+    return Checkpoint(
+        id=report.checkpoint_id,
+        job_id=report.job_id,
+        run_id=report.run_id,
+        epoch=report.epoch,
+        phase=CheckpointPhase.REQUESTED,
+        requested_s=draft.now_s,
+        final=True,
+    )
+
+
+def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
+    """The durable step only ever moves forward."""
+    if job.durable is not None and report.step < job.durable.step:
+        draft.because(job.id, Why.STEP_BEHIND, step=report.step, durable=job.durable.step)
+        return
+    ship_bytes = _SMOOTHING * job.cost.ship_bytes + (1 - _SMOOTHING) * report.shipped_bytes
+    point = DurablePoint(
+        checkpoint_id=report.checkpoint_id, step=report.step, progress=report.progress, at_s=draft.now_s
+    )
+    draft.put(replace(job, durable=point, cost=replace(job.cost, ship_bytes=int(ship_bytes))))
+    draft.because(job.id, Why.SAVED, step=report.step, bytes=report.shipped_bytes)
+
+
+def _next(draft: Draft, run_id: RunId) -> None:
+    run = draft.state.runs.get(run_id)
+    if run is not None and run.phase is RunPhase.RUNNING:
+        set_checkpoint_timer(draft, run)

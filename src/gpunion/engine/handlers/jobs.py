@@ -1,0 +1,67 @@
+"""A user's wishes: run this, stop that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.events import JobStopAsked, JobSubmitted
+from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.orders import StopRun
+from gpunion.domain.reasons import Verdict, Why
+from gpunion.domain.run import RunPhase
+from gpunion.engine import moving, planner
+from gpunion.engine.draft import Draft
+from gpunion.lifecycle.job import JOB
+from gpunion.lifecycle.run import RUN
+from gpunion.policy.placement.filters import FOR_GOOD
+
+
+def submitted(draft: Draft, event: JobSubmitted) -> None:
+    if event.job_id in draft.state.jobs:
+        return
+    job = Job(
+        id=event.job_id,
+        spec=event.spec,
+        phase=JobPhase.PENDING,
+        submitted_s=draft.now_s,
+        waiting_since_s=draft.now_s,
+    )
+    verdicts = planner.verdicts(draft, job)
+    if verdicts and all(_never(verdict) for verdict in verdicts):
+        draft.because(job.id, Why.IMPOSSIBLE, blockers=planner.blockers(verdicts))
+        for verdict in verdicts:
+            if verdict.refusal is not None:
+                draft.add_reason(verdict.refusal)
+        return
+    draft.put(job)
+    draft.because(job.id, Why.SUBMITTED, owner=job.spec.owner)
+
+
+def stop_asked(draft: Draft, event: JobStopAsked) -> None:
+    job = draft.state.jobs.get(event.job_id)
+    if job is None:
+        draft.because(event.job_id, Why.UNKNOWN_JOB)
+        return
+    if job.phase.over:
+        draft.because(job.id, Why.ALREADY_OVER, phase=job.phase.value)
+        return
+    if job.phase is JobPhase.STOPPING:
+        return
+    draft.because(job.id, Why.STOP_ASKED)
+    run = moving.current_run(draft, job)
+    if run is None:
+        moving.abandon(draft, job)
+        job = draft.state.jobs[job.id]
+        cancelled = JOB.check(job.id, job.phase, JobPhase.CANCELLED)
+        draft.put(replace(job, phase=cancelled, ended_s=draft.now_s))
+        draft.because(job.id, Why.CANCELLED)
+        return
+    moving.abandon(draft, job)
+    job = draft.state.jobs[job.id]
+    draft.put(replace(job, phase=JOB.check(job.id, job.phase, JobPhase.STOPPING)))
+    draft.put(replace(run, phase=RUN.check(run.id, run.phase, RunPhase.STOPPING)))
+    draft.order(run.node_id, StopRun(run_id=run.id, job_id=job.id, epoch=run.epoch))
+
+
+def _never(verdict: Verdict) -> bool:
+    return verdict.refusal is not None and verdict.refusal.why in FOR_GOOD

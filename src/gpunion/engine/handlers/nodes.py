@@ -1,0 +1,182 @@
+"""Nodes come, go, fall silent and are wanted back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.effects import ForgetOrders
+from gpunion.domain.events import NodeFellSilent, NodeHeard, NodeJoined
+from gpunion.domain.ids import NodeId, RunId
+from gpunion.domain.migration import MigrationPhase
+from gpunion.domain.node import Node, NodePhase
+from gpunion.domain.orders import StopRun
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import NodeReclaimed, NoticeGiven
+from gpunion.domain.run import Run
+from gpunion.engine import moving
+from gpunion.engine.draft import Draft
+from gpunion.lifecycle.node import NODE
+
+
+def joined(draft: Draft, event: NodeJoined) -> None:
+    node = draft.state.nodes.get(event.node_id)
+    if node is None or node.phase is NodePhase.LEFT:
+        _new(draft, event, node)
+    elif node.incarnation != event.incarnation:
+        _lost_its_memory(draft, event, node)
+    else:
+        if node.facts != event.facts:
+            node = replace(node, facts=event.facts)
+            draft.put(node)
+        if node.phase is NodePhase.SILENT:
+            _back(draft, node)
+    _end_leftovers(draft, event)
+
+
+def fell_silent(draft: Draft, event: NodeFellSilent) -> None:
+    node = draft.state.nodes.get(event.node_id)
+    if node is None or node.phase in (NodePhase.SILENT, NodePhase.LEFT):
+        return
+    draft.put(
+        replace(
+            node,
+            phase=NODE.check(node.id, node.phase, NodePhase.SILENT),
+            before_silence=node.phase,
+            phase_since_s=event.last_heard_s,
+        )
+    )
+    fence_s = draft.policies.suspicion.given_up_after_s(draft.timing, node.facts.terms)
+    gone_s = event.last_heard_s + fence_s
+    draft.because(node.id, Why.NODE_WENT_SILENT, node=node.id, fence_s=gone_s - draft.now_s)
+    for run in living(draft, node.id):
+        draft.set_timer(f"give_up:{run.id}", gone_s)
+        draft.because(run.job_id, Why.NODE_WENT_SILENT, node=node.id, fence_s=gone_s - draft.now_s)
+
+
+def heard(draft: Draft, event: NodeHeard) -> None:
+    node = draft.state.nodes.get(event.node_id)
+    if node is not None and node.phase is NodePhase.SILENT:
+        _back(draft, node)
+
+
+def notice_given(draft: Draft, node_id: NodeId, report: NoticeGiven) -> None:
+    node = _change(draft, node_id, NodePhase.RECLAIMING)
+    if node is not None:
+        draft.put(replace(node, deadline_s=report.deadline_s, departures=node.departures + 1))
+        notice_s = max(0.0, report.deadline_s - draft.now_s)
+        why = Why.OWNER_LEFT if report.leaving else Why.OWNER_WANTS_NODE
+        draft.because(node.id, why, node=node.id, notice_s=notice_s)
+
+
+def reclaimed(draft: Draft, node_id: NodeId, report: NodeReclaimed) -> None:
+    node = _change(draft, node_id, NodePhase.RECLAIMED)
+    if node is not None:
+        draft.put(replace(node, deadline_s=None, departures=node.departures + report.killed))
+        if report.killed:
+            draft.because(node.id, Why.OWNER_KILLED, node=node.id)
+        else:
+            draft.because(node.id, Why.MACHINE_FREE, freed_after_s=report.freed_after_s)
+
+
+def paused(draft: Draft, node_id: NodeId) -> None:
+    if _change(draft, node_id, NodePhase.PAUSED) is not None:
+        draft.because(node_id, Why.NODE_PAUSED)
+
+
+def resumed(draft: Draft, node_id: NodeId) -> None:
+    node = _change(draft, node_id, NodePhase.SHARING)
+    if node is None:
+        return
+    draft.put(replace(node, deadline_s=None))
+    draft.because(node_id, Why.NODE_BACK, node=node_id)
+    for run in living(draft, node_id):
+        job = draft.job_of(run)
+        migration = moving.migration_of(draft, job)
+        doomed = migration is not None and migration.phase is MigrationPhase.FLUSHING
+        if doomed and migration is not None and migration.flush is None:
+            moving.abandon(draft, job)  # it was only waiting for a deadline that is not coming any more
+
+
+def left(draft: Draft, node_id: NodeId) -> None:
+    node = _change(draft, node_id, NodePhase.LEFT)
+    if node is None:
+        return
+    draft.put(replace(node, deadline_s=None))
+    draft.because(node_id, Why.OWNER_LEFT, node=node_id)
+    draft.do(ForgetOrders(node_id=node_id))
+    _fence(draft, node)
+
+
+def living(draft: Draft, node_id: NodeId) -> list[Run]:
+    return [draft.state.runs[run_id] for run_id in sorted(draft.state.living.get(node_id, ()))]
+
+
+def _new(draft: Draft, event: NodeJoined, former: Node | None) -> None:
+    draft.put(
+        Node(
+            id=event.node_id,
+            facts=event.facts,
+            phase=NodePhase.SHARING,
+            incarnation=event.incarnation,
+            joined_s=draft.now_s,
+            phase_since_s=draft.now_s,
+            departures=0 if former is None else former.departures,
+        )
+    )
+    facts = event.facts
+    gpus = len(facts.capacity.gpus)
+    draft.because(event.node_id, Why.NODE_JOINED, node=event.node_id, lab=facts.lab or "-", gpus=gpus)
+    if former is not None:
+        draft.do(ForgetOrders(node_id=event.node_id))
+
+
+def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
+    """A new agent where an old one was. What the old one ran ends by its keepers' limits, so wait for those."""
+    draft.do(ForgetOrders(node_id=node.id))
+    draft.put(
+        replace(
+            node,
+            facts=event.facts,
+            incarnation=event.incarnation,
+            phase=NODE.check(node.id, node.phase, NodePhase.SHARING),
+            phase_since_s=draft.now_s,
+            before_silence=None,
+            deadline_s=None,
+        )
+    )
+    gpus = len(event.facts.capacity.gpus)
+    draft.because(node.id, Why.NODE_JOINED, node=node.id, lab=event.facts.lab or "-", gpus=gpus)
+    _fence(draft, node)
+
+
+def _fence(draft: Draft, node: Node) -> None:
+    fence_s = draft.policies.suspicion.given_up_after_s(draft.timing, node.facts.terms)
+    for run in living(draft, node.id):
+        if not draft.timer_set(f"give_up:{run.id}"):
+            draft.set_timer(f"give_up:{run.id}", draft.now_s + fence_s)
+
+
+def _back(draft: Draft, node: Node) -> None:
+    phase = NODE.check(node.id, node.phase, node.before_silence or NodePhase.SHARING)
+    draft.put(replace(node, phase=phase, before_silence=None, phase_since_s=draft.now_s))
+    draft.because(node.id, Why.NODE_HEARD_AGAIN, node=node.id)
+    for run in living(draft, node.id):
+        draft.cancel_timer(f"give_up:{run.id}")
+
+
+def _end_leftovers(draft: Draft, event: NodeJoined) -> None:
+    """Guests of runs that were given up meanwhile. They end by themselves; saying so is quicker."""
+    for run_id in event.guests:
+        run = draft.state.runs.get(RunId(run_id))
+        if run is not None and not run.living:
+            draft.order(event.node_id, StopRun(run_id=run.id, job_id=run.job_id, epoch=run.epoch))
+
+
+def _change(draft: Draft, node_id: NodeId, phase: NodePhase) -> Node | None:
+    node = draft.state.nodes.get(node_id)
+    if node is None:
+        draft.because(node_id, Why.UNKNOWN_NODE)
+        return None
+    changed = replace(node, phase=NODE.check(node.id, node.phase, phase), phase_since_s=draft.now_s)
+    draft.put(changed)
+    return changed

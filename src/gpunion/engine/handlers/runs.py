@@ -1,0 +1,286 @@
+"""A run starts and ends, as agents report it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.checkpoint import CheckpointPhase
+from gpunion.domain.ids import JobId, NodeId, RunId, migration_id
+from gpunion.domain.job import Avoidance, Job, JobPhase
+from gpunion.domain.migration import Cause, Migration, MigrationPhase
+from gpunion.domain.orders import StopRun
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import RunEnded, RunStarted
+from gpunion.domain.run import EndReason, Run, RunPhase
+from gpunion.engine import moving
+from gpunion.engine.draft import Draft
+from gpunion.lifecycle.job import JOB
+from gpunion.lifecycle.migration import MIGRATION
+from gpunion.lifecycle.run import RUN
+
+# A program that cannot be started on this many nodes is the guest's to mend.
+START_ATTEMPTS = 3
+_SMOOTHING = 0.5
+
+_CAUSES = {
+    EndReason.DEADLINE: Cause.OWNER_RECLAIM,
+    EndReason.KILLED_BY_OWNER: Cause.OWNER_KILL,
+    EndReason.LEASE_ENDED: Cause.LEASE_ENDED,
+    EndReason.NODE_LOST: Cause.NODE_LOST,
+    EndReason.SAVED: Cause.SELF_SAVED,
+    EndReason.REFUSED: Cause.START_TROUBLE,
+    EndReason.START_FAILED: Cause.START_TROUBLE,
+    EndReason.GUEST_LOST: Cause.GUEST_LOST,
+    EndReason.STOPPED: Cause.GUEST_LOST,
+    EndReason.UNKNOWN: Cause.GUEST_LOST,
+}
+
+
+def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
+    run = draft.state.runs.get(report.run_id)
+    job = draft.state.jobs.get(report.job_id)
+    if run is None or job is None or report.epoch != job.epoch or not run.living:
+        _stale(draft, report.job_id, report.epoch)
+        draft.order(node_id, StopRun(run_id=report.run_id, job_id=report.job_id, epoch=report.epoch))
+        return
+    draft.cancel_timer(f"start:{run.id}")
+    if run.phase is not RunPhase.ORDERED:
+        return
+    run = replace(
+        run,
+        phase=RUN.check(run.id, run.phase, RunPhase.RUNNING),
+        started_s=draft.now_s,
+        resumed_step=report.resumed_step,
+        last_step=report.resumed_step,
+        restored_from=report.restored,
+    )
+    draft.put(run)
+    restart_s = _SMOOTHING * job.cost.restart_s + (1 - _SMOOTHING) * (draft.now_s - run.ordered_s)
+    job = replace(
+        job,
+        phase=JOB.check(job.id, job.phase, JobPhase.RUNNING),
+        cost=replace(job.cost, restart_s=restart_s),
+        start_failures=0,
+        home=job.home or run.node_id,
+    )
+    draft.put(job)
+    if report.restored is None:
+        draft.because(job.id, Why.STARTED, node=run.node_id)
+    else:
+        draft.because(job.id, Why.RESUMED, node=run.node_id, step=report.resumed_step)
+    moving.arrived(draft, job, run)
+    set_checkpoint_timer(draft, run)
+
+
+def ended(draft: Draft, report: RunEnded) -> None:
+    run = draft.state.runs.get(report.run_id)
+    job = draft.state.jobs.get(report.job_id)
+    if run is None or job is None or report.epoch != job.epoch:
+        _stale(draft, report.job_id, report.epoch)
+        return
+    if not run.living:
+        _heard_too_late(draft, job, run, report)
+        return
+    close(draft, run, report.reason, last_step=report.last_step)
+    run = draft.state.runs[run.id]
+    if job.phase is JobPhase.STOPPING and report.reason is not EndReason.FINISHED:
+        _over(draft, job, JobPhase.CANCELLED, report)
+        draft.because(job.id, Why.CANCELLED)
+    elif report.reason is EndReason.FINISHED:
+        _finished(draft, job, run, report)
+    elif report.reason is EndReason.FAILED:
+        _failed(draft, job, report, f"exit code {report.exit_code}; see its log")
+    elif _start_is_hopeless(job, report):
+        _failed(draft, job, report, f"could not be started on {START_ATTEMPTS} nodes: {report.detail}")
+    else:
+        interrupted(draft, job, run, report)
+
+
+def close(draft: Draft, run: Run, reason: EndReason, *, last_step: int) -> None:
+    """The run holds nothing any more."""
+    draft.put(
+        replace(
+            run,
+            phase=RUN.check(run.id, run.phase, RunPhase.ENDED),
+            end_reason=reason,
+            ended_s=draft.now_s,
+            last_step=max(last_step, draft.known_step(run)),
+        )
+    )
+    for timer in ("checkpoint", "give_up", "start"):
+        draft.cancel_timer(f"{timer}:{run.id}")
+
+
+def interrupted(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
+    """It did not end by its own will: it goes on elsewhere."""
+    _say_why(draft, job, run, report)
+    job = _avoid(draft, job, run, report)
+    draft.put(
+        replace(
+            job,
+            phase=JOB.check(job.id, job.phase, JobPhase.MIGRATING),
+            waiting_since_s=draft.now_s,
+        )
+    )
+    job = draft.state.jobs[job.id]
+    migration = moving.migration_of(draft, job)
+    if migration is None:
+        _begin_after_the_fact(draft, job, run, report)
+    elif migration.phase is MigrationPhase.RESTARTING:
+        phase = MIGRATION.check(migration.id, migration.phase, MigrationPhase.SEEKING)
+        draft.put(replace(migration, phase=phase, destination=None, reserved_gpus=()))
+    elif migration.phase is MigrationPhase.FLUSHING:
+        _after_the_flush(draft, run, migration, report)
+
+
+def give_up(draft: Draft, run_id: RunId) -> None:
+    """Its node has been silent for longer than its guests can have lived."""
+    run = draft.state.runs.get(run_id)
+    if run is None or not run.living:
+        return
+    job = draft.job_of(run)
+    lost = RunEnded(
+        run_id=run.id,
+        job_id=job.id,
+        epoch=run.epoch,
+        reason=EndReason.NODE_LOST,
+        last_step=draft.known_step(run),
+    )
+    close(draft, run, EndReason.NODE_LOST, last_step=lost.last_step)
+    run = draft.state.runs[run.id]
+    if job.phase is JobPhase.STOPPING:
+        _over(draft, job, JobPhase.CANCELLED, lost)
+        draft.because(job.id, Why.CANCELLED)
+    else:
+        interrupted(draft, job, run, lost)
+
+
+def start_overdue(draft: Draft, run_id: RunId) -> None:
+    """Neither started nor refused for too long. The agent is asked to drop it; its answer moves things on."""
+    run = draft.state.runs.get(run_id)
+    if run is not None and run.phase is RunPhase.ORDERED:
+        draft.order(run.node_id, StopRun(run_id=run.id, job_id=run.job_id, epoch=run.epoch))
+
+
+def set_checkpoint_timer(draft: Draft, run: Run) -> None:
+    job = draft.job_of(run)
+    node = draft.state.nodes[run.node_id]
+    interval_s = draft.policies.checkpointing.interval_s(job, node, draft.now_s)
+    draft.set_timer(f"checkpoint:{run.id}", draft.now_s + interval_s)
+
+
+def _begin_after_the_fact(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
+    """Nobody planned this one: the agent acted alone, or everything went at once."""
+    cause = _CAUSES[report.reason]
+    node = draft.state.nodes[run.node_id]
+    if report.reason is EndReason.SAVED and node.deadline_s is not None:
+        cause = Cause.OWNER_RECLAIM
+    unsettled = (draft.state.checkpoints[c] for c in draft.state.unsettled.get(run.id, ()))
+    pending = [checkpoint for checkpoint in unsettled if checkpoint.phase is CheckpointPhase.CAPTURED]
+    if report.reason is EndReason.SAVED and pending:
+        migration = moving.begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, stopped_s=draft.now_s)
+        newest = max(pending, key=lambda c: (c.step, c.id))
+        draft.put(replace(migration, flush=newest.id))
+        overdue_s = draft.now_s + draft.timing.save_timeout_s + moving.FLUSH_GUARD_S
+        draft.set_timer(f"flush:{migration.id}", overdue_s)
+        return
+    moving.begin(
+        draft, job, run, cause, phase=MigrationPhase.SEEKING, stopped_s=_stood_still(draft, run, report)
+    )
+
+
+def _after_the_flush(draft: Draft, run: Run, migration: Migration, report: RunEnded) -> None:
+    migration = replace(migration, stopped_s=migration.stopped_s or draft.now_s)
+    draft.put(migration)
+    checkpoint = None if migration.flush is None else draft.state.checkpoints[migration.flush]
+    if checkpoint is None or checkpoint.phase is CheckpointPhase.FAILED:
+        moving.seek(draft, migration, fell_back=report.reason.value)
+    elif checkpoint.phase is CheckpointPhase.DURABLE:
+        moving.seek(draft, migration, fell_back=None)
+    elif report.reason is EndReason.NODE_LOST:
+        moving.seek(draft, migration, fell_back=report.reason.value)
+
+
+def _stood_still(draft: Draft, run: Run, report: RunEnded) -> float:
+    node = draft.state.nodes[run.node_id]
+    if report.reason is EndReason.NODE_LOST:
+        return min(draft.now_s, node.phase_since_s)
+    return draft.now_s
+
+
+def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
+    node, durable = run.node_id, draft.durable_step(job.id)
+    match report.reason:
+        case EndReason.NODE_LOST:
+            draft.because(job.id, Why.NODE_GIVEN_UP, node=node, durable=durable)
+        case EndReason.KILLED_BY_OWNER:
+            draft.because(job.id, Why.OWNER_KILLED, node=node)
+        case EndReason.LEASE_ENDED:
+            draft.because(job.id, Why.LEASE_LOST, node=node)
+        case EndReason.REFUSED:
+            draft.because(job.id, Why.RUN_REFUSED, node=node, why=report.why or "no reason given")
+        case EndReason.START_FAILED:
+            draft.because(job.id, Why.START_FAILED, node=node, detail=report.detail or "no detail given")
+        case EndReason.SAVED if job.migration is None:
+            draft.because(job.id, Why.ENDED_ITSELF)
+        case EndReason.DEADLINE if job.migration is None:
+            draft.because(job.id, Why.OWNER_WANTS_NODE, node=node, notice_s=0.0)
+        case EndReason.GUEST_LOST | EndReason.UNKNOWN | EndReason.STOPPED:
+            draft.because(job.id, Why.GUEST_VANISHED, node=node)
+        case _:
+            pass  # a planned move: its reason was given when it began
+
+
+def _avoid(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
+    if report.reason not in (EndReason.REFUSED, EndReason.START_FAILED, EndReason.GUEST_LOST):
+        return job
+    avoid = [a for a in job.avoid if a.until_s > draft.now_s and a.node_id != run.node_id]
+    avoid.append(Avoidance(node_id=run.node_id, until_s=draft.now_s + draft.timing.avoid_s))
+    failures = job.start_failures + (report.reason is EndReason.START_FAILED)
+    return replace(job, avoid=tuple(avoid), start_failures=failures)
+
+
+def _start_is_hopeless(job: Job, report: RunEnded) -> bool:
+    return report.reason is EndReason.START_FAILED and job.start_failures + 1 >= START_ATTEMPTS
+
+
+def _finished(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
+    _over(draft, job, JobPhase.SUCCEEDED, report)
+    draft.because(job.id, Why.FINISHED, node=run.node_id, moves=_moves(draft, job))
+
+
+def _failed(draft: Draft, job: Job, report: RunEnded, detail: str) -> None:
+    _over(draft, job, JobPhase.FAILED, report)
+    draft.because(job.id, Why.FAILED, detail=detail)
+
+
+def _over(draft: Draft, job: Job, phase: JobPhase, report: RunEnded) -> None:
+    moving.abandon(draft, job)
+    job = draft.state.jobs[job.id]
+    draft.put(
+        replace(
+            job,
+            phase=JOB.check(job.id, job.phase, phase),
+            ended_s=draft.now_s,
+            exit_code=report.exit_code,
+            output=report.output,
+        )
+    )
+
+
+def _heard_too_late(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
+    """The run was given up, but no newer one was started yet: if it had finished, it has finished."""
+    if job.phase is JobPhase.MIGRATING and report.reason is EndReason.FINISHED:
+        _finished(draft, job, run, report)
+    else:
+        _stale(draft, job.id, report.epoch)
+
+
+def _moves(draft: Draft, job: Job) -> int:
+    ids = (migration_id(job.id, number) for number in range(1, job.migrations + 1))
+    return sum(draft.state.migrations[id].phase is MigrationPhase.DONE for id in ids)
+
+
+def _stale(draft: Draft, job_id: JobId, epoch: int) -> None:
+    job = draft.state.jobs.get(job_id)
+    draft.because(job_id, Why.STALE_EPOCH, epoch=epoch, current=0 if job is None else job.epoch)

@@ -1,0 +1,181 @@
+"""Interruptions: how a job leaves one node and goes on at another.
+
+Reclaim, loss and homecoming take the same road. A migration begins either with a last save under way
+(`flushing`) or, when there is nothing left to save, looking for a place at once (`seeking`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
+from gpunion.domain.ids import NodeId, checkpoint_id, migration_id, run_id
+from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.migration import Cause, Migration, MigrationPhase
+from gpunion.domain.orders import TakeCheckpoint
+from gpunion.domain.reasons import Why
+from gpunion.domain.run import Run, RunPhase
+from gpunion.engine.draft import Draft
+from gpunion.lifecycle.job import JOB
+from gpunion.lifecycle.migration import MIGRATION
+from gpunion.lifecycle.run import RUN
+
+# A flush without an owner's deadline (homecoming) is given up after the save timeout and this.
+FLUSH_GUARD_S = 30.0
+# After an owner's deadline the agent says what became of the flush; this long is waited for its word.
+WORD_GUARD_S = 5.0
+
+
+def current_run(draft: Draft, job: Job) -> Run | None:
+    if job.epoch == 0:
+        return None
+    run = draft.state.runs.get(run_id(job.id, job.epoch))
+    return run if run is not None and run.living else None
+
+
+def migration_of(draft: Draft, job: Job) -> Migration | None:
+    return None if job.migration is None else draft.state.migrations[job.migration]
+
+
+def begin(
+    draft: Draft,
+    job: Job,
+    run: Run,
+    cause: Cause,
+    *,
+    phase: MigrationPhase,
+    deadline_s: float | None = None,
+    stopped_s: float | None = None,
+) -> Migration:
+    number = job.migrations + 1
+    migration = Migration(
+        id=migration_id(job.id, number),
+        job_id=job.id,
+        source_run=run.id,
+        source_node=run.node_id,
+        cause=cause,
+        phase=phase,
+        started_s=draft.now_s,
+        deadline_s=deadline_s,
+        stopped_s=stopped_s,
+    )
+    draft.put(migration)
+    draft.put(replace(job, migration=migration.id, migrations=number))
+    return migration
+
+
+def flush(
+    draft: Draft,
+    run: Run,
+    cause: Cause,
+    *,
+    rate_bps: float,
+    deadline_s: float | None,
+    destination: NodeId | None,
+    reserved_gpus: tuple[int, ...],
+) -> None:
+    """Asks for the last save and keeps a place at the destination."""
+    job = draft.job_of(run)
+    migration = begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, deadline_s=deadline_s)
+    checkpoint = request_checkpoint(draft, run, final=True, by_s=deadline_s, rate_bps=rate_bps)
+    draft.put(replace(migration, flush=checkpoint.id, destination=destination, reserved_gpus=reserved_gpus))
+    job = draft.job_of(run)
+    run = draft.state.runs[run.id]
+    draft.put(replace(job, phase=JOB.check(job.id, job.phase, JobPhase.LEAVING)))
+    draft.put(replace(run, phase=RUN.check(run.id, run.phase, RunPhase.LEAVING)))
+    draft.cancel_timer(f"checkpoint:{run.id}")
+    if deadline_s is not None:
+        overdue_s = deadline_s + WORD_GUARD_S
+    else:
+        overdue_s = draft.now_s + draft.timing.save_timeout_s + FLUSH_GUARD_S
+    draft.set_timer(f"flush:{migration.id}", overdue_s)
+
+
+def request_checkpoint(
+    draft: Draft, run: Run, *, final: bool, by_s: float | None, rate_bps: float
+) -> Checkpoint:
+    number = run.checkpoints + 1
+    checkpoint = Checkpoint(
+        id=checkpoint_id(run.id, number),
+        job_id=run.job_id,
+        run_id=run.id,
+        epoch=run.epoch,
+        phase=CheckpointPhase.REQUESTED,
+        requested_s=draft.now_s,
+        final=final,
+        rate_bps=rate_bps,
+        by_s=by_s,
+    )
+    draft.put(checkpoint)
+    draft.put(replace(run, checkpoints=number))
+    draft.order(
+        run.node_id,
+        TakeCheckpoint(
+            run_id=run.id,
+            job_id=run.job_id,
+            epoch=run.epoch,
+            checkpoint_id=checkpoint.id,
+            final=final,
+            by_s=by_s,
+            rate_bps=rate_bps,
+        ),
+    )
+    return checkpoint
+
+
+def seek(draft: Draft, migration: Migration, *, fell_back: str | None) -> None:
+    """The last save has arrived, or is given up (`fell_back` says why): from here on a place will do."""
+    if migration.phase is not MigrationPhase.FLUSHING:
+        return
+    draft.cancel_timer(f"flush:{migration.id}")
+    phase = MIGRATION.check(migration.id, migration.phase, MigrationPhase.SEEKING)
+    draft.put(replace(migration, phase=phase, fell_back=fell_back is not None))
+    if fell_back is not None:
+        durable = draft.durable_step(migration.job_id)
+        draft.because(migration.job_id, Why.FELL_BACK, trouble=fell_back, durable=durable)
+
+
+def stay(draft: Draft, run: Run) -> None:
+    """The last save failed but nobody needs the node: the run goes on where it is."""
+    job = draft.job_of(run)
+    abandon(draft, job)
+    job = draft.job_of(run)
+    draft.put(replace(job, phase=JOB.check(job.id, job.phase, JobPhase.RUNNING)))
+    draft.put(replace(run, phase=RUN.check(run.id, run.phase, RunPhase.RUNNING)))
+
+
+def abandon(draft: Draft, job: Job) -> None:
+    migration = migration_of(draft, job)
+    if migration is None:
+        return
+    draft.cancel_timer(f"flush:{migration.id}")
+    phase = MIGRATION.check(migration.id, migration.phase, MigrationPhase.ABANDONED)
+    draft.put(replace(migration, phase=phase))
+    draft.put(replace(job, migration=None))
+
+
+def arrived(draft: Draft, job: Job, run: Run) -> None:
+    """The job runs again: the interruption is over and can be told."""
+    migration = migration_of(draft, job)
+    if migration is None:
+        return
+    source = draft.state.runs[migration.source_run]
+    redone = max(0, draft.known_step(source) - run.resumed_step)
+    done = replace(
+        migration,
+        phase=MIGRATION.check(migration.id, migration.phase, MigrationPhase.DONE),
+        destination=run.node_id,
+        reserved_gpus=(),
+        resumed_s=draft.now_s,
+        steps_redone=redone,
+    )
+    draft.put(done)
+    draft.put(replace(job, migration=None))
+    draft.because(
+        job.id,
+        Why.MOVED,
+        source=migration.source_node,
+        node=run.node_id,
+        downtime_s=done.downtime_s or 0.0,
+        redone=redone,
+    )

@@ -1,0 +1,130 @@
+"""After every event: what should happen that is not happening yet?
+
+Reconciles instead of following a script, so that a destination reclaimed in mid-move is no special case:
+wanted nodes are emptied, waiting jobs placed, jobs that fare better at home sent there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gpunion.domain.ids import run_id
+from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.migration import Migration, MigrationPhase
+from gpunion.domain.orders import StartRun
+from gpunion.domain.reasons import Verdict, Why
+from gpunion.domain.run import Run, RunPhase
+from gpunion.engine import homeward, moving, triage
+from gpunion.engine.capacity import views
+from gpunion.engine.draft import Draft
+from gpunion.lifecycle.job import JOB
+from gpunion.lifecycle.migration import MIGRATION
+from gpunion.policy.placement.pick import NotPlaced, Placed, place
+
+# How many different refusals a sentence lists before it stops being read.
+_BLOCKERS_SHOWN = 3
+
+
+def reconcile(draft: Draft) -> None:
+    if not draft.changed:
+        return
+    triage.empty_wanted_nodes(draft)
+    _place_waiting(draft)
+    if draft.freed:
+        homeward.send(draft)
+    _keep_looking(draft)
+
+
+def look_again_later(draft: Draft) -> None:
+    draft.look_again = True
+
+
+def verdicts(draft: Draft, job: Job) -> tuple[Verdict, ...]:
+    return place(job, views(draft), draft.now_s, draft.policies.scoring).verdicts
+
+
+def blockers(verdicts: Iterable[Verdict]) -> str:
+    """The refusals, the commonest first, in words."""
+    said: dict[str, int] = {}
+    for verdict in verdicts:
+        if verdict.refusal is not None:
+            sentence = verdict.refusal.sentence()
+            said[sentence] = said.get(sentence, 0) + 1
+    ranked = sorted(said.items(), key=lambda pair: (-pair[1], pair[0]))
+    shown = [f"{count} node(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
+    return "; ".join(shown) or "no node has joined yet"
+
+
+def _place_waiting(draft: Draft) -> None:
+    waiting = [draft.state.jobs[job_id] for job_id in draft.state.waiting]
+    hopeless: set[object] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
+    for job in sorted(waiting, key=draft.policies.ordering.key):
+        migration = moving.migration_of(draft, job)
+        if migration is not None and migration.phase is not MigrationPhase.SEEKING:
+            continue
+        reserved = migration is not None and bool(migration.reserved_gpus)
+        shape = (job.spec.request, job.spec.lab, job.avoid)
+        if shape in hopeless and not reserved:
+            continue
+        if reserved and migration is not None:
+            draft.put(replace(migration, reserved_gpus=()))  # its own place is free for it now
+        prefer = None if migration is None else migration.destination
+        found = place(job, views(draft), draft.now_s, draft.policies.scoring, prefer)
+        if isinstance(found, NotPlaced):
+            hopeless.add(shape)
+            _say_waiting(draft, job, found)
+        else:
+            _start(draft, job, found)
+
+
+def _say_waiting(draft: Draft, job: Job, found: NotPlaced) -> None:
+    if job.waiting_since_s == draft.now_s:  # once, when the waiting begins; `why` shows the rest live
+        draft.because(job.id, Why.WAITING, blockers=blockers(found.verdicts))
+
+
+def _start(draft: Draft, job: Job, found: Placed) -> None:
+    epoch = job.epoch + 1
+    run = Run(
+        id=run_id(job.id, epoch),
+        job_id=job.id,
+        node_id=found.node_id,
+        epoch=epoch,
+        phase=RunPhase.ORDERED,
+        grant=found.grant,
+        ordered_s=draft.now_s,
+        restored_from=None if job.durable is None else job.durable.checkpoint_id,
+    )
+    migration = moving.migration_of(draft, job)
+    if migration is not None:
+        _restarting(draft, migration, run)
+    draft.put(run)
+    draft.put(replace(job, phase=JOB.check(job.id, job.phase, JobPhase.STARTING), epoch=epoch))
+    draft.because(job.id, Why.PLACED, node=run.node_id, epoch=epoch, because=found.because)
+    draft.order(
+        run.node_id,
+        StartRun(
+            run_id=run.id,
+            job_id=job.id,
+            epoch=epoch,
+            command=job.spec.command,
+            environment=job.spec.environment,
+            bundle=job.spec.bundle,
+            grant=run.grant,
+            restore=run.restored_from,
+            restore_step=0 if job.durable is None else job.durable.step,
+        ),
+    )
+    draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)
+
+
+def _restarting(draft: Draft, migration: Migration, run: Run) -> None:
+    current = draft.state.migrations[migration.id]
+    phase = MIGRATION.check(current.id, current.phase, MigrationPhase.RESTARTING)
+    draft.put(replace(current, phase=phase, destination=run.node_id, reserved_gpus=()))
+
+
+def _keep_looking(draft: Draft) -> None:
+    """Refusals wear off and jobs away from home get nearer their end: look again after a while."""
+    if not draft.timer_set("replan") and (draft.state.waiting or homeward.anybody_away(draft)):
+        draft.set_timer("replan", draft.now_s + draft.timing.replan_s)
