@@ -1,0 +1,1 @@
+"""The simulator: the same engine on modelled machines, in virtual time, from one seed."""

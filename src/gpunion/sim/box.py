@@ -1,0 +1,48 @@
+"""One guest of a machine as its directory and its process are: the truth, whatever anybody believes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.domain.orders import StartRun
+from gpunion.domain.run import EndReason
+from gpunion.sim.process import SAVED_RUN_ME_AGAIN, Process
+
+
+@dataclass(slots=True)
+class Box:
+    """One guest of a machine, from `prepare` to `remove`."""
+
+    order: StartRun
+    node_id: NodeId
+    process: Process | None = None
+    ended: bool = False
+    exit_code: int | None = None
+    cause: EndReason | None = None
+    last_step: int = 0
+    began_s: float = 0.0
+    resumed_step: int = 0
+    saved: dict[CheckpointId, int] = field(default_factory=dict)  # steps of what its directory holds
+
+    @property
+    def run_id(self) -> RunId:
+        return self.order.run_id
+
+    @property
+    def job_id(self) -> JobId:
+        return self.order.job_id
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and not self.ended
+
+    @property
+    def step(self) -> int:
+        return self.process.step if self.process is not None and not self.ended else self.last_step
+
+    def saved_step(self, checkpoint_id: CheckpointId) -> int | None:
+        """What its directory holds under this name. One that left with 85 says: all that lies there."""
+        if self.ended and self.exit_code == SAVED_RUN_ME_AGAIN:
+            return self.saved.get(checkpoint_id, self.last_step)
+        return self.saved.get(checkpoint_id)

@@ -1,0 +1,66 @@
+"""Max-min fair rates: nobody can get more without somebody who has no more than them getting less.
+
+Progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2): raise all rates together; a flow stops
+when its own cap or one of its links is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+# Rates below a bit a second are rounding, not traffic.
+NOTHING_BPS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """One flow's way through the links, and the most it may use (None: whatever is left)."""
+
+    links: tuple[str, ...]
+    cap_bps: float | None = None
+
+
+def max_min_rates(demands: Sequence[Demand], capacity_bps: Mapping[str, float]) -> list[float]:
+    """The rate of each demand, in their order."""
+    rates = [0.0] * len(demands)
+    left = dict(capacity_bps)
+    users: dict[str, int] = {}
+    growing = list(range(len(demands)))
+    for index in growing:
+        for link in demands[index].links:
+            users[link] = users.get(link, 0) + 1
+    while growing:
+        step = _room(demands, rates, growing, left, users)
+        for index in growing:
+            rates[index] += step
+        for link, count in users.items():
+            left[link] -= step * count
+        kept = [index for index in growing if not _full(demands[index], rates[index], left)]
+        if len(kept) == len(growing):
+            break  # rounding left a sliver nobody can use
+        still = set(kept)
+        for index in growing:
+            if index not in still:
+                for link in demands[index].links:
+                    users[link] -= 1
+        growing = kept
+    return rates
+
+
+def _room(
+    demands: Sequence[Demand],
+    rates: Sequence[float],
+    growing: Sequence[int],
+    left: Mapping[str, float],
+    users: Mapping[str, int],
+) -> float:
+    shares = [max(0.0, left[link]) / count for link, count in users.items() if count > 0]
+    caps = [max(0.0, cap - rates[index]) for index in growing if (cap := demands[index].cap_bps) is not None]
+    return min([*shares, *caps], default=0.0)
+
+
+def _full(demand: Demand, rate_bps: float, left: Mapping[str, float]) -> bool:
+    if demand.cap_bps is not None and rate_bps >= demand.cap_bps - NOTHING_BPS:
+        return True
+    return any(left[link] <= NOTHING_BPS for link in demand.links)

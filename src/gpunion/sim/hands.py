@@ -1,0 +1,299 @@
+"""Performs an agent's effects on a modelled machine and tells the outcomes, as long as that agent lives.
+
+What hangs on the agent's process (restores, shipments) dies with it; what the keeper has goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import (
+    AgentEffect,
+    AskToSave,
+    CancelShipping,
+    KillGuest,
+    LimitGuest,
+    RemoveGuest,
+    ShipCheckpoint,
+    ShipOutput,
+    StartGuest,
+    TerminateGuest,
+)
+from gpunion.domain.events import (
+    AgentEvent,
+    CheckpointNotShipped,
+    CheckpointShipped,
+    GuestExited,
+    GuestSaved,
+    GuestStarted,
+    GuestStartFailed,
+    OutputShipped,
+)
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.orders import StartRun
+from gpunion.domain.run import EndReason
+from gpunion.sim.box import Box
+from gpunion.sim.kernel import Kernel
+from gpunion.sim.network import Flow
+from gpunion.sim.runtime import GuestRuntime
+from gpunion.sim.scenario import Program
+from gpunion.sim.topology import Topology
+from gpunion.sim.vault import ModelVault, Sealed
+from gpunion.sim.watch import Watch
+
+# From the end of a thing to the agent knowing it.
+OUTCOME_S = 0.01
+# Fetching the code and making the directories.
+PREPARE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one machine's agent works with."""
+
+    kernel: Kernel
+    runtime: GuestRuntime
+    vault: ModelVault
+    topology: Topology
+    programs: Mapping[JobId, Program]
+    watch: Watch
+
+
+class Hands:
+    """One life of one agent. `let_go` ends it: nothing it began is heard of again."""
+
+    def __init__(self, place: Place, post: Callable[[AgentEvent], None]) -> None:
+        self._place = place
+        self._post = post
+        self._alive = True
+        self._restores: dict[RunId, Flow] = {}
+        self._shipments: dict[RunId, tuple[ShipCheckpoint | ShipOutput, Flow]] = {}
+        place.runtime.on_exit = self._guest_ended
+        place.runtime.on_saved = self._guest_saved
+
+    def let_go(self) -> None:
+        self._alive = False
+        self._place.runtime.nobody_listens()
+        for flow in self._restores.values():
+            self._place.topology.network.cancel(flow)
+        for run_id in list(self._shipments):
+            self._end_shipment(run_id)
+
+    def perform(self, effect: AgentEffect) -> None:
+        match effect:
+            case StartGuest():
+                self._place.runtime.limit(effect.order.run_id, effect.lease_until_s, None)
+                self._start(effect.order)
+            case AskToSave():
+                self._ask_to_save(effect)
+            case ShipCheckpoint():
+                self._ship_checkpoint(effect)
+            case ShipOutput():
+                self._ship_output(effect)
+            case CancelShipping():
+                self._end_shipment(effect.run_id)
+            case LimitGuest():
+                self._place.runtime.limit(effect.run_id, effect.lease_until_s, effect.kill_at_s)
+            case TerminateGuest():
+                box = self._place.runtime.boxes.get(effect.run_id)
+                if box is not None and box.process is not None:
+                    box.process.terminate()
+            case KillGuest():
+                self._kill(effect)
+            case RemoveGuest():
+                self._end_shipment(effect.run_id)
+                self._place.runtime.remove(effect.run_id)
+            case _:
+                pass  # timers and reports are the station's; a notice changes nothing a model could show
+
+    # --- starting --------------------------------------------------------------------------------
+
+    def _start(self, order: StartRun) -> None:
+        box = self._place.runtime.prepare(order)
+        if box is None:
+            return
+        if not self._begin_epoch(order):
+            self._fail_start(box, "a newer run of this job has begun")
+            return
+        sealed = self._place.vault.latest(order.job_id)
+        if order.restore is not None and (sealed is None or sealed.step < order.restore_step):
+            self._fail_start(box, f"no sealed checkpoint of step {order.restore_step} or later")
+            return
+        began_s = self._place.kernel.now_s
+        network = self._place.topology.network
+        self._restores[order.run_id] = network.start(
+            f"restore {order.run_id}",
+            self._place.topology.from_vault(box.node_id),
+            0 if sealed is None else sealed.size_bytes,
+            lambda: self._place.kernel.after(PREPARE_S, lambda: self._restored(box, sealed, began_s)),
+        )
+
+    def _begin_epoch(self, order: StartRun) -> bool:
+        if not self._place.vault.begin(order.job_id, order.epoch):
+            return False
+        self._place.watch.vault_begun(order.job_id, order.epoch)
+        return True
+
+    def _fail_start(self, box: Box, detail: str) -> None:
+        box.ended, box.cause = True, EndReason.START_FAILED
+        self._tell(GuestStartFailed(run_id=box.run_id, detail=detail))
+
+    def _restored(self, box: Box, sealed: Sealed | None, began_s: float) -> None:
+        self._restores.pop(box.run_id, None)
+        if not self._alive or box.ended:
+            return
+        step = 0 if sealed is None else sealed.step
+        self._place.runtime.start(box, self._place.programs[box.job_id], step)
+        self._tell(
+            GuestStarted(
+                run_id=box.run_id,
+                restored=None if sealed is None else sealed.checkpoint_id,
+                resumed_step=step,
+                restore_s=self._place.kernel.now_s - began_s,
+            )
+        )
+
+    # --- saving and shipping ---------------------------------------------------------------------
+
+    def _ask_to_save(self, effect: AskToSave) -> None:
+        box = self._place.runtime.boxes.get(effect.run_id)
+        if box is not None and box.process is not None:
+            slowness = self._place.runtime.slowness
+            box.process.ask_to_save(effect.checkpoint_id, final=effect.final, slowness=slowness)
+
+    def _guest_saved(self, box: Box, checkpoint_id: CheckpointId, step: int, stall_s: float) -> None:
+        steps = self._place.programs[box.job_id].steps
+        self._tell(
+            GuestSaved(
+                run_id=box.run_id,
+                checkpoint_id=checkpoint_id,
+                step=step,
+                progress=min(1.0, step / max(1, steps)),
+                stall_s=stall_s,
+            )
+        )
+
+    def _ship_checkpoint(self, effect: ShipCheckpoint) -> None:
+        box = self._place.runtime.boxes.get(effect.run_id)
+        step = None if box is None else box.saved_step(effect.checkpoint_id)
+        if box is None or step is None:
+            self._not_shipped(effect, CheckpointTrouble.NO_GUEST)
+            return
+        if not self._replace_shipment(effect):
+            return
+        program = self._place.programs[box.job_id]
+        first = not self._place.vault.has_any(box.job_id)
+        added_bytes = program.state_bytes if first else min(program.delta_bytes, program.state_bytes)
+        sealed = Sealed(
+            checkpoint_id=effect.checkpoint_id,
+            job_id=box.job_id,
+            epoch=box.order.epoch,
+            step=step,
+            size_bytes=program.state_bytes,
+            added_bytes=added_bytes,
+        )
+        self._send(effect, box, added_bytes, effect.rate_bps, lambda: self._arrived(effect, box, sealed))
+
+    def _arrived(self, effect: ShipCheckpoint, box: Box, sealed: Sealed) -> None:
+        self._end_shipment(effect.run_id)
+        trouble = self._place.vault.seal(sealed)
+        if trouble is not None:
+            self._not_shipped(effect, trouble)
+            return
+        self._place.watch.vault_sealed(sealed)
+        self._tell(
+            CheckpointShipped(
+                run_id=effect.run_id,
+                checkpoint_id=effect.checkpoint_id,
+                step=effect.step,
+                progress=effect.progress,
+                size_bytes=sealed.size_bytes,
+                shipped_bytes=sealed.added_bytes,
+            )
+        )
+
+    def _not_shipped(self, effect: ShipCheckpoint, trouble: CheckpointTrouble) -> None:
+        self._tell(
+            CheckpointNotShipped(run_id=effect.run_id, checkpoint_id=effect.checkpoint_id, trouble=trouble)
+        )
+
+    def _ship_output(self, effect: ShipOutput) -> None:
+        box = self._place.runtime.boxes.get(effect.run_id)
+        size_bytes = 0 if box is None else self._place.programs[box.job_id].output_bytes
+        if box is None or size_bytes == 0:
+            self._tell(OutputShipped(run_id=effect.run_id, output=None))
+            return
+        if self._replace_shipment(effect):
+            self._send(effect, box, size_bytes, 0.0, lambda: self._output_arrived(box))
+
+    def _output_arrived(self, box: Box) -> None:
+        self._end_shipment(box.run_id)
+        if self._place.vault.epochs.get(box.job_id, 0) > box.order.epoch:
+            self._tell(OutputShipped(run_id=box.run_id, output=None, detail="a newer run has begun"))
+            return
+        self._tell(OutputShipped(run_id=box.run_id, output=CheckpointId(f"{box.run_id}-output")))
+
+    def _send(
+        self,
+        effect: ShipCheckpoint | ShipOutput,
+        box: Box,
+        size_bytes: int,
+        rate_bps: float,
+        then: Callable[[], None],
+    ) -> None:
+        links = self._place.topology.to_vault(box.node_id)
+        flow = self._place.topology.network.start(
+            f"ship {box.run_id}", links, size_bytes, then, cap_bps=rate_bps or None
+        )
+        self._shipments[box.run_id] = (effect, flow)
+        self._place.watch.shipping_began(box, flow)
+
+    def _replace_shipment(self, effect: ShipCheckpoint | ShipOutput) -> bool:
+        """One shipment per guest. False: this very one is already on its way."""
+        current = self._shipments.get(effect.run_id)
+        if current is None:
+            return True
+        if current[0] == effect:
+            return False
+        self._end_shipment(effect.run_id)
+        if isinstance(current[0], ShipCheckpoint):
+            self._not_shipped(current[0], CheckpointTrouble.SUPERSEDED)
+        return True
+
+    def _end_shipment(self, run_id: RunId) -> None:
+        current = self._shipments.pop(run_id, None)
+        if current is not None:
+            self._place.topology.network.cancel(current[1])
+            box = self._place.runtime.boxes.get(run_id)
+            if box is not None:
+                self._place.watch.shipping_ended(box, current[1])
+
+    # --- ending ----------------------------------------------------------------------------------
+
+    def _kill(self, effect: KillGuest) -> None:
+        restore = self._restores.pop(effect.run_id, None)
+        if restore is not None:
+            self._place.topology.network.cancel(restore)
+        box = self._place.runtime.boxes.get(effect.run_id)
+        if box is None:
+            self._tell(GuestExited(run_id=effect.run_id, exit_code=None, last_step=0, cause=effect.cause))
+        elif box.ended:
+            self._guest_ended(
+                box
+            )  # killing what is gone tells of its end again: the first telling may be lost
+        else:
+            self._place.runtime.kill(effect.run_id, effect.cause)
+
+    def _guest_ended(self, box: Box) -> None:
+        self._tell(
+            GuestExited(run_id=box.run_id, exit_code=box.exit_code, last_step=box.last_step, cause=box.cause)
+        )
+
+    def _tell(self, event: AgentEvent) -> None:
+        def tell() -> None:
+            if self._alive:
+                self._post(event)
+
+        self._place.kernel.after(OUTCOME_S, tell)

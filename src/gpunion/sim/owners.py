@@ -1,0 +1,99 @@
+"""Owners: they come by the calendar, by chance or as written down, and have their machine back."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+from gpunion.sim.kernel import Kernel
+from gpunion.sim.machine import Machine
+from gpunion.sim.scenario import DAY_S, WEEK_S, OwnerAct, OwnerPlan, RandomOwner
+
+# An owner whose command met no agent tries again after this...
+RETRY_S = 2.0
+# ...and after so many tries takes the kill path, which needs none.
+PATIENCE = 5
+
+
+class Owner:
+    """Says one thing after another: what could not be said yet keeps its place in the line."""
+
+    def __init__(self, kernel: Kernel, machine: Machine, plan: OwnerPlan, stream: random.Random) -> None:
+        self._kernel = kernel
+        self._machine = machine
+        self._plan = plan
+        self._stream = stream
+        self._line: deque[OwnerAct] = deque()
+        self._tries = 0
+
+    def start(self, until_s: float) -> None:
+        acts = [*self._plan.acts, *calendar_acts(self._plan, until_s)]
+        if self._plan.random is not None:
+            acts.extend(random_acts(self._plan.random, self._stream, until_s))
+        for act in sorted(acts, key=lambda act: act.at_s):
+            self._kernel.at(act.at_s, lambda act=act: self._wants(act))  # type: ignore[misc]
+
+    def _wants(self, act: OwnerAct) -> None:
+        self._line.append(act)
+        if len(self._line) == 1:
+            self._say()
+
+    def _say(self) -> None:
+        while self._line:
+            if not self._said(self._line[0]):
+                self._tries += 1
+                self._kernel.after(RETRY_S, self._say)
+                return
+            self._line.popleft()
+            self._tries = 0
+
+    def _said(self, act: OwnerAct) -> bool:
+        machine = self._machine
+        if act.do in ("reclaim", "leave"):
+            if self._tries >= PATIENCE:
+                return machine.kill()
+            notice_s = machine.plan.facts.terms.notice_s if act.notice_s is None else act.notice_s
+            return machine.reclaim(notice_s, leaving=act.do == "leave")
+        if act.do == "kill":
+            return machine.kill()
+        if act.do == "pause":
+            return machine.pause()
+        return machine.resume()
+
+
+def calendar_acts(plan: OwnerPlan, until_s: float) -> list[OwnerAct]:
+    """Weekly hours: a notice before they begin, so that the machine is free on time; back when they end."""
+    acts = []
+    for week in range(int(until_s // WEEK_S) + 1):
+        for hours in plan.hours:
+            for day in hours.days:
+                begin_s = week * WEEK_S + day * DAY_S
+                come_s = begin_s + hours.from_s - plan.hours_notice_s
+                go_s = begin_s + hours.to_s
+                if 0.0 <= come_s < until_s:
+                    acts.append(OwnerAct(at_s=come_s, do="reclaim", notice_s=plan.hours_notice_s))
+                    acts.append(OwnerAct(at_s=go_s, do="resume"))
+    return acts
+
+
+def random_acts(plan: RandomOwner, stream: random.Random, until_s: float) -> list[OwnerAct]:
+    acts = []
+    at_s = stream.expovariate(1.0 / plan.mean_shared_s)
+    while at_s < until_s:
+        notice_s = stream.choice(plan.notices_s)
+        if stream.random() < plan.paused_share:
+            acts.append(OwnerAct(at_s=at_s, do="pause"))
+        elif stream.random() < plan.announced_share:
+            acts.append(OwnerAct(at_s=at_s, do="reclaim", notice_s=notice_s))
+            if stream.random() < 0.1:  # changes their mind inside the notice, one way or the other
+                second = stream.choice(("kill", "resume", "reclaim"))
+                acts.append(
+                    OwnerAct(at_s=at_s + notice_s * stream.random(), do=second, notice_s=notice_s / 3)
+                )
+            at_s += notice_s
+        else:
+            acts.append(OwnerAct(at_s=at_s, do="kill"))
+        at_s += stream.expovariate(1.0 / plan.mean_away_s)
+        acts.append(OwnerAct(at_s=at_s, do="resume"))
+        at_s += stream.expovariate(1.0 / plan.mean_shared_s)
+    return acts

@@ -1,0 +1,132 @@
+"""A modelled program: it makes steps, stands still to save, and ends. Where it stands is always known exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpunion.domain.ids import CheckpointId
+from gpunion.sim.kernel import Alarm, Kernel
+from gpunion.sim.scenario import Program
+
+SAVED_RUN_ME_AGAIN = 85
+TERMINATED = 143
+# A program that heeds SIGTERM is gone this soon.
+TERM_TIDY_S = 0.3
+
+Saved = Callable[[CheckpointId, int, float], None]  # id, step, seconds it stood still
+
+
+class Process:
+    def __init__(
+        self,
+        kernel: Kernel,
+        program: Program,
+        *,
+        speed: float,
+        step: int,
+        on_saved: Saved,
+        on_exit: Callable[[int], None],
+    ) -> None:
+        self.program = program
+        self._kernel = kernel
+        self._step_s = program.step_s / speed
+        self._done = float(step)
+        self._since_s: float | None = None  # None: standing still
+        self._on_saved = on_saved
+        self._on_exit = on_exit
+        self._end: Alarm | None = None
+        self._capture: Alarm | None = None
+        self._asked: list[tuple[CheckpointId, bool, float]] = []
+        self._seen: set[CheckpointId] = set()
+        self._answers: dict[CheckpointId, tuple[int, float]] = {}
+        self._stopped_for_good = False
+        self.capturing_s = 0.0
+        self.alive = True
+        self._capture = kernel.after(program.boot_s, self._go)
+
+    @property
+    def step(self) -> int:
+        return int(self._at() + 1e-9)
+
+    @property
+    def progress(self) -> float:
+        return min(1.0, self.step / max(1, self.program.steps))
+
+    @property
+    def _last_step(self) -> int:
+        fails_at = self.program.fails_at_step
+        return self.program.steps if fails_at is None else min(fails_at, self.program.steps)
+
+    def ask_to_save(self, checkpoint_id: CheckpointId, *, final: bool, slowness: float) -> None:
+        """A request has a name: asking again for the same one finds the answer lying there."""
+        if not self.alive or not self.program.answers_saves:
+            return
+        if checkpoint_id in self._seen:
+            self._answer_again(checkpoint_id)
+            return
+        self._seen.add(checkpoint_id)
+        self._asked.append((checkpoint_id, final, slowness))
+        if self._capture is None:
+            self._save_next()
+
+    def _answer_again(self, checkpoint_id: CheckpointId) -> None:
+        answer = self._answers.get(checkpoint_id)
+        if answer is not None:
+            self._kernel.after(0.0, lambda: self._on_saved(checkpoint_id, *answer))
+
+    def terminate(self) -> None:
+        if self.alive and self.program.heeds_term:
+            self._kernel.after(TERM_TIDY_S, lambda: self._exit(TERMINATED))
+
+    def kill(self) -> None:
+        """Silent: whoever kills says so."""
+        self._pause()
+        self.alive = False
+        if self._capture is not None:
+            self._capture.cancel()
+
+    def _go(self) -> None:
+        self._capture = None
+        if self._asked:
+            self._save_next()
+        elif not self._stopped_for_good:
+            self._since_s = self._kernel.now_s
+            left_s = (self._last_step - self._done) * self._step_s
+            self._end = self._kernel.after(max(0.0, left_s), self._finish)
+
+    def _save_next(self) -> None:
+        checkpoint_id, final, slowness = self._asked.pop(0)
+        self._pause()
+        stall_s = 0.0 if self._stopped_for_good else self.program.capture_s * slowness
+        self._stopped_for_good = self._stopped_for_good or final
+        self._capture = self._kernel.after(stall_s, lambda: self._saved(checkpoint_id, final, stall_s))
+
+    def _saved(self, checkpoint_id: CheckpointId, final: bool, stall_s: float) -> None:
+        self.capturing_s += stall_s
+        self._answers[checkpoint_id] = (self.step, stall_s)
+        self._on_saved(checkpoint_id, self.step, stall_s)
+        if final and self.program.leaves_after_final:
+            self._exit(SAVED_RUN_ME_AGAIN)
+        elif self.alive:
+            self._go()
+
+    def _pause(self) -> None:
+        self._done = self._at()
+        self._since_s = None
+        if self._end is not None:
+            self._end.cancel()
+
+    def _at(self) -> float:
+        if self._since_s is None:
+            return self._done
+        made = (self._kernel.now_s - self._since_s) / self._step_s
+        return min(self._done + made, float(self._last_step))
+
+    def _finish(self) -> None:
+        self._done, self._since_s = float(self._last_step), None
+        self._exit(self.program.exit_code)
+
+    def _exit(self, code: int) -> None:
+        if self.alive:
+            self.kill()
+            self._on_exit(code)

@@ -1,0 +1,140 @@
+"""What a simulation is told: machines, jobs, owners, troubles, waits. Values only; `scenario_file` reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.job import JobSpec
+from gpunion.domain.node import NodeFacts
+from gpunion.domain.resources import MIB
+from gpunion.domain.timing import Timing
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+WEEK_S = 7 * DAY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    id: NodeId
+    facts: NodeFacts
+    downlink_bps: float
+    clock_rate: float = 1.0
+    clock_offset_s: float = 0.0
+    joins_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What a job does, as far as anybody outside can see it. `step_s` is at reference speed."""
+
+    steps: int
+    step_s: float
+    capture_s: float = 1.0  # stands still this long for a save
+    state_bytes: int = 64 * MIB
+    delta_bytes: int = 64 * MIB  # what a later checkpoint of the same job adds to the vault
+    boot_s: float = 1.0
+    answers_saves: bool = True
+    heeds_term: bool = True
+    leaves_after_final: bool = False  # exits with 85 once the final save is written, instead of waiting
+    exit_code: int = 0
+    fails_at_step: int | None = None  # exits with `exit_code` there
+    output_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    id: JobId
+    spec: JobSpec
+    program: Program
+    submit_s: float = 0.0
+    stop_s: float | None = None  # its user loses patience
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerAct:
+    """One word of an owner. `do`: reclaim, kill, pause, resume, leave."""
+
+    at_s: float
+    do: str
+    notice_s: float | None = None  # None: what the terms say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hours:
+    """Weekly hours in which the owner works on the machine. Monday is day 0; time 0 is Monday midnight."""
+
+    days: tuple[int, ...]
+    from_s: float
+    to_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomOwner:
+    mean_shared_s: float
+    mean_away_s: float
+    announced_share: float = 0.7  # the rest come as kills
+    notices_s: tuple[float, ...] = (10.0, 30.0, 60.0)
+    paused_share: float = 0.1  # visits that only pause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerPlan:
+    node_id: NodeId
+    acts: tuple[OwnerAct, ...] = ()
+    hours: tuple[Hours, ...] = ()
+    hours_notice_s: float = 60.0
+    random: RandomOwner | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptedTrouble:
+    at_s: float
+    kind: str
+    node_id: NodeId | None = None
+    for_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TroublePlan:
+    """Chances per frame, and happenings per hour (over all nodes). All end at `heal_s`."""
+
+    heal_s: float | None = None  # None: they go on to the end, and invariant 10 is not judged
+    loss: float = 0.0
+    duplication: float = 0.0
+    delay: float = 0.0
+    reorder: float = 0.0
+    coordinator_crashes_per_h: float = 0.0
+    agent_crashes_per_h: float = 0.0
+    node_crashes_per_h: float = 0.0
+    connection_breaks_per_h: float = 0.0
+    partitions_per_h: float = 0.0
+    slow_disks_per_h: float = 0.0
+    full_disks_per_h: float = 0.0
+    clock_jumps: bool = False  # a machine that reboots comes back with another idea of the time
+    scripted: tuple[ScriptedTrouble, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkPlan:
+    core_bps: float = 10e9
+    building_bps: float = 1e9
+    vault_bps: float = 10e9
+    latency_s: float = 0.005
+    background_mean: float = 0.0  # share of building and core links that others use
+    background_every_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    name: str
+    seed: int
+    horizon_s: float
+    nodes: tuple[NodePlan, ...]
+    jobs: tuple[JobPlan, ...]
+    owners: tuple[OwnerPlan, ...] = ()
+    troubles: TroublePlan = field(default_factory=TroublePlan)
+    network: NetworkPlan = field(default_factory=NetworkPlan)
+    timing: Timing = field(default_factory=Timing)
+    coordinator_rate: float = 1.0

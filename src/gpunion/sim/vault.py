@@ -1,0 +1,60 @@
+"""The modelled vault: epochs fence, sealed checkpoints stay, a full disk refuses. Its own disk, never lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.ids import CheckpointId, JobId
+
+KEEP = 3  # sealed checkpoints kept per job; the real vault keeps at least two
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    checkpoint_id: CheckpointId
+    job_id: JobId
+    epoch: int
+    step: int
+    size_bytes: int
+    added_bytes: int
+
+
+class ModelVault:
+    def __init__(self) -> None:
+        self.full = False
+        self.epochs: dict[JobId, int] = {}
+        self._sealed: dict[JobId, dict[CheckpointId, Sealed]] = {}
+
+    def begin(self, job_id: JobId, epoch: int) -> bool:
+        """Fences every older epoch. False: this one is itself too old."""
+        if epoch < self.epochs.get(job_id, 0):
+            return False
+        self.epochs[job_id] = epoch
+        return True
+
+    def seal(self, sealed: Sealed) -> CheckpointTrouble | None:
+        kept = self._sealed.setdefault(sealed.job_id, {})
+        if sealed.checkpoint_id in kept:
+            return None  # again is fine, even when its epoch has become old since
+        if sealed.epoch < self.epochs.get(sealed.job_id, 0):
+            return CheckpointTrouble.OLD_EPOCH
+        if self.full:
+            return CheckpointTrouble.VAULT_FULL
+        kept[sealed.checkpoint_id] = sealed
+        for old in sorted(kept.values(), key=_age)[:-KEEP]:
+            del kept[old.checkpoint_id]
+        return None
+
+    def latest(self, job_id: JobId) -> Sealed | None:
+        return max(self._sealed.get(job_id, {}).values(), key=_age, default=None)
+
+    def get(self, job_id: JobId, checkpoint_id: CheckpointId) -> Sealed | None:
+        return self._sealed.get(job_id, {}).get(checkpoint_id)
+
+    def has_any(self, job_id: JobId) -> bool:
+        return bool(self._sealed.get(job_id))
+
+
+def _age(sealed: Sealed) -> tuple[int, int]:
+    return (sealed.epoch, sealed.step)
