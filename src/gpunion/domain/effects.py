@@ -43,7 +43,7 @@ CoordinatorEffect = SetTimer | CancelTimer | SendOrder | ForgetOrders
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartGuest:
-    """Fence the vault with the epoch, fetch the code, restore, start. Then GuestStarted or GuestStartFailed."""
+    """Fence the vault with the epoch, fetch the code, restore, start."""
 
     order: StartRun
     lease_until_s: float  # the guest's limits are in force before its first instruction

@@ -122,7 +122,7 @@ SENTENCES: dict[Why, str] = {
     Why.NODE_JOINED: "{node} of lab {lab} joined with {gpus} GPU(s)",
     Why.NODE_BACK: "{node} is lent again",
     Why.GOING_HOME: "going home to {node}: saves about {gain_s} s",
-    Why.RUN_REFUSED: "{node} refused it: {why}",
+    Why.RUN_REFUSED: "{node} refused it: {refusal}",
     Why.START_FAILED: "could not start on {node}: {detail}",
     Why.STOP_ASKED: "its user asked to stop it",
     Why.ENDED_ITSELF: "it saved itself and asked to be run again",

@@ -21,7 +21,7 @@ class Homecoming(Protocol):
 
 
 class WhenItPays:
-    """`W (1/φ_here - 1/φ_home)` must exceed three downtimes: one for the move, two against moving to and fro."""
+    """`W (1/φ_here - 1/φ_home)` must exceed three downtimes: one to move, two against to and fro."""
 
     def gain_s(self, way: WayHome) -> float | None:
         won_s = way.remaining_s * (1 / way.speed_here - 1 / way.speed_home)

@@ -131,7 +131,7 @@ def _new(draft: Draft, event: NodeJoined, former: Node | None) -> None:
 
 
 def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
-    """A new agent where an old one was. What the old one ran ends by its keepers' limits, so wait for those."""
+    """A new agent where an old one was. The old one's guests end by their keepers' limits: wait for those."""
     draft.do(ForgetOrders(node_id=node.id))
     draft.put(
         replace(

@@ -218,7 +218,8 @@ def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
         case EndReason.LEASE_ENDED:
             draft.because(job.id, Why.LEASE_LOST, node=node)
         case EndReason.REFUSED:
-            draft.because(job.id, Why.RUN_REFUSED, node=node, why=report.why or "no reason given")
+            refusal = "no reason given" if report.why is None else report.why.value
+            draft.because(job.id, Why.RUN_REFUSED, node=node, refusal=refusal)
         case EndReason.START_FAILED:
             draft.because(job.id, Why.START_FAILED, node=node, detail=report.detail or "no detail given")
         case EndReason.SAVED if job.migration is None:

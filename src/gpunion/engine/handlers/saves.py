@@ -32,7 +32,7 @@ def ask(
 
 
 def ask_by_ourselves(draft: AgentDraft, guest: Guest, by_s: float) -> None:
-    """A last save without an order: nobody could be asked in time. Nothing else is known to share the link."""
+    """A last save without an order: nobody could be asked in time."""
     if guest.saving is not None:
         guest = drop(draft, guest, CheckpointTrouble.SUPERSEDED)
     guest = draft.put(replace(guest, own_saves=guest.own_saves + 1))
