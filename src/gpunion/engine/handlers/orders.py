@@ -43,9 +43,10 @@ def start_run(draft: AgentDraft, order: StartRun) -> None:
         )
     )
     last_moment_s = draft.last_moment_s()
-    assert last_moment_s is not None  # no lease was a refusal
+    assert last_moment_s is not None and draft.lease_until_s is not None  # no lease was a refusal
     draft.do(StartGuest(order=order, lease_until_s=last_moment_s))
     draft.limit(order.run_id)
+    draft.set_timer("lease", draft.lease_until_s + draft.facts.terms.autonomy_s)
 
 
 def stop_run(draft: AgentDraft, order: StopRun) -> None:
