@@ -1,0 +1,111 @@
+"""The agent's memory on disk: read once at start, replaced after every decision that changed it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gpunion.adapters.agentdisk.text import FromTheFuture, Unreadable, from_text, to_text
+from gpunion.domain.commit import SavedAgent
+from gpunion.domain.guest import Holding, Tenure
+from gpunion.owner_kill.processes import boot_id
+from gpunion.owner_kill.records import sync_directory
+from gpunion.ports.agent_disk import DiskFault, Remembered
+
+STATE_FILE = "state.json"
+SET_ASIDE = "unreadable"
+# Some hundred guests with their reports fit a megabyte; anything near this is not ours.
+STATE_LIMIT_BYTES = 256 * 1024**2
+
+
+class JsonAgentDisk:
+    def __init__(self, directory: Path, *, boot: Callable[[], str] = boot_id) -> None:
+        self._directory = directory
+        self._path = directory / STATE_FILE
+        self._boot = boot
+
+    def load(self, now_s: float) -> Remembered:
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._drop_unfinished()
+            text = self._read()
+        except OSError as error:
+            raise DiskFault(f"{self._path} cannot be read: {error.strerror or error}") from error
+        except Unreadable as error:
+            return self._start_over(str(error))
+        if text is None:
+            return Remembered(saved=SavedAgent(incarnation=new_incarnation()))
+        try:
+            saved, written_in = from_text(text)
+        except FromTheFuture as error:
+            raise DiskFault(
+                f"{self._path} was written by a newer GPUnion ({error}). Next: install that version again"
+            ) from error
+        except Unreadable as error:
+            return self._start_over(str(error))
+        return Remembered(saved=saved if written_in == self._boot() else after_reboot(saved, now_s))
+
+    def write(self, saved: SavedAgent) -> None:
+        unfinished = self._directory / f"{STATE_FILE}.{os.getpid()}.tmp"
+        try:
+            with open(unfinished, "w", encoding="utf-8", opener=_private) as file:
+                file.write(to_text(saved, self._boot()))
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(unfinished, self._path)
+            sync_directory(os.fspath(self._directory))
+        except OSError as error:
+            raise DiskFault(f"{self._path} cannot be written: {error.strerror or error}") from error
+
+    def _read(self) -> str | None:
+        try:
+            size_bytes = self._path.stat().st_size
+            if size_bytes > STATE_LIMIT_BYTES:
+                raise Unreadable(f"its {size_bytes} bytes are more than an agent ever writes")
+            return self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"it is not text: {error.reason}") from error
+
+    def _drop_unfinished(self) -> None:
+        for path in self._directory.glob(f"{STATE_FILE}.*.tmp"):
+            path.unlink(missing_ok=True)
+
+    def _start_over(self, trouble: str) -> Remembered:
+        """Nothing is guessed from a damaged memory. The owner's last word is unknown, so nobody new comes."""
+        aside = self._directory / f"{STATE_FILE}.{SET_ASIDE}-{secrets.token_hex(4)}"
+        try:
+            os.rename(self._path, aside)
+            sync_directory(os.fspath(self._directory))
+        except OSError as error:
+            raise DiskFault(f"{self._path} is damaged and cannot be moved: {error.strerror}") from error
+        message = (
+            f"the agent's memory was damaged ({trouble}) and is kept as {aside.name}. All guests are ended "
+            "and no new ones come. Next: gpunion resume, to share again"
+        )
+        paused = SavedAgent(incarnation=new_incarnation(), records=(Holding(tenure=Tenure.PAUSED),))
+        return Remembered(saved=paused, forgot=message)
+
+
+def after_reboot(saved: SavedAgent, now_s: float) -> SavedAgent:
+    """The clock began anew and no guest survived: every moment waited for counts as come."""
+    records = tuple(
+        _without_moments(record, now_s) if isinstance(record, Holding) else record for record in saved.records
+    )
+    return replace(saved, records=records, timers=tuple((key, now_s) for key, _ in saved.timers))
+
+
+def _without_moments(holding: Holding, now_s: float) -> Holding:
+    return replace(holding, asked_s=now_s, deadline_s=None if holding.deadline_s is None else now_s)
+
+
+def new_incarnation() -> str:
+    return secrets.token_hex(8)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

@@ -1,0 +1,140 @@
+"""The agent's one connection: a WebSocket it opens itself, and the requests beside it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from gpunion.adapters.http.requests import faults, refusal
+from gpunion.domain.frames import AgentFrame, CoordinatorFrame
+from gpunion.ports.coordinator_link import LinkFault
+from gpunion.wire.agent_v1 import (
+    CLOSE_REPLACED,
+    CLOSE_VERSION,
+    CLOSE_WRONG_NODE,
+    pack,
+    unpack_from_coordinator,
+)
+from gpunion.wire.codec import FRAME_LIMIT_BYTES, Malformed
+
+# A coordinator on a campus answers in milliseconds; a connection that takes longer would not hold either.
+OPEN_LIMIT_S = 10.0
+# Leaving must not wait for a coordinator that has stopped answering.
+CLOSE_LIMIT_S = 1.0
+REQUEST_LIMIT_S = 30.0
+# Another process of this node took the connection over: the two must not fight over it.
+REPLACED_WAIT_S = 30.0
+COPY_BYTES = 256 * 1024
+UNAUTHORIZED, CONFLICT = 401, 409
+
+
+class HttpLink:
+    """Implements `ports.coordinator_link.CoordinatorLink`."""
+
+    def __init__(self, url: str, credential: str) -> None:
+        self._socket_url = f"{url.replace('http', 'ws', 1)}/api/v1/agent"
+        self._headers = {"Authorization": f"Bearer {credential}"}
+        self._client = httpx.AsyncClient(
+            base_url=f"{url}/api/v1", headers=self._headers, timeout=REQUEST_LIMIT_S, trust_env=False
+        )
+
+    @contextlib.asynccontextmanager
+    async def connect(self) -> AsyncIterator[HttpSession]:
+        try:
+            connection = await connect(
+                self._socket_url,
+                additional_headers=self._headers,
+                max_size=FRAME_LIMIT_BYTES,
+                open_timeout=OPEN_LIMIT_S,
+                close_timeout=CLOSE_LIMIT_S,
+                proxy=None,  # a campus coordinator is reached directly, whatever a login shell exports
+            )
+        except InvalidStatus as error:
+            raise _turned_away(error.response.status_code) from error
+        except (OSError, TimeoutError, WebSocketException) as error:
+            raise LinkFault(f"cannot connect: {error or type(error).__name__}", temporary=True) from error
+        try:
+            yield HttpSession(connection)
+        finally:
+            await connection.close()
+
+    async def fetch_bundle(self, digest: str, into: Path, limit_bytes: int) -> None:
+        with faults("the job's code cannot be fetched"):
+            async with self._client.stream("GET", f"/bundles/{digest}") as answer:
+                if answer.status_code != httpx.codes.OK:
+                    await answer.aread()
+                    raise refusal(answer, "the job's code cannot be fetched")
+                await _store(answer, into, limit_bytes)
+
+    async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
+        with faults("the log cannot be sent"):
+            answer = await self._client.post(
+                f"/agent/runs/{run_id}/log", params={"offset": offset}, content=data
+            )
+            if answer.status_code not in (httpx.codes.OK, CONFLICT):
+                raise refusal(answer, "the log cannot be sent")
+            body = answer.json()
+            if "next_offset" not in body:
+                raise refusal(answer, "the log cannot be sent")
+            return int(body["next_offset"])
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class HttpSession:
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    async def send(self, frame: AgentFrame) -> None:
+        try:
+            await self._connection.send(pack(frame))
+        except ConnectionClosed as error:
+            raise _closed(error) from error
+
+    async def frames(self) -> AsyncIterator[CoordinatorFrame]:
+        try:
+            async for data in self._connection:
+                yield unpack_from_coordinator(data)
+        except ConnectionClosed as error:
+            raise _closed(error) from error
+        except Malformed as error:
+            raise LinkFault(
+                f"the coordinator sent something else than a frame: {error}", temporary=True
+            ) from error
+
+
+async def _store(answer: httpx.Response, into: Path, limit_bytes: int) -> None:
+    size_bytes = 0
+    with open(into, "wb") as file:
+        async for piece in answer.aiter_bytes(COPY_BYTES):
+            size_bytes += len(piece)
+            if size_bytes > limit_bytes:
+                raise LinkFault(f"the job's code is larger than {limit_bytes} bytes", temporary=False)
+            file.write(piece)
+
+
+def _turned_away(status: int) -> LinkFault:
+    if status == UNAUTHORIZED:
+        return LinkFault(
+            "the coordinator does not know this node's credential. Next: gpunion leave, then gpunion join",
+            temporary=False,
+        )
+    return LinkFault(f"the coordinator answered {status}", temporary=True)
+
+
+def _closed(error: ConnectionClosed) -> LinkFault:
+    code = error.rcvd.code if error.rcvd is not None else 0
+    reason = (error.rcvd.reason if error.rcvd is not None else "") or "the connection broke"
+    if code == CLOSE_REPLACED:
+        return LinkFault(
+            f"another agent has this node's name: {reason}", temporary=True, wait_s=REPLACED_WAIT_S
+        )
+    if code in (CLOSE_WRONG_NODE, CLOSE_VERSION):
+        return LinkFault(reason, temporary=False)
+    return LinkFault(f"{reason} ({code})" if code else reason, temporary=True)

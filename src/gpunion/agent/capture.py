@@ -1,0 +1,127 @@
+"""A cut through a guest's directories that stays as it is while the guest goes on.
+
+The guest may do anything meanwhile, so directories are walked by descriptor and no link is followed: what a
+link points at on the host never gets into a checkpoint. Checking names and links for the way back is the
+vault's side's business.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble, ShipCancelled
+
+COPY_BYTES = 4 * 1024**2
+# Deeper trees are an attack on the walker, not a checkpoint.
+DEPTH_MAX = 64
+
+CopyFile = Callable[[int, str, Path], None]
+
+
+def cut(
+    source: Path, target: Path, *, files: tuple[str, ...] | None, still: bool, cancelled: Callable[[], bool]
+) -> None:
+    """Make `target` hold what `source` holds now. Only `files` where they are named, each must be there.
+
+    `still`: nobody writes there any more, so links are as good as copies and cost nothing.
+    """
+    if target.exists():
+        shutil.rmtree(target)
+    target.mkdir(mode=0o700, parents=True)
+    wanted = None if files is None else _with_parents(files)
+    found: set[str] = set()
+    copy: CopyFile = _link if still else _copy
+    try:
+        folder = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            _Cutter(copy, wanted, found, cancelled).walk(folder, "", target, 0)
+        finally:
+            os.close(folder)
+    except FileNotFoundError as error:
+        raise CheckpointTorn(f"{error.filename} went away while the checkpoint was taken") from error
+    except OSError as error:
+        raise LocalDiskTrouble(f"the checkpoint cannot be set aside: {error.strerror or error}") from error
+    missing = sorted(set(files or ()) - found)
+    if missing:
+        raise CheckpointTorn(f"{missing[0]} is named as saved and is not there")
+
+
+class _Cutter:
+    def __init__(
+        self, copy: CopyFile, wanted: set[str] | None, found: set[str], cancelled: Callable[[], bool]
+    ) -> None:
+        self._copy = copy
+        self._wanted = wanted
+        self._found = found
+        self._cancelled = cancelled
+
+    def walk(self, folder: int, prefix: str, target: Path, depth: int, *, all_of_it: bool = False) -> None:
+        if depth > DEPTH_MAX:
+            raise BadManifest(f"{prefix[:80]!r} is deeper than {DEPTH_MAX} directories")
+        for name in sorted(os.listdir(folder)):
+            path = f"{prefix}{name}"
+            if not all_of_it and self._wanted is not None and path not in self._wanted:
+                continue
+            if self._cancelled():
+                raise ShipCancelled("the checkpoint is no longer wanted")
+            self._found.add(path)
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                whole = all_of_it or (self._wanted is not None and f"{path}/" in self._wanted)
+                self._enter(folder, name, path, target / name, depth, stat.S_IMODE(mode), whole)
+            elif stat.S_ISLNK(mode):
+                os.symlink(os.readlink(name, dir_fd=folder), target / name)
+            elif stat.S_ISREG(mode):
+                self._copy(folder, name, target / name)
+            # Sockets, pipes and devices hold no state.
+
+    def _enter(
+        self, folder: int, name: str, path: str, target: Path, depth: int, mode: int, all_of_it: bool
+    ) -> None:
+        target.mkdir(mode=0o700)
+        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        try:
+            self.walk(inner, f"{path}/", target, depth + 1, all_of_it=all_of_it)
+        finally:
+            os.close(inner)
+        os.chmod(target, mode | stat.S_IRWXU)
+
+
+def _with_parents(files: tuple[str, ...]) -> set[str]:
+    """The named paths, the way to them, and (marked by a slash) that all inside a named directory belongs."""
+    wanted: set[str] = set()
+    for path in files:
+        parts = path.split("/")
+        if path.startswith("/") or any(part in ("", ".", "..") for part in parts):
+            raise BadManifest(f"{path[:80]!r} does not name a file in the checkpoint directory")
+        wanted.update("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+        wanted.add(f"{path}/")
+    return wanted
+
+
+def _link(folder: int, name: str, target: Path) -> None:
+    try:
+        os.link(name, target, src_dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
+        _copy(folder, name, target)
+
+
+def _copy(folder: int, name: str, target: Path) -> None:
+    # Not blocking: it may have become a pipe since it was looked at.
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    with open(descriptor, "rb", buffering=0) as source, open(target, "xb", buffering=0) as copy:
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            raise CheckpointTorn(f"{name} is no longer a file")
+        shutil.copyfileobj(source, copy, COPY_BYTES)
+        after = os.fstat(descriptor)
+        os.fchmod(copy.fileno(), stat.S_IMODE(before.st_mode))
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise CheckpointTorn(f"{name} changed while the checkpoint was taken")

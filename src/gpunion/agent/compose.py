@@ -1,0 +1,122 @@
+"""Puts an agent together. The only module here that knows which technologies there are."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpunion.adapters.agentdisk import JsonAgentDisk
+from gpunion.adapters.declared import DeclaredGpus
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.restore import restore_directory
+from gpunion.adapters.files.ship import ship_directory
+from gpunion.adapters.http.link import HttpLink
+from gpunion.adapters.http.requests import HttpRegistrar
+from gpunion.adapters.sandbox import control
+from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
+from gpunion.agent.enrol import join as enrol_join
+from gpunion.agent.owner_word import owner_has_killed
+from gpunion.agent.run_notes import Notebook
+from gpunion.agent.settings import Settings
+from gpunion.agent.world import World
+from gpunion.domain.events import AgentEvent
+from gpunion.domain.node import NodeFacts
+from gpunion.domain.resources import Capacity
+from gpunion.ports.agent_disk import AgentDisk
+from gpunion.ports.clock import BootClock, Clock
+from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
+from gpunion.ports.gpus import Gpus
+from gpunion.ports.runtime import Runtime
+from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
+
+AGENT_DIR = "agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What an agent is made of on this machine."""
+
+    runtime: Runtime
+    link: CoordinatorLink
+    disk: AgentDisk
+    clock: Clock
+    gpus: Gpus
+    open_vault: Callable[[], Vault]
+
+
+def compose(settings: Settings) -> Parts:
+    """RuntimeFault where guests could not be shut in and the owner has not allowed that."""
+    return Parts(
+        runtime=SandboxRuntime(settings.state_dir, allow_unsandboxed=settings.terms.allow_unsandboxed),
+        link=HttpLink(settings.coordinator, settings.credential()),
+        disk=JsonAgentDisk(settings.state_dir / AGENT_DIR),
+        clock=BootClock(),
+        gpus=DeclaredGpus(settings.gpus),
+        open_vault=_vault_opener(settings.vault),
+    )
+
+
+def world_of(settings: Settings, parts: Parts, post: Callable[[AgentEvent], None]) -> World:
+    def ship(
+        directory: Path, label: CheckpointLabel, *, pace: Callable[[int], None], cancelled: Callable[[], bool]
+    ) -> Manifest:
+        return ship_directory(parts.open_vault(), directory, label, pace=pace, cancelled=cancelled)
+
+    def restore(manifest: Manifest, into: Path) -> None:
+        restore_directory(parts.open_vault(), manifest, into)
+
+    return World(
+        state_dir=settings.state_dir,
+        runtime=parts.runtime,
+        open_vault=parts.open_vault,
+        ship=ship,
+        restore=restore,
+        control=control,
+        link=parts.link,
+        clock=parts.clock,
+        notebook=Notebook(settings.state_dir / AGENT_DIR / "runs"),
+        owner_has_killed=lambda: owner_has_killed(settings.state_dir),
+        post=post,
+    )
+
+
+def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
+    memory_bytes = min(settings.memory_bytes, settings.terms.memory_bytes or settings.memory_bytes)
+    return NodeFacts(
+        lab=settings.lab,
+        building=settings.building,
+        capacity=Capacity(
+            gpus=parts.gpus.inventory(),
+            cpus=settings.cpus,
+            memory_bytes=memory_bytes,
+            uplink_bps=settings.uplink_bps,
+        ),
+        terms=settings.terms,
+        runtime=parts.runtime.name,
+        sandboxed=parts.runtime.sandboxed,
+    )
+
+
+def join(request: JoinRequest) -> Joined:
+    """What `gpunion join` calls. JoinTrouble says why not."""
+    try:
+        return asyncio.run(enrol_join(request, HttpRegistrar(request.url.rstrip("/"))))
+    except LinkFault as fault:
+        raise JoinTrouble(str(fault)) from fault
+
+
+def _vault_opener(place: Path) -> Callable[[], Vault]:
+    lock = threading.Lock()
+    opened: list[Vault] = []
+
+    def open_vault() -> Vault:
+        with lock:
+            if not opened:
+                opened.append(DirectoryVault(place))
+            return opened[0]
+
+    return open_vault

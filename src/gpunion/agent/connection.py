@@ -1,0 +1,105 @@
+"""Keeps the agent in touch with the coordinator, as long as it takes. Nothing here matters to the owner."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+import structlog
+
+from gpunion.agent.loop import AgentLoop
+from gpunion.domain.frames import Progress
+from gpunion.ports.clock import Clock
+from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault, LinkSession
+
+FIRST_WAIT_S = 0.2
+# A coordinator that comes back finds its nodes within a heartbeat or two.
+LONGEST_WAIT_S = 5.0
+# A wrong credential does not become right by itself; looking now and then spares the owner a restart.
+PERMANENT_WAIT_S = 30.0
+
+log = structlog.get_logger()
+
+
+class Connection:
+    def __init__(
+        self,
+        *,
+        loop: AgentLoop,
+        link: CoordinatorLink,
+        clock: Clock,
+        progress: Callable[[], tuple[Progress, ...]],
+    ) -> None:
+        self.trouble = "not connected yet"  # empty while connected
+        self._loop = loop
+        self._link = link
+        self._clock = clock
+        self._progress = progress
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        wait_s = FIRST_WAIT_S
+        while True:
+            greeted = False
+            try:
+                async with self._link.connect() as session:
+                    await session.send(await self._loop.connected())
+                    greeted = True
+                    await self._talk(session)
+                fault = LinkFault("the coordinator closed the connection", temporary=True)
+            except LinkFault as trouble:
+                fault = trouble
+            finally:
+                self._loop.disconnected()
+            if self.trouble != str(fault):
+                self.trouble = str(fault)
+                log.warning("coordinator_lost", trouble=self.trouble, permanent=not fault.temporary)
+            wait_s = FIRST_WAIT_S if greeted else min(LONGEST_WAIT_S, wait_s * 2)
+            await asyncio.sleep(max(_jittered(wait_s if fault.temporary else PERMANENT_WAIT_S), fault.wait_s))
+
+    async def _talk(self, session: LinkSession) -> None:
+        """Whichever of the two ends first ends the other."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(self._send(session))
+                await self._receive(session)
+                sending.cancel()
+        except* LinkFault as faults:
+            raise _first_of(faults) from faults
+
+    async def _receive(self, session: LinkSession) -> None:
+        async for frame in session.frames():
+            if self.trouble:
+                self.trouble = ""
+                log.info("coordinator_found")
+            await self._loop.arrived(frame)
+
+    async def _send(self, session: LinkSession) -> None:
+        beat_s = self._clock.now_s()
+        while True:
+            for frame in self._loop.outgoing():
+                await session.send(frame)
+            now_s = self._clock.now_s()
+            heartbeat_s = self._loop.station.timing.heartbeat_s
+            if now_s >= beat_s and self._loop.station.connected:
+                beat_s = now_s + heartbeat_s
+                progress = await asyncio.to_thread(self._progress)
+                await session.send(self._loop.heartbeat(progress))
+            await self._loop.something_to_send(
+                min(heartbeat_s, max(0.0, beat_s - self._clock.now_s()) or 0.05)
+            )
+
+
+def _jittered(wait_s: float) -> float:
+    """So that a campus does not knock all at once after the coordinator's restart."""
+    return wait_s * random.uniform(0.5, 1.5)
+
+
+def _first_of(group: BaseExceptionGroup[LinkFault]) -> LinkFault:
+    for error in group.exceptions:
+        if isinstance(error, LinkFault):
+            return error
+        if isinstance(error, BaseExceptionGroup):
+            return _first_of(error)
+    raise AssertionError("a group of link faults has one")

@@ -1,0 +1,72 @@
+"""The messages between the agent and a guest's program, and how much of the guest's word is believed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpunion.agent.world import ControlFiles
+from gpunion.ports.runtime import GuestPaths
+
+REQUEST_FILE, SAVED_FILE, NOTICE_FILE, PROGRESS_FILE = (
+    "request.json",
+    "saved.json",
+    "notice.json",
+    "progress.json",
+)
+# More would not fit a report's integer at the other end; no program counts that far.
+STEP_MAX = 2**53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedMarker:
+    id: str
+    step: int
+    progress: float
+    stall_s: float | None  # how long the program stood still, where it says so
+    files: tuple[str, ...] | None  # None: the whole directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    step: int = 0
+    progress: float = 0.0
+
+
+def read_saved(control: ControlFiles, directory: Path) -> SavedMarker | None:
+    message = control.read_json(directory, SAVED_FILE)
+    if message is None or not isinstance(message.get("id"), str):
+        return None
+    files = message.get("files")
+    named = isinstance(files, list) and all(isinstance(name, str) for name in files)
+    stall_s = message.get("stall_s")
+    return SavedMarker(
+        id=str(message["id"]),
+        step=_step(message.get("step")),
+        progress=_share(message.get("progress")),
+        stall_s=float(stall_s) if isinstance(stall_s, int | float) and math.isfinite(stall_s) else None,
+        files=tuple(str(name) for name in files) if named and isinstance(files, list) else None,
+    )
+
+
+def read_reached(control: ControlFiles, paths: GuestPaths) -> Reached:
+    """How far the program says it is: in its progress file, or in its last save."""
+    message = control.read_json(paths.control_dir, PROGRESS_FILE) or {}
+    saved = read_saved(control, paths.control_dir)
+    step, progress = _step(message.get("step")), _share(message.get("progress"))
+    if saved is not None and saved.step > step:
+        return Reached(step=saved.step, progress=saved.progress)
+    return Reached(step=step, progress=progress)
+
+
+def _step(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return min(max(0, value), STEP_MAX)
+
+
+def _share(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return 0.0
+    return min(1.0, max(0.0, float(value)))

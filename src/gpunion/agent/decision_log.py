@@ -1,0 +1,54 @@
+"""One line a committed decision, for people and programs alike."""
+
+from __future__ import annotations
+
+import sys
+
+import structlog
+
+from gpunion.domain.commit import AgentCommit
+from gpunion.domain.effects import CancelTimer, LimitGuest, SendReport, SetTimer
+from gpunion.domain.events import LeaseRenewed, OrderReceived, TimerFired
+
+log = structlog.get_logger()
+
+
+def configure_logs() -> None:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+
+
+def log_commit(commit: AgentCommit, took_ms: float) -> None:
+    if isinstance(commit.event, LeaseRenewed):
+        return  # every heartbeat has one
+    event = commit.event
+    effects = [
+        type(effect).__name__
+        for effect in commit.decision.effects
+        if not isinstance(effect, SetTimer | CancelTimer | SendReport | LimitGuest)
+    ]
+    log.info(
+        "decision",
+        on=type(event.order).__name__ if isinstance(event, OrderReceived) else type(event).__name__,
+        subject=_subject(commit),
+        reasons=[reason.sentence() for reason in commit.decision.reasons],
+        effects=effects,
+        reports=[type(numbered.report).__name__ for numbered in commit.reports],
+        took_ms=round(took_ms, 1),
+    )
+
+
+def _subject(commit: AgentCommit) -> str:
+    event = commit.event
+    if isinstance(event, TimerFired):
+        return event.key
+    source = event.order if isinstance(event, OrderReceived) else event
+    return str(getattr(source, "run_id", "machine"))

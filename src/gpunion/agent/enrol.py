@@ -1,0 +1,135 @@
+"""Joining a campus: a one-time token becomes a name, a credential and a settings file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpunion.agent.settings import CREDENTIAL_FILE, SETTINGS_FILE, SettingsTrouble, checked_url, settings_of
+from gpunion.domain.resources import Gpu
+from gpunion.domain.terms import Terms
+from gpunion.owner_kill.records import sync_directory
+from gpunion.ports.coordinator_link import Application, Registrar
+
+
+class JoinTrouble(Exception):
+    """Why this machine did not join and what to do next, in words for the owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    url: str
+    join_token: str
+    name: str
+    lab: str
+    state_dir: Path
+    building: str = ""
+    gpus: tuple[Gpu, ...] = ()
+    vault: str | None = None  # None: where the campus keeps them
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    uplink_bps: float | None = None
+    terms: Terms = field(default_factory=Terms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    node_id: str
+    settings_file: Path
+    next_step: str
+
+
+async def join(request: JoinRequest, registrar: Registrar) -> Joined:
+    settings_file = request.state_dir / SETTINGS_FILE
+    if settings_file.exists():
+        raise JoinTrouble(
+            f"This machine has already joined: {settings_file} is there.\n"
+            "Next: gpunion agent, to start it; gpunion leave, to leave that campus; or another --state-dir."
+        )
+    try:
+        checked_url(request.url)
+        # Before the token is spent: settings that the agent would refuse are refused now.
+        settings_of(_table(request, "node", request.vault or "vault"), request.state_dir, {})
+        request.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except SettingsTrouble as trouble:
+        raise JoinTrouble(str(trouble)) from trouble
+    except OSError as error:
+        raise JoinTrouble(f"{request.state_dir} cannot be made: {error.strerror}") from error
+    given = await registrar.enrol(
+        Application(join_token=request.join_token, name=request.name, lab=request.lab)
+    )
+    vault = request.vault or given.vault
+    _write(request.state_dir / CREDENTIAL_FILE, f"{given.credential}\n")
+    _write(settings_file, to_toml(_table(request, given.node_id, vault)))
+    next_step = "gpunion agent, to start lending; gpunion status, to see who is here"
+    if vault is None:
+        next_step = (
+            f'write vault = "DIRECTORY" (shared by all nodes) into {settings_file}, then gpunion agent'
+        )
+    return Joined(node_id=given.node_id, settings_file=settings_file, next_step=next_step)
+
+
+def _table(request: JoinRequest, node_id: str, vault: str | None) -> dict[str, Any]:
+    terms, usual = request.terms, Terms()
+    told = {
+        "coordinator": request.url.rstrip("/"),
+        "node_id": node_id,
+        "lab": request.lab,
+        "building": request.building or None,
+        "vault": vault,
+        "credential_file": CREDENTIAL_FILE,
+        "runtime": "sandbox",
+        "cpus": request.cpus,
+        "memory": request.memory_bytes,
+        "uplink_bps": request.uplink_bps,
+        "gpu": [{"model": gpu.model, "memory": gpu.memory_bytes, "speed": gpu.speed} for gpu in request.gpus],
+        "terms": _given({
+            "notice_s": terms.notice_s,
+            "allow_unsandboxed": terms.allow_unsandboxed,
+            "allow_labs": list(terms.allow_labs) or None,
+            "deny_labs": list(terms.deny_labs) or None,
+            "max_guests": None if terms.max_guests == usual.max_guests else terms.max_guests,
+            "memory": terms.memory_bytes,
+            "autonomy_s": terms.autonomy_s or None,
+        }),
+    }
+    return _given(told)
+
+
+def to_toml(table: dict[str, Any]) -> str:
+    """The few shapes our settings have: values, one table, one list of tables."""
+    plain = {key: value for key, value in table.items() if not isinstance(value, dict) and key != "gpu"}
+    lines = [f"{key} = {_value(value)}" for key, value in plain.items()]
+    for gpu in table.get("gpu", ()):
+        lines += ["", "[[gpu]]", *(f"{key} = {_value(value)}" for key, value in gpu.items())]
+    if "terms" in table:
+        lines += ["", "[terms]", *(f"{key} = {_value(value)}" for key, value in table["terms"].items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    # JSON's strings, numbers, truths and flat lists are TOML's as well, except for one control character.
+    return json.dumps(value).replace("\x7f", "\\u007f")
+
+
+def _given(table: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def _write(path: Path, text: str) -> None:
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(unfinished, path)
+        sync_directory(os.fspath(path.parent))
+    except OSError as error:
+        raise JoinTrouble(
+            f"{path} cannot be written: {error.strerror}. Next: make room and ask for a new token"
+        ) from error

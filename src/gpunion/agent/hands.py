@@ -1,0 +1,286 @@
+"""One guest's hands: what is being done for or to it right now. Every method may be called again."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from gpunion.agent.control import read_reached
+from gpunion.agent.exits import cause_of, detail_of, exit_reason_for
+from gpunion.agent.run_notes import RunNote
+from gpunion.agent.saving import Request, tell_notice
+from gpunion.agent.shipping import Cancelled, Shipment, ship_checkpoint, ship_output
+from gpunion.agent.starting import Start, StartTrouble, start_guest
+from gpunion.agent.threads import in_own_thread
+from gpunion.agent.world import World
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import AskToSave, LimitGuest, ShipCheckpoint, StartGuest
+from gpunion.domain.events import CheckpointNotShipped, GuestExited, GuestStartFailed, OutputShipped
+from gpunion.domain.ids import RunId
+from gpunion.domain.run import EndReason
+from gpunion.ports.runtime import GuestStatus, RuntimeFault
+
+# Between two tries to end processes that a stuck driver or disk keeps from dying.
+KILL_AGAIN_S = 1.0
+WATCH_AGAIN_S = 0.5
+
+FollowLog = Callable[[str, Path], None]
+
+log = structlog.get_logger()
+
+
+class GuestHands:
+    def __init__(
+        self, world: World, run_id: RunId, follow_log: FollowLog = lambda run_id, path: None
+    ) -> None:
+        self.run_id = run_id
+        self._follow_log = follow_log
+        self.gone = False  # its end was posted
+        self._world = world
+        self._limits: LimitGuest | None = None
+        self._cause: EndReason | None = None  # why this agent ended it
+        self._stop_start = Cancelled()
+        self._starting: asyncio.Task[None] | None = None
+        self._request: Request | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._shipping: tuple[Cancelled, asyncio.Task[None]] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._in_order = asyncio.Lock()  # small things happen to a guest in the order they were decided
+
+    @property
+    def note(self) -> RunNote | None:
+        return self._world.notebook.get(self.run_id)
+
+    # --- coming ----------------------------------------------------------------------------------
+
+    def start(self, effect: StartGuest) -> None:
+        if self._starting is not None:
+            return
+        if self._limits is None:
+            self._limits = LimitGuest(run_id=self.run_id, lease_until_s=effect.lease_until_s, kill_at_s=None)
+        self._starting = self._task(self._start(effect))
+
+    def watch(self) -> None:
+        """From now on its end is noticed. For a guest that was just started, or found alive."""
+        if self._watch is None:
+            self._watch = self._task(self._watch_exit())
+
+    async def _start(self, effect: StartGuest) -> None:
+        start = Start(order=effect.order, limit=self._apply_limits, cancelled=self._stop_start)
+        try:
+            started = await start_guest(self._world, start)
+        except StartTrouble as trouble:
+            if self._cause is None and not self.gone:
+                self.gone = True
+                self._world.post(GuestStartFailed(run_id=self.run_id, detail=str(trouble)))
+            return
+        except Exception as bug:
+            self.gone = True
+            self._world.post(GuestStartFailed(run_id=self.run_id, detail=f"a fault in the agent: {bug!r}"))
+            raise
+        if self._cause is None:
+            self._world.post(started)
+        note = self.note
+        if note is not None:
+            self._follow_log(self.run_id, note.paths.log_file)
+        self.watch()
+
+    # --- limits and words ------------------------------------------------------------------------
+
+    def limit(self, effect: LimitGuest) -> None:
+        self._limits = effect
+        if self.note is not None:
+            self._in_turn(self._apply_limits())
+
+    async def _apply_limits(self) -> None:
+        limits = self._limits
+        if limits is not None:
+            await self._world.runtime.limit(self.run_id, limits.lease_until_s, limits.kill_at_s)
+
+    def notice(self, deadline_s: float | None) -> None:
+        note = self.note
+        if note is not None:
+            self._in_turn(asyncio.to_thread(tell_notice, self._world, note, deadline_s))
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def ask_to_save(self, effect: AskToSave) -> None:
+        note = self.note
+        if note is None or self.gone:
+            return  # a timer of the engine's bounds the wait
+        if self._saving is not None:
+            self._saving.cancel()
+        self._request = Request(self._world, note, effect)
+        self._saving = self._task(self._await_save(self._request))
+
+    async def _await_save(self, request: Request) -> None:
+        async with self._in_order:
+            await request.ask()
+        saved = await request.answered()
+        if self._request is request:
+            self._request = None
+            self._world.post(saved)
+
+    # --- shipping --------------------------------------------------------------------------------
+
+    def ship(self, effect: ShipCheckpoint) -> None:
+        note = self.note
+        if note is None:
+            self._world.post(_not_shipped(effect, CheckpointTrouble.NO_GUEST))
+            return
+        cancelled = self._new_shipment()
+        shipment = Shipment(effect=effect, note=note, still=self.gone, cancelled=cancelled)
+        self._shipping = (cancelled, self._task(self._ship(shipment, self._shipping)))
+
+    async def _ship(self, shipment: Shipment, before: tuple[Cancelled, asyncio.Task[None]] | None) -> None:
+        if before is not None:
+            await asyncio.wait([before[1]])  # it was cancelled; both would use the same place
+        try:
+            outcome = await in_own_thread(lambda: ship_checkpoint(self._world, shipment))
+        except Exception:
+            self._world.post(_not_shipped(shipment.effect, CheckpointTrouble.VAULT_UNAVAILABLE))
+            raise
+        self._world.post(outcome)
+
+    def ship_output(self, step: int) -> None:
+        note = self.note
+        if note is None:
+            detail = "its output could not be saved: its directories are gone"
+            self._world.post(OutputShipped(run_id=self.run_id, output=None, detail=detail))
+            return
+        cancelled = self._new_shipment()
+        self._shipping = (cancelled, self._task(self._ship_output(note, step, cancelled)))
+
+    async def _ship_output(self, note: RunNote, step: int, cancelled: Cancelled) -> None:
+        try:
+            outcome = await in_own_thread(lambda: ship_output(self._world, note, step, cancelled))
+        except Exception as bug:
+            detail = f"its output could not be saved: a fault in the agent ({bug!r})"
+            self._world.post(OutputShipped(run_id=self.run_id, output=None, detail=detail))
+            raise
+        self._world.post(outcome)
+
+    def cancel_shipping(self) -> None:
+        if self._shipping is not None:
+            self._shipping[0].ask()
+
+    def _new_shipment(self) -> Cancelled:
+        self.cancel_shipping()
+        return Cancelled()
+
+    # --- going -----------------------------------------------------------------------------------
+
+    def terminate(self) -> None:
+        if self._starting is not None and not self._starting.done():
+            self.kill(EndReason.STOPPED)  # there is no program yet that could tidy up
+        else:
+            self._in_turn(self._world.runtime.signal(self.run_id, signal.SIGTERM))
+
+    def kill(self, cause: EndReason) -> None:
+        """At once, ahead of everything else that is being done for this guest."""
+        self._cause = self._cause or cause
+        self._stop_start.ask()
+        self._task(self._kill(cause))
+
+    async def _kill(self, cause: EndReason) -> None:
+        while True:
+            try:
+                status = await self._world.runtime.kill(self.run_id, exit_reason_for(cause))
+                break
+            except RuntimeFault as fault:
+                log.error("guest_does_not_die", run=self.run_id, trouble=str(fault))
+                await asyncio.sleep(KILL_AGAIN_S)
+        await self._ended(status)
+
+    async def _watch_exit(self) -> None:
+        while True:
+            try:
+                status: GuestStatus | None = await self._world.runtime.wait_exit(self.run_id)
+                break
+            except RuntimeFault as fault:
+                if not fault.temporary:
+                    status = None
+                    break
+                await asyncio.sleep(WATCH_AGAIN_S)
+        await self._ended(status)
+
+    async def _ended(self, status: GuestStatus | None) -> None:
+        note, request = self.note, self._request
+        step = 0
+        if note is not None:
+            # A program that saved and left at once: first the save, then its end.
+            saved = await asyncio.to_thread(request.look) if request is not None else None
+            reached = await asyncio.to_thread(read_reached, self._world.control, note.paths)
+            step = reached.step
+            if saved is not None and self._request is request and not self.gone:
+                self._request = None
+                self._world.post(saved)
+        if self.gone:
+            return
+        self.gone = True
+        if self._saving is not None:
+            self._saving.cancel()
+        self._world.post(
+            GuestExited(
+                run_id=self.run_id,
+                exit_code=None if status is None else status.exit_code,
+                last_step=step,
+                cause=self._cause if status is None else cause_of(status, self._cause),
+                detail="" if status is None else detail_of(status),
+            )
+        )
+
+    async def remove(self) -> None:
+        """Leaves nothing of the guest behind. Waits for what is still being done for it."""
+        self._stop_start.ask()
+        self.cancel_shipping()
+        if self._saving is not None:
+            self._saving.cancel()
+        mine = asyncio.current_task()
+        while busy := [task for task in self._tasks if task is not mine]:
+            await asyncio.wait(busy)
+        while True:
+            try:
+                await self._world.runtime.remove(self.run_id)
+                break
+            except RuntimeFault as fault:
+                log.error("guest_not_removed", run=self.run_id, trouble=str(fault))
+                if not fault.temporary:
+                    break
+                await asyncio.sleep(KILL_AGAIN_S)
+        await asyncio.to_thread(shutil.rmtree, self._world.spool(self.run_id), True)
+        await asyncio.to_thread(self._world.notebook.forget, self.run_id)
+
+    # --- private ---------------------------------------------------------------------------------
+
+    def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        async def next_one() -> None:
+            async with self._in_order:
+                try:
+                    await work
+                except RuntimeFault as fault:
+                    log.warning("guest_not_reached", run=self.run_id, trouble=str(fault))
+
+        self._task(next_one())
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("hand_slipped", run=self.run_id, exc_info=task.exception())
+
+
+def _not_shipped(effect: ShipCheckpoint, trouble: CheckpointTrouble) -> CheckpointNotShipped:
+    return CheckpointNotShipped(run_id=effect.run_id, checkpoint_id=effect.checkpoint_id, trouble=trouble)

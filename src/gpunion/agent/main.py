@@ -1,0 +1,218 @@
+"""The agent's life: take the lock, find the guests, obey, and on the way out leave them to the next one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from gpunion.agent.compose import AGENT_DIR, Parts, compose, facts_of, world_of
+from gpunion.agent.connection import Connection
+from gpunion.agent.decision_log import configure_logs, log_commit
+from gpunion.agent.logs import LogPusher
+from gpunion.agent.loop import AgentLoop
+from gpunion.agent.owner_api import OwnerApi
+from gpunion.agent.owner_word import listen_for_kill, owner_has_killed
+from gpunion.agent.perform import Performer
+from gpunion.agent.settings import SETTINGS_FILE, Settings, SettingsTrouble
+from gpunion.agent.status import StatusBoard
+from gpunion.domain.events import AgentStarted
+from gpunion.domain.guest import Tenure
+from gpunion.domain.ids import NodeId
+from gpunion.domain.timing import Timing
+from gpunion.engine.agent_station import AgentStation
+from gpunion.ports.agent_disk import DiskFault
+from gpunion.ports.runtime import RuntimeFault
+
+LOCK_FILE = "agent.lock"
+# How long an agent that left waits for the coordinator to know; then the silence says it as well.
+GOODBYE_LIMIT_S = 10.0
+LOOK_S = 0.2
+
+EXIT_FINE, EXIT_TROUBLE, EXIT_REFUSED = 0, 1, 2
+
+log = structlog.get_logger()
+
+
+class CannotStart(Exception):
+    """Why the agent does not start and what to do next, in words for the owner."""
+
+
+def run_agent(settings: Settings) -> int:
+    """Runs until SIGTERM or until the owner leaves; returns the exit status. Words go to standard error."""
+    configure_logs()
+    try:
+        with one_agent_only(settings.state_dir):
+            return asyncio.run(_run(settings, compose(settings)))
+    except (CannotStart, RuntimeFault, DiskFault, SettingsTrouble) as trouble:
+        print(f"The agent does not start: {trouble}", file=sys.stderr)
+        return EXIT_REFUSED
+
+
+@contextlib.contextmanager
+def one_agent_only(state_dir: Path) -> Iterator[None]:
+    """The lock ends with the process, however it ends."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(state_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CannotStart(f"{state_dir} cannot be used: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
+        yield
+    except BlockingIOError as error:
+        holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+        raise CannotStart(
+            f"another agent (process {holder}) already runs on {state_dir}.\n"
+            "Next: gpunion status, to see what it does; or choose another --state-dir."
+        ) from error
+    finally:
+        os.close(lock)
+
+
+async def _run(settings: Settings, parts: Parts) -> int:
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    agent = Agent(settings, parts)
+    try:
+        await agent.begin()
+        return await agent.live(stop)
+    finally:
+        await agent.end()
+
+
+class Agent:
+    """All parts of a running agent, and the tasks that drive them."""
+
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        self._settings = settings
+        self._parts = parts
+        remembered = parts.disk.load(parts.clock.now_s())
+        if remembered.forgot:
+            log.error("memory_lost", trouble=remembered.forgot)
+        self._station = AgentStation(
+            node_id=NodeId(settings.node_id),
+            facts=facts_of(settings, parts),
+            saved=remembered.saved,
+            timing=Timing(),
+        )
+        if self._station.engine.state.holding.tenure is Tenure.LEFT:
+            raise CannotStart("this machine has left the campus. Next: gpunion join")
+        self._world = world_of(settings, parts, lambda event: self.loop.post(event))
+        self._logs = LogPusher(parts.link, settings.state_dir / AGENT_DIR / "logs")
+        self._performer = Performer(self._world, self._logs)
+        self.loop = AgentLoop(
+            station=self._station,
+            disk=parts.disk,
+            clock=parts.clock,
+            perform=self._performer.perform,
+            committed=log_commit,
+        )
+        self._connection = Connection(
+            loop=self.loop, link=parts.link, clock=parts.clock, progress=self._performer.progress
+        )
+        board = StatusBoard(settings=settings, world=self._world, loop=self.loop, connection=self._connection)
+        self._owner_api = OwnerApi(state_dir=settings.state_dir, loop=self.loop, board=board)
+        self._deciding: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def begin(self) -> None:
+        """In this order: guests are found and decided about before anybody new can ask for anything."""
+        self._world.notebook.open()
+        self._logs.open()
+        found = await self._performer.find()
+        self._performer.adopt(found)
+        self._deciding = asyncio.create_task(self.loop.run(), name="deciding")
+        started = AgentStarted(found=found, killed_meanwhile=owner_has_killed(self._settings.state_dir))
+        await self._or_crash(asyncio.create_task(self.loop.begin(started)))
+        self._performer.bury(found, self._station.engine.state.guests)
+        await self._owner_api.open()
+        jobs = (
+            self._connection.run(),
+            self._logs.run(),
+            listen_for_kill(self.loop, self._settings.state_dir),
+        )
+        self._tasks = [asyncio.create_task(job) for job in jobs]
+        log.info(
+            "agent_started",
+            node=self._settings.node_id,
+            incarnation=self._station.incarnation,
+            guests=sum(1 for guest in found if guest.alive),
+            runtime=self._parts.runtime.describe(),
+            sandboxed=self._parts.runtime.sandboxed,
+            gpus=self._parts.gpus.describe(),
+        )
+
+    async def live(self, stop: asyncio.Event) -> int:
+        assert self._deciding is not None
+        stopped = asyncio.create_task(stop.wait())
+        left = asyncio.create_task(self._left())
+        driving = [self._deciding, *self._tasks]
+        try:
+            done, _ = await asyncio.wait([stopped, left, *driving], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            left.cancel()
+        for task in driving:
+            if task in done:
+                task.result()  # raises: a bug. The guests wait for the next agent, within their leases.
+        if left in done:
+            await self._purge()
+            return EXIT_FINE
+        guests = [guest.run_id for guest in self._station.engine.state.guests.values() if guest.living]
+        log.info(
+            "agent_stopped",
+            guests_left=guests,
+            message="guests go on without the agent until their lease ends; start it again to keep them, "
+            "or `gpunion kill` to end them"
+            if guests
+            else "no guest is here",
+        )
+        return EXIT_FINE
+
+    async def end(self) -> None:
+        tasks = [*self._tasks, *([self._deciding] if self._deciding else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._owner_api.close()
+        await self._parts.link.close()
+
+    async def _or_crash(self, work: asyncio.Task[None]) -> None:
+        """Wait for something the loop does, but not for a loop that has died."""
+        assert self._deciding is not None
+        await asyncio.wait([work, self._deciding], return_when=asyncio.FIRST_COMPLETED)
+        if self._deciding.done():
+            work.cancel()
+            self._deciding.result()
+        work.result()
+
+    async def _left(self) -> None:
+        """Returns when the owner has left the campus and the coordinator knows, or has had its time to."""
+        state = self._station.engine.state
+        while state.holding.tenure is not Tenure.LEFT or state.guests:
+            await asyncio.sleep(LOOK_S)
+        await self._performer.settle()
+        until_s = self._parts.clock.now_s() + GOODBYE_LIMIT_S
+        while self._station.reports.waiting and self._parts.clock.now_s() < until_s:
+            await asyncio.sleep(LOOK_S)
+
+    async def _purge(self) -> None:
+        """An owner who leaves finds nothing of us: no settings, no credential, no memory."""
+        root = self._settings.state_dir
+        for name in (AGENT_DIR, "spool", "owner", "guests"):
+            await asyncio.to_thread(shutil.rmtree, root / name, True)
+        self._settings.credential_file.unlink(missing_ok=True)
+        (root / SETTINGS_FILE).unlink(missing_ok=True)
+        log.info("agent_left", message=f"this machine has left the campus; nothing is kept in {root}")

@@ -1,0 +1,148 @@
+"""The owner's socket: whoever may open this file owns the machine. Works with the coordinator dead."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from gpunion.agent.loop import AgentLoop
+from gpunion.agent.owner_client import SOCKET_NAME
+from gpunion.agent.status import StatusBoard
+from gpunion.domain.events import OwnerKilled, OwnerPaused, OwnerReclaimed, OwnerResumed
+from gpunion.domain.guest import Tenure
+from gpunion.owner_kill import kill_all, lift_kill
+
+REQUEST_LIMIT_BYTES = 64 * 1024
+# Somebody who connects and says nothing is not an owner in a hurry.
+REQUEST_LIMIT_S = 10.0
+# A day's notice is a calendar entry, not a reclaim.
+NOTICE_MAX_S = 24 * 3600.0
+
+
+class No(Exception):
+    """A refusal, in words for the owner."""
+
+
+class OwnerApi:
+    def __init__(self, *, state_dir: Path, loop: AgentLoop, board: StatusBoard) -> None:
+        self._state_dir = state_dir
+        self._loop = loop
+        self._board = board
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        path = self._state_dir / SOCKET_NAME
+        path.unlink(missing_ok=True)  # of an agent that died; the lock says there is no other
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        folder = os.open(self._state_dir, os.O_RDONLY | os.O_DIRECTORY)
+        before = os.umask(0o177)
+        try:
+            listener.bind(f"/proc/self/fd/{folder}/{SOCKET_NAME}")  # a longer path would not fit its address
+        finally:
+            os.umask(before)
+            os.close(folder)
+        os.chmod(path, 0o600)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=REQUEST_LIMIT_BYTES)
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        (self._state_dir / SOCKET_NAME).unlink(missing_ok=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_LIMIT_S):
+                line = await reader.readline()
+            answer = await self._answer(line)
+            writer.write(json.dumps(answer).encode() + b"\n")
+            await writer.drain()
+        except (TimeoutError, ConnectionError, ValueError):
+            return  # gone, too slow or too long: nobody to answer
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise ValueError("not an object")
+        except (ValueError, RecursionError):
+            return {"ok": False, "error": 'A request is one line of JSON, such as {"verb": "status"}.'}
+        try:
+            message = await self._obey(str(request.get("verb")), request)
+        except No as no:
+            return {"ok": False, "error": str(no)}
+        return {"ok": True, "message": message, "status": self._board.status()}
+
+    async def _obey(self, verb: str, request: dict[str, Any]) -> str:
+        match verb:
+            case "status":
+                return ""
+            case "pause":
+                return await self._pause()
+            case "resume":
+                return await self._resume()
+            case "reclaim":
+                return await self._reclaim(request, leaving=False)
+            case "leave":
+                return await self._reclaim(request, leaving=True)
+            case "kill":
+                return await self._kill()
+            case _:
+                raise No(f"This agent does not know {verb!r}: status, pause, resume, reclaim, leave, kill.")
+
+    async def _pause(self) -> str:
+        answer = await self._loop.owner_said(OwnerPaused())
+        return _remembering(
+            "No new guests come. Those here may stay; `gpunion reclaim` sends them away.", answer.forgettable
+        )
+
+    async def _resume(self) -> str:
+        if self._tenure() is Tenure.LEFT:
+            raise No("This machine has left the campus. Next: gpunion join")
+        # First the file: nothing starts before the engine says so, whatever the file says.
+        await asyncio.to_thread(lift_kill, self._state_dir)
+        answer = await self._loop.owner_said(OwnerResumed())
+        return _remembering("This machine is shared again.", answer.forgettable)
+
+    async def _reclaim(self, request: dict[str, Any], *, leaving: bool) -> str:
+        notice_s = self._notice_s(request)
+        if self._tenure() is Tenure.LEFT:
+            raise No("This machine has left the campus already.")
+        answer = await self._loop.owner_said(OwnerReclaimed(notice_s=notice_s, leaving=leaving))
+        if self._tenure() in (Tenure.RECLAIMED, Tenure.LEFT):
+            text = "The machine is yours: no guest is on it, and none comes until `gpunion resume`."
+            if leaving:
+                text = "This machine has left the campus; no guest is on it."
+        else:
+            deadline_in_s = self._board.deadline_in_s() or 0.0
+            text = f"The machine is yours in {deadline_in_s:.0f} s at most. `gpunion kill` takes it at once."
+        return _remembering(text, answer.forgettable)
+
+    async def _kill(self) -> str:
+        receipt = await asyncio.to_thread(kill_all, self._state_dir)
+        answer = await self._loop.owner_said(OwnerKilled())
+        text = f"Ended {len(receipt.ended)} guest(s). None comes until `gpunion resume`."
+        if receipt.survivors:
+            text += f" STILL ALIVE: processes {', '.join(map(str, receipt.survivors))}."
+        return _remembering(text, answer.forgettable or receipt.trouble)
+
+    def _notice_s(self, request: dict[str, Any]) -> float:
+        value = request.get("notice_s", self._loop.station.facts.terms.notice_s)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise No(f"{value!r} is no number of seconds.")
+        if not 0 <= value <= NOTICE_MAX_S:
+            raise No(f"A notice lasts between 0 and {NOTICE_MAX_S:.0f} s.")
+        return float(value)
+
+    def _tenure(self) -> Tenure:
+        return self._loop.station.engine.state.holding.tenure
+
+
+def _remembering(text: str, trouble: str) -> str:
+    return f"{text}\nWARNING: a restart of the agent would forget this: {trouble}" if trouble else text

@@ -1,0 +1,146 @@
+"""Does what was decided. Each effect becomes work beside the loop; its outcome comes back as an event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import assert_never
+
+import structlog
+
+from gpunion.agent.control import read_reached
+from gpunion.agent.exits import cause_of
+from gpunion.agent.hands import GuestHands
+from gpunion.agent.logs import LogPusher
+from gpunion.agent.world import World
+from gpunion.domain.effects import (
+    AgentEffect,
+    AskToSave,
+    CancelShipping,
+    CancelTimer,
+    KillGuest,
+    LimitGuest,
+    RemoveGuest,
+    SendReport,
+    SetTimer,
+    ShipCheckpoint,
+    ShipOutput,
+    StartGuest,
+    TellNotice,
+    TerminateGuest,
+)
+from gpunion.domain.events import GuestFound
+from gpunion.domain.frames import Progress
+from gpunion.domain.ids import RunId
+
+log = structlog.get_logger()
+
+
+class Performer:
+    def __init__(self, world: World, logs: LogPusher) -> None:
+        self._world = world
+        self._logs = logs
+        self._hands: dict[RunId, GuestHands] = {}
+        self._removals: dict[RunId, asyncio.Task[None]] = {}
+
+    def perform(self, effect: AgentEffect) -> None:
+        """Never waits. At least once per committed effect, so everything here can be repeated."""
+        match effect:
+            case StartGuest():
+                self._of(effect.order.run_id).start(effect)
+            case AskToSave():
+                self._of(effect.run_id).ask_to_save(effect)
+            case ShipCheckpoint():
+                self._of(effect.run_id).ship(effect)
+            case CancelShipping():
+                self._of(effect.run_id).cancel_shipping()
+            case ShipOutput():
+                self._of(effect.run_id).ship_output(self._step(effect.run_id))
+            case TellNotice():
+                self._of(effect.run_id).notice(effect.deadline_s)
+            case LimitGuest():
+                self._of(effect.run_id).limit(effect)
+            case TerminateGuest():
+                self._of(effect.run_id).terminate()
+            case KillGuest():
+                self._of(effect.run_id).kill(effect.cause)
+            case RemoveGuest():
+                self.remove(effect.run_id)
+            case SetTimer() | CancelTimer() | SendReport():
+                return  # the station's
+            case _:
+                assert_never(effect)
+
+    async def find(self) -> tuple[GuestFound, ...]:
+        """What a starting agent finds of its guests, for the engine to decide about."""
+        found = []
+        for status in await self._world.runtime.guests():
+            run_id = RunId(status.run_id)
+            if self._world.notebook.get(run_id) is None and not status.alive:
+                await self._world.runtime.remove(run_id)  # prepared by half, or buried by half
+                continue
+            found.append(
+                GuestFound(
+                    run_id=run_id,
+                    alive=status.alive,
+                    exit_code=status.exit_code,
+                    last_step=await asyncio.to_thread(self._step, run_id),
+                    cause=cause_of(status, None),
+                )
+            )
+        return tuple(found)
+
+    def adopt(self, found: Iterable[GuestFound]) -> None:
+        """Before the engine decides about them: from now on the end of the living is noticed."""
+        for guest in found:
+            hands = self._of(guest.run_id)
+            note = hands.note
+            if note is not None:
+                self._logs.follow(guest.run_id, note.paths.log_file)
+            if guest.alive:
+                hands.watch()
+            else:
+                hands.gone = True
+
+    def bury(self, found: Iterable[GuestFound], known: Iterable[RunId]) -> None:
+        """After the engine decided: nothing stays of guests that nobody remembers."""
+        here = {guest.run_id for guest in found} | {note.run_id for note in self._world.notebook.all()}
+        for run_id in sorted(here - set(known)):
+            self.remove(run_id)
+
+    def remove(self, run_id: RunId) -> None:
+        if run_id in self._removals:
+            return
+        hands = self._hands.pop(run_id, None) or GuestHands(self._world, run_id)
+        note = hands.note
+        if note is not None:
+            self._logs.keep_rest(run_id, note.paths.log_file)
+        task = asyncio.get_running_loop().create_task(hands.remove())
+        self._removals[run_id] = task
+        task.add_done_callback(lambda _: self._removals.pop(run_id))
+
+    def progress(self) -> tuple[Progress, ...]:
+        """How far each guest is, as its program says. Reads small files: called from a thread."""
+        living = [hands for hands in list(self._hands.values()) if not hands.gone and hands.note is not None]
+        told = []
+        for hands in living:
+            note = hands.note
+            if note is not None:
+                reached = read_reached(self._world.control, note.paths)
+                told.append(Progress(run_id=hands.run_id, step=reached.step, progress=reached.progress))
+        return tuple(told)
+
+    async def settle(self) -> None:
+        """Wait for guests that are being removed: what an agent that leaves owes its owner."""
+        while self._removals:
+            await asyncio.wait(self._removals.values())
+
+    def _of(self, run_id: RunId) -> GuestHands:
+        hands = self._hands.get(run_id)
+        if hands is None:
+            hands = self._hands[run_id] = GuestHands(self._world, run_id, self._logs.follow)
+        return hands
+
+    def _step(self, run_id: RunId) -> int:
+        note = self._world.notebook.get(run_id)
+        return 0 if note is None else read_reached(self._world.control, note.paths).step

@@ -1,0 +1,76 @@
+"""Where a run goes on from: the newest sealed checkpoint of its job that can be read, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpunion.agent.world import World
+from gpunion.domain.orders import StartRun
+from gpunion.ports.runtime import GuestPaths
+from gpunion.ports.vault import BadManifest, CorruptBlock, Manifest, MissingBlock, UnknownCheckpoint
+
+OUTPUT_TIER = "output"
+APP_TIER = "app"
+CHECKPOINT_PART, OUTPUT_PART = "checkpoint", "output"
+
+
+class NothingToRestore(Exception):
+    """A checkpoint was promised and none can be read. Starting over would lose acknowledged work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    manifest: Manifest | None
+    skipped: tuple[str, ...] = ()  # newer ones that could not be read, each with its trouble
+
+
+def candidates(world: World, order: StartRun) -> list[Manifest]:
+    """Newest first. The coordinator may not know of the newest: its report can be lost, the seal cannot."""
+    sealed = [manifest for manifest in world.vault.manifests(order.job_id) if manifest.tier != OUTPUT_TIER]
+    sealed.sort(key=lambda manifest: (manifest.step >= order.restore_step, manifest.epoch, manifest.step))
+    sealed.reverse()
+    if not sealed and order.restore is not None:
+        raise NothingToRestore(
+            f"the vault has no readable checkpoint of {order.job_id}; {order.restore} was promised"
+        )
+    return sealed
+
+
+def restore_newest(
+    world: World, order: StartRun, sealed: list[Manifest], paths: GuestPaths, cancelled: Callable[[], bool]
+) -> Restored:
+    """Blocks; called from a thread. Again after a crash: what was there before is replaced."""
+    skipped: list[str] = []
+    for manifest in sealed:
+        landing = world.spool(order.run_id) / "restore"
+        landing.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if cancelled():
+            break
+        try:
+            world.restore(manifest, landing)
+        except (CorruptBlock, MissingBlock, BadManifest, UnknownCheckpoint) as fault:
+            skipped.append(f"{manifest.checkpoint_id}: {fault}")
+            continue
+        _move_in(landing / CHECKPOINT_PART, paths.checkpoint_dir)
+        _move_in(landing / OUTPUT_PART, paths.output_dir)
+        shutil.rmtree(landing, ignore_errors=True)
+        return Restored(manifest=manifest, skipped=tuple(skipped))
+    if sealed and not cancelled():
+        raise NothingToRestore(f"no checkpoint of {order.job_id} can be read ({'; '.join(skipped)})")
+    return Restored(manifest=None)
+
+
+def _move_in(source: Path, target: Path) -> None:
+    """Fill a guest's directory, which stays the same directory: it may already be mounted somewhere."""
+    for entry in os.scandir(target):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+    if source.is_dir():
+        for entry in os.scandir(source):
+            os.rename(entry.path, target / entry.name)

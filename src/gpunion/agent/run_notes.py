@@ -1,0 +1,89 @@
+"""What the agent must know of a run to go on with it after a restart, beside the engine's records."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpunion.domain.ids import JobId, RunId
+from gpunion.domain.orders import StartRun
+from gpunion.owner_kill.records import read_json, write_json
+from gpunion.ports.runtime import GuestPaths
+
+_PATHS = ("root", "checkpoint_dir", "control_dir", "output_dir", "scratch_dir", "log_file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNote:
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    gpu_indices: tuple[int, ...]
+    since_unix_s: float  # for people: when it came to this machine
+    paths: GuestPaths
+
+
+class Notebook:
+    """One small file a run. Written before the guest starts, torn out when the guest is removed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._known: dict[RunId, RunNote] = {}
+
+    def open(self) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in sorted(self._directory.glob("*.json")):
+            note = _from_record(read_json(os.fspath(path)))
+            if note is not None:
+                self._known[note.run_id] = note
+
+    def write(self, order: StartRun, paths: GuestPaths) -> RunNote:
+        note = RunNote(
+            run_id=order.run_id,
+            job_id=order.job_id,
+            epoch=order.epoch,
+            gpu_indices=order.grant.gpu_indices,
+            since_unix_s=time.time(),
+            paths=paths,
+        )
+        record: dict[str, object] = {
+            "run_id": note.run_id,
+            "job_id": note.job_id,
+            "epoch": note.epoch,
+            "gpu_indices": list(note.gpu_indices),
+            "since_unix_s": note.since_unix_s,
+            **{name: os.fspath(getattr(paths, name)) for name in _PATHS},
+        }
+        write_json(os.fspath(self._directory / f"{note.run_id}.json"), record)
+        self._known[note.run_id] = note
+        return note
+
+    def get(self, run_id: RunId) -> RunNote | None:
+        return self._known.get(run_id)
+
+    def all(self) -> tuple[RunNote, ...]:
+        return tuple(self._known.values())
+
+    def forget(self, run_id: RunId) -> None:
+        self._known.pop(run_id, None)
+        (self._directory / f"{run_id}.json").unlink(missing_ok=True)
+
+
+def _from_record(record: dict[str, object] | None) -> RunNote | None:
+    """None for a file that is not ours or damaged: its guest, if any, is then a stranger and ended."""
+    if record is None:
+        return None
+    gpus = record.get("gpu_indices")
+    try:
+        return RunNote(
+            run_id=RunId(str(record["run_id"])),
+            job_id=JobId(str(record["job_id"])),
+            epoch=int(str(record["epoch"])),
+            gpu_indices=tuple(int(str(gpu)) for gpu in gpus) if isinstance(gpus, list) else (),
+            since_unix_s=float(str(record["since_unix_s"])),
+            paths=GuestPaths(**{name: Path(str(record[name])) for name in _PATHS}),
+        )
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,82 @@
+"""Asking a guest's program to save itself, and hearing that it did."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+from gpunion.agent.control import NOTICE_FILE, REQUEST_FILE, read_saved
+from gpunion.agent.run_notes import RunNote
+from gpunion.agent.world import World
+from gpunion.domain.effects import AskToSave
+from gpunion.domain.events import GuestSaved
+from gpunion.ports.runtime import RuntimeFault
+
+# A program answers between two steps; looking more often than this would not make it faster.
+LOOK_S = 0.05
+PERIODIC, LEAVING = "checkpoint", "leaving"
+
+
+class Request:
+    """One save that was asked for. It may be looked for as often as wished, and is answered once."""
+
+    def __init__(self, world: World, note: RunNote, effect: AskToSave) -> None:
+        self.effect = effect
+        self._world = world
+        self._note = note
+        self._asked_s = world.clock.now_s()
+
+    async def ask(self) -> None:
+        message = {
+            "id": self.effect.checkpoint_id,
+            "deadline": None if self.effect.by_s is None else unix_time_s(self._world, self.effect.by_s),
+            "reason": LEAVING if self.effect.final else PERIODIC,
+            "final": self.effect.final,
+        }
+        control_dir = self._note.paths.control_dir
+        await asyncio.to_thread(self._world.control.write_json, control_dir, REQUEST_FILE, message)
+        try:
+            await self._world.runtime.signal(self._note.run_id, signal.SIGUSR1)
+        except RuntimeFault:
+            return  # the file is there; the signal only makes it faster
+
+    async def answered(self) -> GuestSaved:
+        while True:
+            saved = await asyncio.to_thread(self.look)
+            if saved is not None:
+                return saved
+            await asyncio.sleep(LOOK_S)
+
+    def look(self) -> GuestSaved | None:
+        marker = read_saved(self._world.control, self._note.paths.control_dir)
+        if marker is None or marker.id != self.effect.checkpoint_id:
+            return None
+        waited_s = self._world.clock.now_s() - self._asked_s
+        return GuestSaved(
+            run_id=self._note.run_id,
+            checkpoint_id=self.effect.checkpoint_id,
+            step=marker.step,
+            progress=marker.progress,
+            stall_s=max(0.0, waited_s if marker.stall_s is None else marker.stall_s),
+        )
+
+
+def tell_notice(world: World, note: RunNote, deadline_s: float | None) -> None:
+    """Blocks for a small write. Without a deadline the notice is taken back."""
+    control_dir = note.paths.control_dir
+    if deadline_s is None:
+        world.control.delete(control_dir, NOTICE_FILE)
+        return
+    message = {
+        "reason": "the owner wants the machine back",
+        "deadline": unix_time_s(world, deadline_s),
+        "gpus": list(note.gpu_indices),
+        "planned": False,
+    }
+    world.control.write_json(control_dir, NOTICE_FILE, message)
+
+
+def unix_time_s(world: World, at_s: float) -> float:
+    """For programs, which have no use for our clock."""
+    return time.time() + (at_s - world.clock.now_s())

@@ -1,0 +1,183 @@
+"""What an owner has set: `agent.toml` in the state directory, and GPUNION_* in the environment over it."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from gpunion.agent.quantities import amount_of_memory, number, positive, truth, words
+from gpunion.domain.resources import GIB, Gpu
+from gpunion.domain.terms import Terms
+from gpunion.owner_kill.command import default_state_dir
+
+SETTINGS_FILE = "agent.toml"
+CREDENTIAL_FILE = "credential"
+RUNTIMES = ("sandbox",)
+GPUS_MAX = 64  # more GPUs in one machine than anybody sells: a typing error
+
+# A gigabit: the usual campus port. What a node really has is measured later.
+DEFAULT_UPLINK_BPS = 1e9
+
+
+class SettingsTrouble(ValueError):
+    """What is wrong with the settings and what to do about it, in words for the owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    state_dir: Path
+    coordinator: str
+    node_id: str
+    lab: str
+    vault: Path
+    credential_file: Path
+    building: str = ""
+    runtime: str = "sandbox"
+    gpus: tuple[Gpu, ...] = ()
+    cpus: float = field(default_factory=lambda: float(os.cpu_count() or 1))
+    memory_bytes: int = field(default_factory=lambda: machine_memory_bytes())
+    uplink_bps: float = DEFAULT_UPLINK_BPS
+    terms: Terms = field(default_factory=Terms)
+
+    def credential(self) -> str:
+        """The secret this node shows the coordinator. Refused where others could read it."""
+        try:
+            if self.credential_file.stat().st_mode & 0o077:
+                raise SettingsTrouble(
+                    f"other users can read {self.credential_file}. Next: chmod 600 {self.credential_file}"
+                )
+            return self.credential_file.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise SettingsTrouble(
+                f"{self.credential_file} cannot be read ({error.strerror}). Next: gpunion join"
+            ) from error
+
+
+KEYS = {
+    "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "cpus", "memory",
+    "uplink_bps", "gpu", "terms",
+}  # fmt: skip
+GPU_KEYS = {"model", "memory", "speed", "count"}
+TERMS_KEYS = {name.name for name in fields(Terms)} - {"memory_bytes"} | {"memory"}
+# Settings that make sense for one start only, each GPUNION_<KEY>; the rest of GPUNION_* belongs to others.
+ENVIRONMENT_KEYS = ("coordinator", "lab", "building", "vault", "credential_file", "runtime", "cpus", "memory")
+
+
+def state_dir_of(given: str | os.PathLike[str] | None = None) -> Path:
+    return Path(given if given is not None else default_state_dir()).absolute()
+
+
+def load_settings(state_dir: Path, environment: Mapping[str, str] | None = None) -> Settings:
+    path = state_dir / SETTINGS_FILE
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsTrouble(
+            f"This machine has not joined a campus: there is no {path}.\nNext: gpunion join URL --token TOKEN"
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsTrouble(f"{path} cannot be read: {error}") from error
+    return settings_of(table, state_dir, os.environ if environment is None else environment)
+
+
+def settings_of(table: Mapping[str, Any], state_dir: Path, environment: Mapping[str, str]) -> Settings:
+    refuse_unknown(table, KEYS, SETTINGS_FILE)
+    merged = {**table, **_from_environment(environment)}
+    missing = sorted({"coordinator", "node_id", "vault"} - merged.keys())
+    if missing:
+        raise SettingsTrouble(f"{SETTINGS_FILE} lacks {', '.join(missing)}. Next: gpunion join")
+    try:
+        return _build(merged, state_dir)
+    except ValueError as error:
+        raise (
+            error if isinstance(error, SettingsTrouble) else SettingsTrouble(f"{SETTINGS_FILE}: {error}")
+        ) from None
+
+
+def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
+    runtime = str(table.get("runtime", "sandbox"))
+    if runtime not in RUNTIMES:
+        raise SettingsTrouble(f"runtime {runtime!r} is not one of: {', '.join(RUNTIMES)}")
+    return Settings(
+        state_dir=state_dir,
+        coordinator=checked_url(str(table["coordinator"])),
+        node_id=str(table["node_id"]),
+        lab=str(table.get("lab", "")),
+        building=str(table.get("building", "")),
+        vault=state_dir / str(table["vault"]),  # an absolute place stays what it is
+        credential_file=state_dir / str(table.get("credential_file", CREDENTIAL_FILE)),
+        runtime=runtime,
+        gpus=_gpus(table.get("gpu", [])),
+        cpus=positive(table.get("cpus", os.cpu_count() or 1), "cpus"),
+        memory_bytes=amount_of_memory(table.get("memory", machine_memory_bytes()), "memory"),
+        uplink_bps=positive(table.get("uplink_bps", DEFAULT_UPLINK_BPS), "uplink_bps"),
+        terms=_terms(table.get("terms", {})),
+    )
+
+
+def _gpus(rows: Any) -> tuple[Gpu, ...]:
+    if not isinstance(rows, list):
+        raise SettingsTrouble("GPUs are written as [[gpu]] sections")
+    gpus: list[Gpu] = []
+    for row in rows:
+        refuse_unknown(row, GPU_KEYS, "[[gpu]]")
+        for _ in range(int(positive(row.get("count", 1), "gpu.count"))):
+            if len(gpus) >= GPUS_MAX:
+                raise SettingsTrouble(f"more than {GPUS_MAX} GPUs in one machine")
+            gpus.append(
+                Gpu(
+                    index=len(gpus),
+                    model=str(row.get("model", "declared")),
+                    memory_bytes=amount_of_memory(row.get("memory", 8 * GIB), "gpu.memory"),
+                    speed=positive(row.get("speed", 1.0), "gpu.speed"),
+                )
+            )
+    return tuple(gpus)
+
+
+def _terms(table: Any) -> Terms:
+    refuse_unknown(table, TERMS_KEYS, "[terms]")
+    usual = Terms()
+    memory = table.get("memory")
+    return Terms(
+        notice_s=number(table.get("notice_s", usual.notice_s), "terms.notice_s"),
+        allow_unsandboxed=truth(table.get("allow_unsandboxed", False), "terms.allow_unsandboxed"),
+        allow_labs=words(table.get("allow_labs", ()), "terms.allow_labs"),
+        deny_labs=words(table.get("deny_labs", ()), "terms.deny_labs"),
+        max_guests=int(number(table.get("max_guests", usual.max_guests), "terms.max_guests")),
+        memory_bytes=None if memory is None else amount_of_memory(memory, "terms.memory"),
+        autonomy_s=number(table.get("autonomy_s", usual.autonomy_s), "terms.autonomy_s"),
+    )
+
+
+def refuse_unknown(table: Any, known: set[str], where: str) -> None:
+    if not isinstance(table, dict):
+        raise SettingsTrouble(f"{where} must be a table")
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(key, sorted(known), n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}"
+            raise SettingsTrouble(f"{where} does not know {key!r}; {hint}")
+
+
+def checked_url(url: str) -> str:
+    url = url.rstrip("/")
+    if not url.startswith(("http://", "https://")) or len(url) <= len("https://"):
+        raise SettingsTrouble(
+            f"{url!r} is no coordinator's address. It looks like https://campus.example:8470"
+        )
+    return url
+
+
+def machine_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    found = {key: environment.get(f"GPUNION_{key.upper()}") for key in ENVIRONMENT_KEYS}
+    return {key: value for key, value in found.items() if value}

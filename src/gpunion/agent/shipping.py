@@ -1,0 +1,194 @@
+"""Getting a guest's state out: a cut is set aside, then sealed in the vault at the pace that was granted."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpunion.agent.capture import cut
+from gpunion.agent.control import SavedMarker, read_saved
+from gpunion.agent.restoring import APP_TIER, CHECKPOINT_PART, OUTPUT_PART, OUTPUT_TIER
+from gpunion.agent.run_notes import RunNote
+from gpunion.agent.world import World
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import ShipCheckpoint
+from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, OutputShipped
+from gpunion.domain.ids import CheckpointId
+from gpunion.ports.vault import (
+    BadManifest,
+    CheckpointLabel,
+    CheckpointTorn,
+    LocalDiskTrouble,
+    Manifest,
+    OldEpoch,
+    ShipCancelled,
+    VaultFault,
+    VaultFull,
+)
+
+# The newest is restored; one more in case it proves unreadable; one more while a newer one is being sealed.
+KEEP_CHECKPOINTS = 3
+# A vault that is away for a moment must not cost a finished job its result.
+OUTPUT_TRIES = 10
+OUTPUT_WAIT_S = 2.0
+# Longer sleeps would make a cancelled upload linger.
+PACE_STEP_S = 0.2
+
+
+class Cancelled:
+    """Asked for from the loop, looked at by the thread that ships."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def __call__(self) -> bool:
+        return self._event.is_set()
+
+    def ask(self) -> None:
+        self._event.set()
+
+    def wait(self, seconds: float) -> None:
+        self._event.wait(seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipment:
+    effect: ShipCheckpoint
+    note: RunNote
+    still: bool  # nothing of the guest writes any more
+    cancelled: Cancelled
+
+
+def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | CheckpointNotShipped:
+    """Blocks; called from a thread."""
+    effect, note = shipment.effect, shipment.note
+    try:
+        manifest = _ship_cut(world, shipment)
+    except (VaultFault, OSError) as fault:
+        return CheckpointNotShipped(
+            run_id=note.run_id, checkpoint_id=effect.checkpoint_id, trouble=trouble_of(fault)
+        )
+    finally:
+        shutil.rmtree(_place(world, note), ignore_errors=True)
+    _tidy_up(world, note)
+    return CheckpointShipped(
+        run_id=note.run_id,
+        checkpoint_id=effect.checkpoint_id,
+        step=effect.step,
+        progress=effect.progress,
+        size_bytes=manifest.total_bytes,
+        shipped_bytes=manifest.new_bytes,
+    )
+
+
+def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) -> OutputShipped:
+    """Blocks; called from a thread, after the guest is gone. Files are named as in the output directory."""
+    try:
+        if not any(note.paths.output_dir.iterdir()):
+            return OutputShipped(run_id=note.run_id, output=None)
+        label = _label(note, f"{note.run_id}-output", step=step, progress=1.0, tier=OUTPUT_TIER)
+        pace = _pace(0.0, cancelled)
+        for tries_left in reversed(range(OUTPUT_TRIES)):
+            try:
+                manifest = _ship(world, note.paths.output_dir, label, pace, cancelled)
+                return OutputShipped(run_id=note.run_id, output=CheckpointId(manifest.checkpoint_id))
+            except VaultFault as fault:
+                if not fault.temporary or not tries_left:
+                    raise
+                cancelled.wait(OUTPUT_WAIT_S)
+        raise AssertionError("the last try raises")
+    except (VaultFault, OSError) as fault:
+        return OutputShipped(
+            run_id=note.run_id, output=None, detail=f"its output could not be saved: {fault}"
+        )
+
+
+def trouble_of(fault: VaultFault | OSError) -> CheckpointTrouble:
+    match fault:
+        case OldEpoch():
+            return CheckpointTrouble.OLD_EPOCH
+        case CheckpointTorn() | BadManifest():
+            return CheckpointTrouble.TORN
+        case ShipCancelled():
+            return CheckpointTrouble.SUPERSEDED
+        case VaultFull() | LocalDiskTrouble():
+            return CheckpointTrouble.VAULT_FULL
+        case _:
+            return CheckpointTrouble.VAULT_UNAVAILABLE
+
+
+def _ship_cut(world: World, shipment: Shipment) -> Manifest:
+    effect, note = shipment.effect, shipment.note
+    marker = _marker(world, note, effect.checkpoint_id)
+    place = _place(world, note)
+    files = None if marker is None else marker.files
+    still, cancelled = shipment.still, shipment.cancelled
+    # Files that a program names it leaves alone until two saves later: that is the contract.
+    left_alone = still or files is not None
+    cut(
+        note.paths.checkpoint_dir, place / CHECKPOINT_PART, files=files, still=left_alone, cancelled=cancelled
+    )
+    cut(note.paths.output_dir, place / OUTPUT_PART, files=None, still=still, cancelled=cancelled)
+    label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=APP_TIER)
+    return _ship(world, place, label, _pace(effect.rate_bps, cancelled), cancelled)
+
+
+def _ship(
+    world: World, directory: Path, label: CheckpointLabel, pace: Callable[[int], None], cancelled: Cancelled
+) -> Manifest:
+    try:
+        return world.ship(directory, label, pace=pace, cancelled=cancelled)
+    except VaultFull:
+        # Only now: looking for garbage reads the whole vault.
+        world.vault.forget(label.job_id, KEEP_CHECKPOINTS)
+        world.vault.collect_garbage()
+        return world.ship(directory, label, pace=pace, cancelled=cancelled)
+
+
+def _tidy_up(world: World, note: RunNote) -> None:
+    try:
+        world.vault.forget(note.job_id, KEEP_CHECKPOINTS)
+    except VaultFault:
+        return  # it costs space, no work; the next save tries again
+
+
+def _marker(world: World, note: RunNote, checkpoint_id: str) -> SavedMarker | None:
+    marker = read_saved(world.control, note.paths.control_dir)
+    return marker if marker is not None and marker.id == checkpoint_id else None
+
+
+def _place(world: World, note: RunNote) -> Path:
+    return world.spool(note.run_id) / "cut"
+
+
+def _label(note: RunNote, checkpoint_id: str, *, step: int, progress: float, tier: str) -> CheckpointLabel:
+    return CheckpointLabel(
+        checkpoint_id=checkpoint_id,
+        job_id=note.job_id,
+        epoch=note.epoch,
+        step=step,
+        progress=progress,
+        tier=tier,
+        created_s=time.time(),
+    )
+
+
+def _pace(rate_bps: float, cancelled: Cancelled) -> Callable[[int], None]:
+    """Bits per second, averaged over the upload; 0 is no bound."""
+    began_s = time.monotonic()
+    sent_bits = 0
+
+    def after(sent_bytes: int) -> None:
+        nonlocal sent_bits
+        sent_bits += 8 * sent_bytes
+        while rate_bps > 0 and not cancelled():
+            ahead_s = sent_bits / rate_bps - (time.monotonic() - began_s)
+            if ahead_s <= 0:
+                return
+            cancelled.wait(min(ahead_s, PACE_STEP_S))
+
+    return after

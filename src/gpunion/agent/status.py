@@ -1,0 +1,89 @@
+"""What an owner sees: first what is running on their machine, then how to stop it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from gpunion._version import __version__
+from gpunion.agent.connection import Connection
+from gpunion.agent.control import read_reached
+from gpunion.agent.loop import AgentLoop
+from gpunion.agent.settings import Settings
+from gpunion.agent.world import World
+from gpunion.domain.guest import Guest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusBoard:
+    settings: Settings
+    world: World
+    loop: AgentLoop
+    connection: Connection
+
+    def status(self) -> dict[str, Any]:
+        station = self.loop.station
+        state = station.engine.state
+        guests = [self._guest(guest) for _, guest in sorted(state.guests.items())]
+        lease_until_s = state.lease_until_s
+        return {
+            "guests": guests,
+            "how_to_stop": [f"gpunion reclaim --notice {self.settings.terms.notice_s:g}s", "gpunion kill"]
+            if guests
+            else [],
+            "tenure": state.holding.tenure.value,
+            "deadline_in_s": self.deadline_in_s(),
+            "leaving": state.holding.leaving,
+            "killed": state.holding.killed,
+            "coordinator": {
+                "url": self.settings.coordinator,
+                "connected": station.connected,
+                "trouble": "" if station.connected else self.connection.trouble,
+                "unsent_reports": len(station.reports.waiting),
+            },
+            "lease_left_s": None
+            if lease_until_s is None
+            else max(0.0, lease_until_s - self.world.clock.now_s()),
+            "runtime": {
+                "name": self.world.runtime.name,
+                "sandboxed": self.world.runtime.sandboxed,
+                "described": self.world.runtime.describe(),
+            },
+            "node_id": self.settings.node_id,
+            "lab": self.settings.lab,
+            "gpus": [
+                {
+                    "index": gpu.index,
+                    "model": gpu.model,
+                    "memory_bytes": gpu.memory_bytes,
+                    "declared": gpu.declared,
+                }
+                for gpu in station.facts.capacity.gpus
+            ],
+            "vault": str(self.settings.vault),
+            "disk_trouble": self.loop.forgettable,
+            "state_dir": str(self.settings.state_dir),
+            "pid": os.getpid(),
+            "version": __version__,
+        }
+
+    def deadline_in_s(self) -> float | None:
+        deadline_s = self.loop.station.engine.state.holding.deadline_s
+        return None if deadline_s is None else max(0.0, deadline_s - self.world.clock.now_s())
+
+    def _guest(self, guest: Guest) -> dict[str, Any]:
+        note = self.world.notebook.get(guest.run_id)
+        reached = None if note is None else read_reached(self.world.control, note.paths)
+        since = None if note is None else datetime.fromtimestamp(note.since_unix_s, UTC)
+        return {
+            "run_id": guest.run_id,
+            "job_id": guest.job_id,
+            "epoch": guest.epoch,
+            "phase": guest.phase.value,
+            "gpus": list(guest.grant.gpu_indices),
+            "step": guest.last_step if reached is None else max(guest.last_step, reached.step),
+            "progress": 0.0 if reached is None else reached.progress,
+            "since": None if since is None else since.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        }

@@ -1,0 +1,71 @@
+"""Everything the agent's hands may touch, in one place, so that each of them can be given another world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gpunion.agent.run_notes import Notebook
+from gpunion.domain.events import AgentEvent
+from gpunion.ports.clock import Clock
+from gpunion.ports.coordinator_link import CoordinatorLink
+from gpunion.ports.runtime import Runtime
+from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
+
+
+class ControlFiles(Protocol):
+    """The safe way to a directory that a guest can write to."""
+
+    def read_json(self, directory: Path, name: str) -> dict[str, object] | None: ...
+
+    def write_json(self, directory: Path, name: str, value: Mapping[str, object]) -> None: ...
+
+    def delete(self, directory: Path, name: str) -> None: ...
+
+
+class Ship(Protocol):
+    """Seal a directory as a checkpoint. Blocks; raises a VaultFault, ShipCancelled among them.
+
+    `pace` is called with the number of bytes about to be sent and may sleep.
+    """
+
+    def __call__(
+        self,
+        directory: Path,
+        label: CheckpointLabel,
+        *,
+        pace: Callable[[int], None],
+        cancelled: Callable[[], bool],
+    ) -> Manifest: ...
+
+
+class Restore(Protocol):
+    """Make `into` the sealed checkpoint's directory, every block verified. Blocks; raises a VaultFault."""
+
+    def __call__(self, manifest: Manifest, into: Path) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    state_dir: Path
+    runtime: Runtime
+    open_vault: Callable[[], Vault]
+    ship: Ship
+    restore: Restore
+    control: ControlFiles
+    link: CoordinatorLink
+    clock: Clock
+    notebook: Notebook
+    owner_has_killed: Callable[[], bool]
+    post: Callable[[AgentEvent], None]
+
+    @property
+    def vault(self) -> Vault:
+        """VaultUnavailable while its place cannot be reached: an agent must start, and obey, without one."""
+        return self.open_vault()
+
+    def spool(self, run_id: str) -> Path:
+        """A run's place for things on their way in or out. On the guests' file system, so links work."""
+        return self.state_dir / "spool" / run_id
