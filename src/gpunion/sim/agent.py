@@ -1,4 +1,4 @@
-"""The agent's shell in the simulator: drives the station as the live agent does, and adds only modelled I/O."""
+"""The agent's shell in the simulator: drives the station as the live agent does, with modelled I/O."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from gpunion.domain.timing import Timing
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.policy.policies import Policies
 from gpunion.sim.clocks import Clock
-from gpunion.sim.crash_points import Crashed, CrashPoint, Moment
+from gpunion.sim.crash_points import CrashPoint, Moment
 from gpunion.sim.disks import CampusDisk
 from gpunion.sim.kernel import Alarm, Kernel
 from gpunion.sim.scenario import JobPlan

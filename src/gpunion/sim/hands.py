@@ -248,7 +248,8 @@ class Hands:
             f"ship {box.run_id}", links, size_bytes, then, cap_bps=rate_bps or None
         )
         self._shipments[box.run_id] = (effect, flow)
-        self._place.watch.shipping_began(box, flow)
+        name = effect.checkpoint_id if isinstance(effect, ShipCheckpoint) else "output"
+        self._place.watch.shipping_began(box, flow, name)
 
     def _replace_shipment(self, effect: ShipCheckpoint | ShipOutput) -> bool:
         """One shipment per guest. False: this very one is already on its way."""

@@ -1,4 +1,4 @@
-"""A modelled program: it makes steps, stands still to save, and ends. Where it stands is always known exactly."""
+"""A modelled program: it makes steps, stands still to save, and ends. Where it stands is always known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulation is told: machines, jobs, owners, troubles, waits. Values only; `scenario_file` reads them."""
+"""What a simulation is told: machines, jobs, owners, troubles, waits. Values; `scenario_file` reads them."""
 
 from __future__ import annotations
 

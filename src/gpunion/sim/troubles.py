@@ -1,4 +1,4 @@
-"""Trouble, on purpose: crashes, cuts, slow and full disks, wrong clocks. Counted, seeded, and over at the heal time."""
+"""Trouble, on purpose: crashes, cuts, slow and full disks, wrong clocks. Counted, seeded, and it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The modelled vault: epochs fence, sealed checkpoints stay, a full disk refuses. Its own disk, never lost."""
+"""The modelled vault: epochs fence, sealed checkpoints stay, a full disk refuses. It is never lost."""
 
 from __future__ import annotations
 

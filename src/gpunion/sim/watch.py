@@ -1,4 +1,4 @@
-"""What checkers and measures get to see: the truth of the world, as it happens. Every hook may be left out."""
+"""What checkers and measures get to see: the truth of the world, as it happens."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Watch:
 
     def vault_sealed(self, sealed: Sealed) -> None: ...
 
-    def shipping_began(self, box: Box, flow: Flow) -> None: ...
+    def shipping_began(self, box: Box, flow: Flow, name: str) -> None: ...
 
     def shipping_ended(self, box: Box, flow: Flow) -> None: ...
 

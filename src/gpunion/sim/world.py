@@ -80,6 +80,7 @@ class World:
             station_type=parts.coordinator_station,
         )
         self.transport.coordinator = self.coordinator
+        self.over = False  # every job ended and nothing is left to say
         self.machines: dict[NodeId, Machine] = {}
         for plan in scenario.nodes:
             self._build_machine(plan, parts)
@@ -102,12 +103,11 @@ class World:
             Owner(kernel, self.machines[owner.node_id], owner, stream).start(quiet_s)
         self.topology.start_background(self.streams.named("background"))
         self._troubles().start(scenario.horizon_s)
-        self._over = False
         self._look()
-        kernel.run(scenario.horizon_s, stop=lambda: self._over)
+        kernel.run(scenario.horizon_s, stop=lambda: self.over)
 
     def _look(self) -> None:
-        self._over = self._all_is_said_and_done()
+        self.over = self._all_is_said_and_done()
         self.kernel.after(LOOK_S, self._look)
 
     def _all_is_said_and_done(self) -> bool:

@@ -1,0 +1,105 @@
+"""Invariants 7, 8 and 10, and the engine's own audit: nothing acknowledged is lost, nothing happens without a
+reason, and every job ends."""
+
+from __future__ import annotations
+
+from gpunion.domain.commit import Commit
+from gpunion.domain.events import JobSubmitted
+from gpunion.domain.frames import AgentFrame, CoordinatorFrame, Welcome
+from gpunion.domain.ids import NodeId
+from gpunion.domain.job import Job
+from gpunion.domain.node import NodePhase
+from gpunion.domain.run import EndReason, Run
+from gpunion.engine import audit
+from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.sim.checkers.court import Checker, Court
+
+
+class NothingAcknowledgedIsLost(Checker):
+    """An acknowledgement on the wire stands for something on a disk; at the end no outbox holds anything."""
+
+    def __init__(self, court: Court) -> None:
+        super().__init__(court)
+        self._not_meant: dict[NodeId, int] = {}  # orders up to here were never for this agent
+
+    def sent_down(self, node_id: NodeId, frame: CoordinatorFrame) -> None:
+        if isinstance(frame, Welcome):
+            self._not_meant[node_id] = max(frame.orders_before, self._not_meant.get(node_id, 0))
+        mark = self.world.coordinator.disk.marks.get(node_id)
+        agent = self.world.machines[node_id].agent
+        kept = 0 if mark is None or mark.incarnation != agent.disk.incarnation else mark.seq
+        if frame.ack > kept:
+            what = f"report {frame.ack} was acknowledged, {kept} is the last one committed"
+            self.court.find(7, node_id, what)
+
+    def sent_up(self, node_id: NodeId, frame: AgentFrame) -> None:
+        kept = max(self.world.machines[node_id].agent.disk.order_seq, self._not_meant.get(node_id, 0))
+        ack = getattr(frame, "ack", 0)
+        if ack > kept:
+            self.court.find(7, node_id, f"order {ack} was acknowledged, {kept} is the last one committed")
+
+    def at_the_end(self) -> None:
+        station = self.world.coordinator.station
+        if station is None or self.world.scenario.troubles.heal_s is None or not self.world.over:
+            return
+        for node_id, link in sorted(station.links.items()):
+            node = station.engine.state.nodes.get(node_id)
+            if node is not None and node.phase is not NodePhase.LEFT and link.orders.waiting:
+                left = ", ".join(type(order).__name__ for order in link.orders.waiting.values())
+                self.court.find(7, node_id, f"orders were never acknowledged: {left}")
+
+
+class EverythingHasAReason(Checker):
+    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+        subjects = set()
+        for reason in commit.decision.reasons:
+            subjects.add(reason.subject)
+            reason.sentence()  # a sentence that cannot be told is a bug of its own
+        for record in commit.decision.changes:
+            if isinstance(record, Run) and not record.living:
+                self._judge(record, subjects, station)
+        if isinstance(commit.event, JobSubmitted):
+            self._ask_why(commit, station)
+
+    def _judge(self, run: Run, subjects: set[str], station: CoordinatorStation) -> None:
+        if run.end_reason is None:
+            self.court.find(8, run.job_id, f"{run.id} ended without a reason")
+        elif run.end_reason is not EndReason.FINISHED and run.job_id not in subjects:
+            job = station.engine.state.jobs[run.job_id]
+            if job.migration is None:
+                self.court.find(8, run.job_id, f"{run.id} ended ({run.end_reason}) and nobody was told why")
+
+    def _ask_why(self, commit: Commit, station: CoordinatorStation) -> None:
+        assert isinstance(commit.event, JobSubmitted)
+        job = station.engine.state.jobs.get(commit.event.job_id)
+        if job is None:
+            if not commit.decision.reasons:
+                self.court.find(8, commit.event.job_id, "was turned away without a word")
+            return
+        verdicts = station.engine.explain(commit.at_s, job.id)
+        silent = set(station.engine.state.nodes) - {verdict.node for verdict in verdicts}
+        if silent:
+            self.court.find(8, job.id, f"no verdict of {', '.join(sorted(silent))}")
+        for verdict in verdicts:
+            if verdict.refusal is not None:
+                verdict.refusal.sentence()
+
+
+class EveryJobEnds(Checker):
+    def at_the_end(self) -> None:
+        if self.world.scenario.troubles.heal_s is None:
+            return
+        station = self.world.coordinator.station
+        jobs: list[Job] = [] if station is None else list(station.engine.state.jobs.values())
+        for job in jobs:
+            if not job.phase.over:
+                self.court.find(10, job.id, f"is still {job.phase} at the end")
+        for plan in self.world.scenario.jobs:
+            if plan.id not in self.world.coordinator.answered:
+                self.court.find(10, plan.id, "was submitted and never answered")
+
+
+class EnginesOwnAudit(Checker):
+    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+        for found in audit.check(station.engine.state, commit.decision):
+            self.court.find(found.invariant, found.subject, f"audit: {found.what}")

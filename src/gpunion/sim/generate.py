@@ -1,0 +1,176 @@
+"""A random campus from a seed: small, busy, and full of trouble, so that hard cases meet often."""
+
+from __future__ import annotations
+
+import random
+
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.job import CheckpointWish, JobSpec, Priority
+from gpunion.domain.node import NodeFacts
+from gpunion.domain.resources import GIB, MIB, Capacity, Gpu, Request
+from gpunion.domain.terms import Terms
+from gpunion.domain.timing import Timing
+from gpunion.sim.scenario import (
+    JobPlan,
+    NetworkPlan,
+    NodePlan,
+    OwnerAct,
+    OwnerPlan,
+    Program,
+    RandomOwner,
+    Scenario,
+    TroublePlan,
+)
+from gpunion.sim.streams import Streams
+
+LABS = ("alpha", "beta", "gamma")
+TROUBLED_S = (300.0, 700.0)
+# After the troubles there is time for every job to be recovered and run through, one after another.
+HEALED_S = 4000.0
+CLOCK_OFFSET_S = 12 * 3600.0
+
+
+def random_scenario(seed: int) -> Scenario:
+    streams = Streams(seed)
+    draw = streams.named("fuzz")
+    timing = Timing(
+        heartbeat_s=draw.choice((2.0, 2.0, 3.0)),
+        save_timeout_s=draw.choice((20.0, 120.0)),
+        start_timeout_s=120.0,
+    )
+    heal_s = draw.uniform(*TROUBLED_S)
+    nodes = tuple(
+        _node(streams.named(f"fuzz/node/{number}"), number, timing) for number in range(draw.randint(3, 8))
+    )
+    jobs = tuple(
+        _job(streams.named(f"fuzz/job/{number}"), number, heal_s) for number in range(draw.randint(3, 12))
+    )
+    return Scenario(
+        name=f"fuzz-{seed}",
+        seed=seed,
+        horizon_s=heal_s + HEALED_S,
+        nodes=nodes,
+        jobs=jobs,
+        owners=tuple(_owner(streams.named(f"fuzz/owner/{node.id}"), node.id, heal_s) for node in nodes),
+        troubles=_troubles(streams.named("fuzz/troubles"), heal_s),
+        network=NetworkPlan(
+            building_bps=draw.choice((1e9, 10e9)),
+            background_mean=draw.choice((0.0, 0.2, 0.5)),
+            background_every_s=60.0,
+        ),
+        timing=timing,
+        coordinator_rate=1.0 + timing.drift / 2 * draw.uniform(-1, 1),
+    )
+
+
+def _node(draw: random.Random, number: int, timing: Timing) -> NodePlan:
+    gpus = draw.choice((1, 1, 2, 4)) if number else 2  # the first node can run any job there is
+    speed = draw.choice((0.5, 1.0, 1.0, 1.7))
+    uplink_bps = draw.choice((100e6, 1e9, 1e9))
+    model = "large" if number == 0 else draw.choice(("small", "large"))
+    picky = number > 0 and draw.random() < 0.15
+    facts = NodeFacts(
+        lab=LABS[number % len(LABS)],
+        building=f"building-{number % 2}",
+        capacity=Capacity(
+            gpus=tuple(
+                Gpu(index=index, model=model, memory_bytes=24 * GIB, speed=speed) for index in range(gpus)
+            ),
+            cpus=8.0,
+            memory_bytes=32 * GIB,
+            uplink_bps=uplink_bps,
+        ),
+        terms=Terms(
+            deny_labs=(draw.choice(LABS),) if picky else (),
+            max_guests=draw.choice((1, 16, 16)),
+            memory_bytes=draw.choice((None, 16 * GIB)),
+            autonomy_s=draw.choice((0.0, 0.0, 20.0)),
+        ),
+    )
+    return NodePlan(
+        id=NodeId(f"node-{number}"),
+        facts=facts,
+        downlink_bps=uplink_bps,
+        clock_rate=1.0 + timing.drift / 2 * draw.uniform(-1, 1),
+        clock_offset_s=draw.uniform(-CLOCK_OFFSET_S, CLOCK_OFFSET_S),
+        joins_s=draw.choice((0.0, 0.0, draw.uniform(0.0, 60.0))),
+    )
+
+
+def _job(draw: random.Random, number: int, heal_s: float) -> JobPlan:
+    seconds = draw.uniform(20.0, 300.0)
+    step_s = draw.choice((0.1, 0.5, 2.0))
+    steps = max(1, int(seconds / step_s))
+    state_bytes = draw.choice((1, 16, 64, 256)) * MIB
+    fails = draw.random() < 0.06
+    program = Program(
+        steps=steps,
+        step_s=step_s,
+        capture_s=draw.choice((0.1, 0.5, 2.0)),
+        state_bytes=state_bytes,
+        delta_bytes=int(state_bytes * draw.choice((0.1, 0.5, 1.0))),
+        boot_s=draw.choice((0.2, 1.0, 3.0)),
+        answers_saves=draw.random() > 0.08,
+        heeds_term=draw.random() > 0.1,
+        leaves_after_final=draw.random() < 0.3,
+        exit_code=3 if fails else 0,
+        fails_at_step=draw.randint(0, steps) if fails else None,
+        output_bytes=draw.choice((0, 8 * MIB)),
+    )
+    spec = JobSpec(
+        name=f"job-{number}",
+        command=("train",),
+        owner=f"guest-{number % 4}",
+        lab=draw.choice(LABS),
+        request=Request(
+            gpus=draw.choice((1, 1, 1, 2)),
+            models=draw.choice(((), (), ("large",))),
+            cpus=1.0,
+            memory_bytes=draw.choice((1, 4)) * GIB,
+        ),
+        priority=draw.choice((Priority.LOW, Priority.NORMAL, Priority.NORMAL, Priority.HIGH)),
+        checkpoint=CheckpointWish(max_interval_s=draw.choice((None, 15.0, 40.0))),
+        expected_s=draw.choice((None, seconds, seconds * 2)),
+    )
+    submit_s = draw.uniform(0.0, heal_s * 0.8)
+    return JobPlan(
+        id=JobId(f"job-{number}"),
+        spec=spec,
+        program=program,
+        submit_s=submit_s,
+        stop_s=submit_s + draw.uniform(0.0, 200.0) if draw.random() < 0.1 else None,
+    )
+
+
+def _owner(draw: random.Random, node_id: NodeId, heal_s: float) -> OwnerPlan:
+    random_owner = RandomOwner(
+        mean_shared_s=draw.choice((60.0, 150.0, 400.0)),
+        mean_away_s=draw.choice((15.0, 60.0)),
+        announced_share=draw.choice((0.5, 0.8)),
+        notices_s=(0.0, 3.0, 8.0, 20.0, 60.0),
+        paused_share=0.15,
+    )
+    # Whatever the owner did last, in the end the machine is lent again: else some jobs could never end.
+    return OwnerPlan(node_id=node_id, random=random_owner, acts=(OwnerAct(at_s=heal_s + 100.0, do="resume"),))
+
+
+def _troubles(draw: random.Random, heal_s: float) -> TroublePlan:
+    def some(most: float) -> float:
+        """A third of the seeds is spared each kind: too much trouble hides what little would show."""
+        return 0.0 if draw.random() < 1 / 3 else draw.uniform(0.1, 1.0) * most
+
+    return TroublePlan(
+        heal_s=heal_s,
+        loss=some(0.15),
+        duplication=some(0.1),
+        delay=some(0.08),
+        reorder=some(0.2),
+        coordinator_crashes_per_h=some(40.0),
+        agent_crashes_per_h=some(80.0),
+        node_crashes_per_h=some(30.0),
+        connection_breaks_per_h=some(60.0),
+        partitions_per_h=some(30.0),
+        slow_disks_per_h=some(30.0),
+        full_disks_per_h=some(30.0),
+        clock_jumps=draw.random() < 0.5,
+    )
