@@ -86,15 +86,17 @@ def _table(request: JoinRequest, node_id: str, vault: str | None) -> dict[str, A
         "memory": request.memory_bytes,
         "uplink_bps": request.uplink_bps,
         "gpu": [{"model": gpu.model, "memory": gpu.memory_bytes, "speed": gpu.speed} for gpu in request.gpus],
-        "terms": _given({
-            "notice_s": terms.notice_s,
-            "allow_unsandboxed": terms.allow_unsandboxed,
-            "allow_labs": list(terms.allow_labs) or None,
-            "deny_labs": list(terms.deny_labs) or None,
-            "max_guests": None if terms.max_guests == usual.max_guests else terms.max_guests,
-            "memory": terms.memory_bytes,
-            "autonomy_s": terms.autonomy_s or None,
-        }),
+        "terms": _given(
+            {
+                "notice_s": terms.notice_s,
+                "allow_unsandboxed": terms.allow_unsandboxed,
+                "allow_labs": list(terms.allow_labs) or None,
+                "deny_labs": list(terms.deny_labs) or None,
+                "max_guests": None if terms.max_guests == usual.max_guests else terms.max_guests,
+                "memory": terms.memory_bytes,
+                "autonomy_s": terms.autonomy_s or None,
+            }
+        ),
     }
     return _given(told)
 

@@ -1,0 +1,227 @@
+"""A real agent process, real guests in the sandbox, a real vault; the coordinator is a station in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.job import JobPhase
+from gpunion.domain.node import NodePhase
+from gpunion.domain.run import EndReason
+from gpunion.owner_kill import kill_all
+from tests.integration.agent.campus import TestCampus, eventually
+from tests.integration.agent.machine import DEAF, FOREVER, TRAIN, Machine
+
+pytestmark = pytest.mark.requires("bwrap")
+
+
+async def test_a_job_runs_is_saved_and_finishes_with_its_output(campus: TestCampus, machine: Machine) -> None:
+    machine.boot()
+    job = campus.submit("job-1", TRAIN, STEPS="300")
+    await eventually(lambda: campus.step(job) > 0, "a checkpoint is durable")
+    await eventually(lambda: campus.job(job).phase.over, "the job ends")
+    assert campus.job(job).phase is JobPhase.SUCCEEDED, campus.story
+    assert campus.job(job).output == "job-1-e1-output"
+    await eventually(lambda: b"finished" in campus.logs.get("job-1-e1", b""), "the log arrives")
+    await eventually(
+        lambda: not list((machine.state_dir / "guests").iterdir()), "nothing is left of the guest"
+    )
+
+
+async def running(campus: TestCampus, machine: Machine, name: str = "job-1") -> JobId:
+    """A job that never ends, running on the machine, with a durable checkpoint."""
+    job = campus.submit(name, TRAIN, STEPS=FOREVER)
+    await eventually(lambda: campus.step(job) > 0, "a checkpoint is durable")
+    assert machine.living_guests()
+    return job
+
+
+async def test_a_killed_agent_comes_back_to_its_guest_which_never_noticed(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    job = await running(campus, machine)
+    machine.crash()
+    assert machine.living_guests() == ["job-1-e1"]
+    machine.boot()
+    before = campus.step(job)
+    await eventually(lambda: campus.step(job) > before, "the adopted guest is saved again")
+    assert [run.epoch for run in campus.runs(job)] == [1], campus.story
+    assert campus.logs["job-1-e1"].count(b"beginning") == 1
+
+
+async def test_a_stopped_agent_leaves_its_guest_to_the_next_one(campus: TestCampus, machine: Machine) -> None:
+    machine.boot()
+    job = await running(campus, machine)
+    machine.signal_agent(signal.SIGTERM)
+    assert machine.agent is not None
+    assert machine.agent.wait(timeout=30) == 0
+    assert "start it again to keep them" in machine.log.read_text()
+    assert machine.living_guests() == ["job-1-e1"]
+    machine.boot()
+    before = campus.step(job)
+    await eventually(lambda: campus.step(job) > before, "the adopted guest is saved again")
+    assert [run.epoch for run in campus.runs(job)] == [1]
+
+
+async def test_a_second_agent_on_the_same_state_is_refused_in_words(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    await machine.listening()
+    second = subprocess.run(
+        [sys.executable, "-m", "gpunion.agent", "--state-dir", str(machine.state_dir)],
+        capture_output=True,
+        text=True,
+    )
+    assert second.returncode == 2
+    assert "another agent" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+async def test_the_kill_works_while_the_agent_is_stopped(campus: TestCampus, machine: Machine) -> None:
+    machine.boot()
+    job = await running(campus, machine)
+    machine.signal_agent(signal.SIGSTOP)
+    receipt = await asyncio.to_thread(kill_all, machine.state_dir)
+    assert receipt.ended == ["job-1-e1"]
+    assert receipt.complete
+    assert machine.living_guests() == []
+    machine.signal_agent(signal.SIGCONT)
+    await eventually(lambda: machine.status()["killed"], "the agent hears of it")
+    await eventually(
+        lambda: campus.runs(job)[0].end_reason is EndReason.KILLED_BY_OWNER, "the campus hears of it"
+    )
+    await machine.owner("resume")
+    await eventually(lambda: len(campus.runs(job)) == 2, "shared again, the job comes back")
+    await eventually(
+        lambda: b"resuming" in campus.logs.get("job-1-e2", b""), "it goes on from its checkpoint"
+    )
+
+
+async def test_a_reclaimed_guest_is_saved_and_goes_on_elsewhere_with_nothing_lost(
+    campus: TestCampus, machine: Machine, other_machine: Machine
+) -> None:
+    machine.boot()
+    job = await running(campus, machine)
+    await other_machine.join()
+    other_machine.boot()
+    await other_machine.listening()
+    await machine.owner("reclaim", notice_s=30)
+    await eventually(lambda: machine.status()["tenure"] == "reclaimed", "the machine is the owner's")
+    await eventually(lambda: other_machine.living_guests() == ["job-1-e2"], "the job goes on elsewhere")
+    await eventually(
+        lambda: len(campus.runs(job)) == 2 and campus.runs(job)[1].started_s, "it is known there"
+    )
+    first, second = campus.runs(job)
+    assert first.end_reason is EndReason.SAVED
+    assert second.resumed_step == first.last_step > 0
+    assert machine.living_guests() == []
+
+
+async def test_without_a_coordinator_pause_reclaim_and_kill_work_as_ever(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    job = await running(campus, machine)
+    await campus.stop()
+    assert "No new guests" in await machine.owner("pause")
+    assert machine.living_guests() == ["job-1-e1"]
+    assert machine.status()["tenure"] == "paused"
+    assert "yours in" in await machine.owner("reclaim", notice_s=20)
+    await eventually(
+        lambda: machine.status()["tenure"] == "reclaimed", "saved by itself, well before the deadline"
+    )
+    assert machine.living_guests() == []
+    assert "shared again" in await machine.owner("resume")
+    assert "Ended 0" in await machine.owner("kill")
+    assert machine.status()["killed"]
+    await campus.start()
+    await machine.owner("resume")
+    await eventually(
+        lambda: len(campus.runs(job)) == 2 and campus.runs(job)[1].started_s, "the job comes back"
+    )
+    first, second = campus.runs(job)
+    assert first.end_reason is EndReason.SAVED, campus.story
+    assert second.resumed_step == first.last_step
+
+
+async def test_the_owners_kill_through_the_agent_needs_no_coordinator(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    await running(campus, machine)
+    await campus.stop()
+    assert "Ended 1 guest" in await machine.owner("kill")
+    assert machine.living_guests() == []
+    await eventually(lambda: not machine.status()["guests"], "the agent knows that it is gone")
+
+
+async def test_a_deadline_is_kept_with_the_agent_stopped_and_the_coordinator_gone(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    await machine.listening()
+    campus.submit("job-1", DEAF, STEPS=FOREVER)
+    await eventually(lambda: b"deaf" in campus.logs.get("job-1-e1", b""), "the program runs")
+    await campus.stop()
+    await machine.owner("reclaim", notice_s=3)
+    machine.signal_agent(signal.SIGSTOP)
+    await eventually(lambda: machine.living_guests() == [], "the keeper ends the guest at the deadline")
+    machine.signal_agent(signal.SIGCONT)
+    await eventually(lambda: machine.status()["tenure"] == "reclaimed", "the agent settles it")
+
+
+async def test_guests_end_by_themselves_when_the_coordinator_stays_away(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    job = await running(campus, machine)
+    await campus.stop()
+    await eventually(lambda: machine.living_guests() == [], "the lease is over")
+    await campus.start()
+    await eventually(lambda: len(campus.runs(job)) == 2 and campus.runs(job)[1].started_s, "it comes back")
+    first, second = campus.runs(job)
+    assert second.resumed_step == first.last_step or second.resumed_step >= campus.step(job) - 1
+
+
+async def test_a_stopped_job_is_asked_to_go(campus: TestCampus, machine: Machine) -> None:
+    machine.boot()
+    job = await running(campus, machine)
+    campus.stop_job(job)
+    await eventually(lambda: campus.job(job).phase is JobPhase.CANCELLED, "the job is cancelled")
+    await eventually(lambda: machine.living_guests() == [], "its guest is gone")
+
+
+async def test_an_owner_who_leaves_finds_nothing_of_us(campus: TestCampus, machine: Machine) -> None:
+    machine.boot()
+    await running(campus, machine)
+    await machine.owner("leave", notice_s=20)
+    assert machine.agent is not None
+    await eventually(lambda: machine.agent is not None and machine.agent.poll() is not None, "the agent ends")
+    assert machine.agent.returncode == 0
+    left = sorted(path.name for path in machine.state_dir.iterdir())
+    assert left == ["agent.lock"]
+    assert campus.station.engine.state.nodes[NodeId("a1")].phase is NodePhase.LEFT
+
+
+async def test_a_damaged_memory_ends_guests_and_waits_for_the_owner(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    await running(campus, machine)
+    machine.crash()
+    state = machine.state_dir / "agent" / "state.json"
+    state.write_text(state.read_text()[:-40])
+    machine.boot()
+    await machine.listening()
+    assert machine.status()["tenure"] == "paused"
+    await eventually(lambda: machine.living_guests() == [], "the stranger is ended")
+    await eventually(lambda: not list((machine.state_dir / "guests").iterdir()), "and removed")
+    assert list(state.parent.glob("state.json.unreadable-*"))
+    assert "memory was damaged" in machine.log.read_text()
