@@ -126,6 +126,7 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
 
 
 def _timer(draft: Draft, key: str) -> None:
+    draft.timer_fired(key)
     name, _, subject = key.partition(":")
     match name:
         case "checkpoint":

@@ -35,6 +35,7 @@ class Draft:
         self.look_again = False  # something the records do not show changed: time passed
         self.views: dict[NodeId, NodeView] = {}  # what is free, counted once per decision and node
         self._timers = timers
+        self._fired: str | None = None
         self._former: dict[_Key, Record | None] = {}
         self._changes: dict[_Key, Record] = {}
         self._effects: list[CoordinatorEffect] = []
@@ -65,7 +66,11 @@ class Draft:
         for effect in reversed(self._effects):
             if isinstance(effect, SetTimer | CancelTimer) and effect.key == key:
                 return isinstance(effect, SetTimer)
-        return key in self._timers
+        return key in self._timers and key != self._fired
+
+    def timer_fired(self, key: str) -> None:
+        """What this decision is about. The shell forgets the timer only afterwards, so it must not count."""
+        self._fired = key
 
     def because(self, subject: str, why: Why, **facts: Fact) -> None:
         self._reasons.append(because(subject, why, **facts))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.decision import AgentRecord, Record
@@ -17,6 +18,9 @@ from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.run import Run
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(slots=True)
@@ -75,13 +79,13 @@ class CampusState:
                 self.waiting.discard(record.id)
             case Run():
                 del self.runs[record.id]
-                self.living[record.node_id].discard(record.id)
+                _leave(self.living, record.node_id, record.id)
             case Node():
                 del self.nodes[record.id]
                 self.reclaiming.discard(record.id)
             case Checkpoint():
                 del self.checkpoints[record.id]
-                self.unsettled[record.run_id].discard(record.id)
+                _leave(self.unsettled, record.run_id, record.id)
             case Migration():
                 del self.migrations[record.id]
                 self.moving.discard(record.id)
@@ -108,11 +112,10 @@ class CampusState:
 
     def _put_run(self, run: Run) -> None:
         self.runs[run.id] = run
-        here = self.living.setdefault(run.node_id, set())
         if run.living:
-            here.add(run.id)
+            self.living.setdefault(run.node_id, set()).add(run.id)
         else:
-            here.discard(run.id)
+            _leave(self.living, run.node_id, run.id)
 
     def _put_node(self, node: Node) -> None:
         self.nodes[node.id] = node
@@ -123,11 +126,10 @@ class CampusState:
 
     def _put_checkpoint(self, checkpoint: Checkpoint) -> None:
         self.checkpoints[checkpoint.id] = checkpoint
-        open_ones = self.unsettled.setdefault(checkpoint.run_id, set())
         if checkpoint.phase in (CheckpointPhase.DURABLE, CheckpointPhase.FAILED):
-            open_ones.discard(checkpoint.id)
+            _leave(self.unsettled, checkpoint.run_id, checkpoint.id)
         else:
-            open_ones.add(checkpoint.id)
+            self.unsettled.setdefault(checkpoint.run_id, set()).add(checkpoint.id)
 
     def _put_migration(self, migration: Migration) -> None:
         self.migrations[migration.id] = migration
@@ -135,6 +137,15 @@ class CampusState:
             self.moving.discard(migration.id)
         else:
             self.moving.add(migration.id)
+
+
+def _leave(index: dict[K, set[V]], key: K, member: V) -> None:
+    """An index keeps no empty sets: they would be traces of what was only thought, and pile up."""
+    members = index.get(key)
+    if members is not None:
+        members.discard(member)
+        if not members:
+            del index[key]
 
 
 @dataclass(slots=True)
