@@ -5,14 +5,16 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import select
 import signal
 
-from gpunion.adapters.sandbox import cgroups
-from gpunion.adapters.sandbox.names import LAUNCH_FILE
+from gpunion.adapters.sandbox import cgroups, stage
+from gpunion.adapters.sandbox.names import LAUNCH_FILE, NOT_BEGUN_FD
 from gpunion.owner_kill.guest import MARK_VARIABLE
 from gpunion.owner_kill.records import read_json
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+BEGIN_LIMIT_S = 10.0  # making the namespaces takes some milliseconds
 COMMAND_NOT_RUN = 127  # a shell's word for it
 
 # Enough for any training job; without them a guest could exhaust what the host's own programs need.
@@ -23,40 +25,26 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Launch:
-    """The plan in launch.json: what to execute, with which environment and limits."""
+    """The plan in launch.json: what to execute, with which environment and limits. See `confinement.Plan`."""
 
-    __slots__ = (
-        "arguments",
-        "argv",
-        "cgroup_parent",
-        "cpus",
-        "directory",
-        "environment",
-        "log_limit_bytes",
-        "mark",
-        "memory_bytes",
-    )
-
-    def __init__(self, record: dict[str, object]) -> None:
-        argv, arguments, environment = record["argv"], record["arguments"], record["environment"]
-        if not isinstance(argv, list) or not isinstance(arguments, list) or not isinstance(environment, dict):
-            raise ValueError("launch.json is damaged")
-        self.argv = [str(word) for word in argv]
-        self.arguments = [str(word) for word in arguments]  # for bubblewrap; none: run plainly
-        self.environment = {str(name): str(value) for name, value in environment.items()}
+    def __init__(self, guest_dir: str) -> None:
+        record = read_json(os.path.join(guest_dir, LAUNCH_FILE))
+        if record is None:
+            raise ValueError("launch.json is absent or damaged")
+        self.argv = _words(record["argv"])
+        self.arguments = _words(record["arguments"])  # for bubblewrap; none: run plainly
+        self.sources = _words(record["sources"])
+        self.bindings = _words(record["bindings"])
+        self.closing = _words(record["closing"])
+        self.own_user = bool(record["own_user"])
+        environment = record["environment"]
+        self.environment = dict(environment) if isinstance(environment, dict) else {}
         self.directory = str(record["directory"])
         self.cgroup_parent = str(record["cgroup_parent"])
         self.memory_bytes = int(str(record["memory_bytes"]))
         self.cpus = float(str(record["cpus"]))
         self.log_limit_bytes = int(str(record["log_limit_bytes"]))
         self.mark = ""
-
-    @staticmethod
-    def read(guest_dir: str) -> Launch:
-        record = read_json(os.path.join(guest_dir, LAUNCH_FILE))
-        if record is None:
-            raise ValueError("launch.json is absent or damaged")
-        return Launch(record)
 
 
 def become_subreaper() -> None:
@@ -68,24 +56,26 @@ def run_guest(launch: Launch, cgroup: str) -> tuple[int, int]:
     """Start the guest; returns its first process and the descriptor its output comes from."""
     keeper = os.getpid()
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    begun, not_begun = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
         try:
-            _become_guest(launch, cgroup, keeper, write_end)
+            _become_guest(launch, cgroup, keeper, write_end, not_begun)
         except BaseException as error:
             os.write(write_end, f"gpunion: cannot run {launch.argv[0]!r}: {error}\n".encode())
         finally:
             os._exit(COMMAND_NOT_RUN)
     os.close(write_end)
+    os.close(not_begun)
+    # Until its own program runs, a signal for the guest would be lost on us or on bubblewrap.
+    select.select([begun], [], [], BEGIN_LIMIT_S)
+    os.close(begun)
     os.set_blocking(read_end, False)
     return child, read_end
 
 
-def _become_guest(launch: Launch, cgroup: str, keeper: int, output: int) -> None:
+def _become_guest(launch: Launch, cgroup: str, keeper: int, output: int, not_begun: int) -> None:
     os.setsid()
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != keeper:  # it died before the line above could matter
-        os._exit(COMMAND_NOT_RUN)
     if cgroup:
         cgroups.enter(cgroup)
     _set_limits()
@@ -104,15 +94,45 @@ def _become_guest(launch: Launch, cgroup: str, keeper: int, output: int) -> None
     os.umask(0o022)
     os.chdir(launch.directory)
     if launch.arguments:
-        # Through a descriptor and with an empty environment: a guest's variables show in no process list,
-        # and none (think of LD_PRELOAD) acts on bubblewrap itself, which runs outside the sandbox.
-        descriptor = os.memfd_create("arguments")
-        os.write(descriptor, "".join(f"{word}\0" for word in launch.arguments).encode())
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.set_inheritable(descriptor, True)
-        os.execve(launch.argv[0], [launch.argv[0], "--args", str(descriptor), "--", *launch.argv[1:]], {})
-    environment = {**launch.environment, MARK_VARIABLE: launch.mark}
-    os.execvpe(launch.argv[0], launch.argv, environment)
+        _enter_sandbox(launch, keeper, not_begun)
+    _die_with(keeper)
+    os.execvpe(launch.argv[0], launch.argv, {**launch.environment, MARK_VARIABLE: launch.mark})
+
+
+def _enter_sandbox(launch: Launch, keeper: int, not_begun: int) -> None:
+    sources = launch.sources
+    if launch.own_user:
+        sources = stage.set_stage(launch.sources)
+        os.chdir("/")
+        stage.become_guest_user()
+    _die_with(keeper)
+    os.dup2(not_begun, NOT_BEGUN_FD)  # closed by the last step inside the sandbox, see `confinement`
+    bound = [
+        word
+        for option, source, target in zip(launch.bindings[::2], sources, launch.bindings[1::2], strict=True)
+        for word in (option, source, target)
+    ]
+    # Through a descriptor and with an empty environment: a guest's variables show in no process list, and
+    # none (think of LD_PRELOAD) acts on bubblewrap itself, which runs outside the sandbox.
+    descriptor = os.memfd_create("arguments")
+    words = [*launch.arguments, *bound, *launch.closing]
+    os.write(descriptor, "".join(f"{word}\0" for word in words).encode())
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.set_inheritable(descriptor, True)
+    os.execve(launch.argv[0], [launch.argv[0], "--args", str(descriptor), "--", *launch.argv[1:]], {})
+
+
+def _die_with(keeper: int) -> None:
+    """After every change of user: the kernel forgets the wish then."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != keeper:  # it died before the line above could matter
+        os._exit(COMMAND_NOT_RUN)
+
+
+def _words(value: object) -> list[str]:
+    if not isinstance(value, list):
+        raise ValueError("launch.json is damaged")
+    return [str(word) for word in value]
 
 
 def _set_limits() -> None:

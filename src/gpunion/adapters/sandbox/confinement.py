@@ -14,7 +14,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpunion.adapters.sandbox.names import HOME_DIR, TEMPORARY_DIR, WORK_DIR
+from gpunion.adapters.sandbox import stage
+from gpunion.adapters.sandbox.names import HOME_DIR, NOT_BEGUN_FD, TEMPORARY_DIR, WORK_DIR
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
 INSIDE = Path("/gpunion")
@@ -48,20 +49,32 @@ class Bubblewrap:
 
     program: str
     options: tuple[str, ...]  # those of this version that we use when they are there
+    own_user: bool  # guests get a user of their own outside too, since the agent is root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the keeper executes. `arguments` are bubblewrap's own; none: the program runs plainly."""
+    """What the keeper executes. `arguments` are bubblewrap's own; none: the program runs plainly.
+
+    `sources` are bound one by one as `bindings` says: an option and a target each, in turn.
+    """
 
     argv: tuple[str, ...]
-    arguments: tuple[str, ...]
     environment: dict[str, str]
     directory: str
+    arguments: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    bindings: tuple[str, ...] = ()
+    closing: tuple[str, ...] = ()
+    own_user: bool = False
 
 
 def find_bubblewrap() -> Bubblewrap | None:
-    """None when there is no bwrap, or when this system does not let it make namespaces."""
+    """None when there is no bwrap, or when guests in it could still touch this host.
+
+    That is so when this system does not let it make namespaces, and for a root that cannot give its guests
+    another user (see `stage`).
+    """
     program = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PATH))
     if program is None:
         return None
@@ -69,16 +82,19 @@ def find_bubblewrap() -> Bubblewrap | None:
     if known is None:
         return None
     options = tuple(option for option in ("--disable-userns", "--size") if option in known)
-    found = Bubblewrap(program=program, options=options)
+    is_root = os.geteuid() == 0
+    if is_root and not stage.possible():
+        return None
+    found = Bubblewrap(program=program, options=options, own_user=is_root)
     probe = [program, *_isolation(found), *_system(), "--", "/usr/bin/true"]
-    return found if _run(probe) is not None else None
+    return found if _run(probe, user=stage.GUEST_HOST_ID if is_root else None) is not None else None
 
 
 def plan_plain(spec: GuestSpec, paths: GuestPaths) -> Plan:
     """No sandbox: the guest sees what the agent's user sees."""
     environment = _environment(spec, paths, str(PACKAGE_DIR.parent), sandboxed=False)
     work_dir = str(paths.scratch_dir / WORK_DIR)
-    return Plan(argv=spec.command, arguments=(), environment=environment, directory=work_dir)
+    return Plan(argv=spec.command, environment=environment, directory=work_dir)
 
 
 def plan_sandboxed(spec: GuestSpec, paths: GuestPaths, state_dir: Path, bubblewrap: Bubblewrap) -> Plan:
@@ -91,24 +107,38 @@ def plan_sandboxed(spec: GuestSpec, paths: GuestPaths, state_dir: Path, bubblewr
         log_file=INSIDE / paths.log_file.name,
     )
     environment = _environment(spec, inside, str(INSIDE_LIBRARY), sandboxed=True)
-    arguments = [*_isolation(bubblewrap), *_system(), *_identity(paths.root), *_python(state_dir)]
+    arguments = [*_isolation(bubblewrap), *_system()]
     for index in spec.gpu_indices:
         arguments += ["--dev-bind-try", f"/dev/nvidia{index}", f"/dev/nvidia{index}"]
     for name in GPU_DEVICES if spec.gpu_indices else ():
         arguments += ["--dev-bind-try", f"/dev/{name}", f"/dev/{name}"]
-    for outer, inner in (
+    readable = [*_identity(paths.root), *_python()]
+    writable = [
         (paths.checkpoint_dir, inside.checkpoint_dir),
         (paths.control_dir, inside.control_dir),
         (paths.output_dir, inside.output_dir),
         (paths.scratch_dir, inside.scratch_dir),
-    ):
-        arguments += ["--bind", str(outer), str(inner)]
-    arguments += ["--remount-ro", "/", "--chdir", str(inside.scratch_dir / WORK_DIR), "--clearenv"]
+    ]
+    bindings = [word for _, target in readable for word in ("--ro-bind", str(target))]
+    bindings += [word for _, target in writable for word in ("--bind", str(target))]
+    closing = ["--remount-ro", "/", "--chdir", str(inside.scratch_dir / WORK_DIR), "--clearenv"]
+    if any(state_dir.is_relative_to(source) for source, _ in readable):
+        closing = ["--tmpfs", str(state_dir), *closing]
     for name, value in environment.items():
-        arguments += ["--setenv", name, value]
+        closing += ["--setenv", name, value]
     # Through a shell's exec, so that a program that is not there ends with 127 as it does without a sandbox.
-    argv = (bubblewrap.program, "/bin/sh", "-c", 'exec "$@"', "gpunion", *spec.command)
-    return Plan(argv=argv, arguments=tuple(arguments), environment={}, directory=str(paths.root))
+    last_step = f'exec "$@" {NOT_BEGUN_FD}>&-'
+    argv = (bubblewrap.program, "/bin/sh", "-c", last_step, "gpunion", *spec.command)
+    return Plan(
+        argv=argv,
+        environment={},
+        directory=str(paths.root),
+        arguments=tuple(arguments),
+        sources=tuple(str(source) for source, _ in [*readable, *writable]),
+        bindings=tuple(bindings),
+        closing=tuple(closing),
+        own_user=bubblewrap.own_user,
+    )
 
 
 def _isolation(bubblewrap: Bubblewrap) -> list[str]:
@@ -135,25 +165,23 @@ def _system() -> list[str]:
     return words
 
 
-def _identity(root: Path) -> list[str]:
+def _identity(root: Path) -> list[tuple[Path, Path]]:
     """Names for the guest's user and host: the real files name the owner's."""
     texts = {
         "passwd": f"guest:x:{GUEST_ID}:{GUEST_ID}:guest:{INSIDE / 'scratch' / HOME_DIR}:/bin/sh\n",
         "group": f"guest:x:{GUEST_ID}:\n",
         "hosts": "127.0.0.1 localhost gpunion\n::1 localhost\n",
     }
-    words = []
     folder = root / "etc"
     folder.mkdir(exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="ascii")
-        words += ["--ro-bind", str(folder / name), f"/etc/{name}"]
-    return words
+    return [(folder / name, Path("/etc", name)) for name in texts]
 
 
-def _python(state_dir: Path) -> list[str]:
-    """The Python the agent runs under, and this package for `gpunion.sdk.job`; the state directory never."""
-    words = []
+def _python() -> list[tuple[Path, Path]]:
+    """The Python the agent runs under, and this package for `gpunion.sdk.job`."""
+    found = [(PACKAGE_DIR, INSIDE_LIBRARY / PACKAGE_DIR.name)]
     for prefix in sorted({Path(sys.prefix), Path(sys.base_prefix)}):
         if prefix.is_relative_to("/usr"):
             continue
@@ -161,10 +189,8 @@ def _python(state_dir: Path) -> list[str]:
             raise RuntimeFault(
                 f"guests would see all of {prefix}: run the agent from a venv", temporary=False
             )
-        words += ["--ro-bind", str(prefix), str(prefix)]
-        if state_dir.is_relative_to(prefix):
-            words += ["--tmpfs", str(state_dir)]
-    return [*words, "--ro-bind", str(PACKAGE_DIR), str(INSIDE_LIBRARY / PACKAGE_DIR.name)]
+        found.append((prefix, prefix))
+    return found
 
 
 def _environment(spec: GuestSpec, places: GuestPaths, library: str, *, sandboxed: bool) -> dict[str, str]:
@@ -201,11 +227,20 @@ def _cuda_devices(indices: tuple[int, ...], *, sandboxed: bool) -> str:
     return ",".join(str(index) for index in indices)
 
 
-def _run(command: list[str]) -> str | None:
+def _run(command: list[str], user: int | None = None) -> str | None:
     try:
         answer = subprocess.run(
-            command, capture_output=True, timeout=PROBE_LIMIT_S, text=True, env={}, check=False
+            command,
+            capture_output=True,
+            timeout=PROBE_LIMIT_S,
+            text=True,
+            env={},
+            cwd="/",
+            check=False,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return None
     return answer.stdout + answer.stderr if answer.returncode == 0 else None

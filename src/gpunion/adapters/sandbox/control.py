@@ -53,6 +53,11 @@ def write_json(directory: Path, name: str, value: Mapping[str, object]) -> None:
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder
         )
         with open(descriptor, "w", encoding="utf-8") as file:
+            if (
+                os.geteuid() == 0
+            ):  # the guest has another user then: whose directory it is, theirs is the message
+                about = os.fstat(folder)
+                os.fchown(descriptor, about.st_uid, about.st_gid)
             json.dump(dict(value), file)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:

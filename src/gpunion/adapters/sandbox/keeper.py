@@ -66,7 +66,7 @@ class Keeping:
 
     def __init__(self, guest_dir: str) -> None:
         self._guest_dir = guest_dir
-        self._launch = Launch.read(guest_dir)
+        self._launch = Launch(guest_dir)
         self._cgroup = ""
         self._child = 0
         self._status: int | None = None  # wait status of the guest's first process

@@ -15,5 +15,7 @@ KEEPER_LOG_FILE = "keeper.log"
 CHECKPOINT_DIR, CONTROL_DIR, OUTPUT_DIR, SCRATCH_DIR = "checkpoint", "control", "output", "scratch"
 WORK_DIR, HOME_DIR, TEMPORARY_DIR = "work", "home", "tmp"  # inside scratch
 
+NOT_BEGUN_FD = 9  # open until the guest's own program runs; one digit, as a shell's redirections want it
+
 # What a keeper answers to the runtime that started it.
 STARTED, KEPT, REFUSED, FAILED = b"started", b"kept", b"refused", b"failed"

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from gpunion.adapters.sandbox import cgroups, confinement, layout
+from gpunion.adapters.sandbox import cgroups, confinement, layout, stage
 from gpunion.adapters.sandbox.confinement import PACKAGE_DIR, Bubblewrap
 from gpunion.adapters.sandbox.names import (
     FAILED,
@@ -157,6 +157,9 @@ class SandboxRuntime:
     def _write_launch(self, spec: GuestSpec, paths: GuestPaths) -> None:
         if self._bubblewrap is not None:
             plan = confinement.plan_sandboxed(spec, paths, self._state_dir, self._bubblewrap)
+            if plan.own_user:
+                for path in (paths.checkpoint_dir, paths.control_dir, paths.output_dir, paths.scratch_dir):
+                    stage.hand_over(str(path))
         else:
             plan = confinement.plan_plain(spec, paths)
         launch: dict[str, object] = asdict(plan) | {
