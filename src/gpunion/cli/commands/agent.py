@@ -1,0 +1,32 @@
+"""`gpunion agent`: lend this machine until told otherwise."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.context import Context
+from gpunion.cli.exits import Trouble
+from gpunion.cli.extras import missing_extra
+from gpunion.cli.owner import add_state_dir, state_dir
+
+JSON = None
+EXAMPLES = ("gpunion agent",)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_state_dir(parser)
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    from gpunion.agent.settings import SettingsTrouble, load_settings
+
+    try:
+        settings = load_settings(state_dir(arguments, context), context.environment)
+    except SettingsTrouble as trouble:
+        what, _, next_step = str(trouble).partition("Next: ")
+        raise Trouble(what.strip(), next_step=next_step) from trouble
+    try:
+        from gpunion.agent.main import run_agent
+    except ImportError as error:
+        raise missing_extra(error, "agent") from error
+    return run_agent(settings)

@@ -1,0 +1,61 @@
+"""`gpunion checkpoints`: what of a job is saved."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.campus import Json
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK
+from gpunion.cli.job_names import find_job
+from gpunion.cli.quantities import shown_duration, shown_size
+from gpunion.cli.screen import Table
+from gpunion.cli.times import ago
+
+CONNECTS = True
+JSON = "`{checkpoints: [...]}` as GET /jobs/{id}/checkpoints answers (docs/http-api.md)."
+EXAMPLES = ("gpunion checkpoints train",)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="its name, its id, or the beginning or end of it")
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    campus = context.campus(arguments)
+    checkpoints = campus.checkpoints(find_job(campus, arguments.job))
+    if context.screen.as_json:
+        context.screen.data({"checkpoints": checkpoints})
+    elif not checkpoints:
+        context.screen.line("No checkpoint yet.")
+    else:
+        rows = [_row(checkpoint) for checkpoint in checkpoints]
+        columns = (
+            "CHECKPOINT",
+            "PHASE",
+            "EPOCH",
+            "STEP",
+            "PROGRESS",
+            "SIZE",
+            "SHIPPED",
+            "STOOD STILL",
+            "ASKED",
+        )
+        context.screen.table(Table(columns=columns, rows=list(rows)))
+    return OK
+
+
+def _row(checkpoint: Json) -> list[str]:
+    trouble = f": {checkpoint['trouble']}" if checkpoint["trouble"] else ""
+    final = " (last of its run)" if checkpoint["final"] else ""
+    return [
+        str(checkpoint["id"]) + final,
+        str(checkpoint["phase"]) + trouble,
+        str(checkpoint["epoch"]),
+        str(checkpoint["step"]),
+        f"{checkpoint['progress']:.0%}",
+        shown_size(checkpoint["size_bytes"]),
+        shown_size(checkpoint["shipped_bytes"]),
+        shown_duration(checkpoint["stall_s"]),
+        ago(checkpoint["requested_at"]),
+    ]

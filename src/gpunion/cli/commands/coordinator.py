@@ -1,0 +1,58 @@
+"""`gpunion coordinator`: serve a campus until told otherwise."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gpunion.cli.context import Context
+from gpunion.cli.exits import USAGE, Trouble
+from gpunion.cli.extras import missing_extra
+
+JSON = None
+EXAMPLES = ("gpunion coordinator", "gpunion coordinator --listen 0.0.0.0:8470 --vault /srv/gpunion-vault")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with settings")
+    parser.add_argument("--data", metavar="DIR", help="where the database, the admin token and the logs live")
+    parser.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        help="where to listen; port 0 picks a free one (127.0.0.1, the usual port)",
+    )
+    parser.add_argument(
+        "--vault", metavar="DIR", help="where checkpoints live, as agents are told (DIR/vault)"
+    )
+    parser.add_argument("--log-format", choices=("text", "json"), help="how its log is written (text)")
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    from gpunion.coordinator.settings import BadSettings, load
+
+    host, port = _listen(arguments.listen)
+    given = {
+        "data_dir": arguments.data,
+        "host": host,
+        "port": port,
+        "vault": arguments.vault and str(Path(arguments.vault).expanduser().absolute()),
+        "log_format": arguments.log_format,
+    }
+    try:
+        settings = load(arguments.config, context.environment, given)
+    except BadSettings as error:
+        raise Trouble(str(error), next_step="gpunion coordinator --help", code=USAGE) from error
+    try:
+        from gpunion.coordinator.main import serve
+    except ImportError as error:
+        raise missing_extra(error, "coordinator") from error
+    return serve(settings)
+
+
+def _listen(text: str | None) -> tuple[str | None, str | None]:
+    if text is None:
+        return None, None
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise Trouble(f"--listen {text}: write HOST:PORT, like 127.0.0.1:8470 or [::1]:8470", code=USAGE)
+    return host.strip("[]") or None, port

@@ -1,0 +1,30 @@
+"""`gpunion demo`: the flags of it. The story itself is `gpunion.cli.demo`."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.context import Context
+from gpunion.cli.extras import missing_extra
+
+JSON = """`{moves, steps_lost_on_notice, weights_equal, downtime_s, ...}`: what the demonstration measured."""
+EXAMPLES = ("gpunion demo", "gpunion demo --json", "gpunion demo --keep")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the campus running at the end, and say where"
+    )
+    parser.add_argument(
+        "--runtime", choices=("sandbox",), default="sandbox", help="how guests are run (sandbox)"
+    )
+    parser.add_argument("--fast", action="store_true", help="a shorter training run")
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    del context
+    try:
+        from gpunion.cli.demo import main
+    except ImportError as error:
+        raise missing_extra(error, "demo") from error
+    return int(main(arguments))

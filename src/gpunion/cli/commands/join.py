@@ -1,0 +1,152 @@
+"""`gpunion join`: one command makes a machine part of a campus, on its owner's terms."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from typing import TYPE_CHECKING
+
+from gpunion.cli.config import checked_url
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK, UNAVAILABLE, Trouble
+from gpunion.cli.extras import missing_extra
+from gpunion.cli.owner import add_state_dir, state_dir
+from gpunion.cli.quantities import duration_s, positive_count, positive_number, size_bytes
+
+if TYPE_CHECKING:
+    from gpunion.domain.resources import Gpu
+    from gpunion.domain.terms import Terms
+
+JSON = "`{node_id, settings_file, next_step}`."
+EXAMPLES = (
+    "gpunion join https://campus.example:8470 --token TOKEN --lab vision --gpu RTX4090:24GB",
+    "gpunion join URL --token TOKEN --gpu A100:40GB --gpu A100:40GB --notice 2m --deny-lab rivals",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", help="the coordinator's address")
+    parser.add_argument(
+        "--token", required=True, help="a one-time join token (gpunion coordinator token makes one)"
+    )
+    machine = parser.add_argument_group("the machine")
+    machine.add_argument("--name", help="what to call it (its host name)")
+    machine.add_argument("--lab", default="", help="the lab it belongs to")
+    machine.add_argument("--building", default="", help="where it stands; machines there share a link")
+    machine.add_argument(
+        "--gpu",
+        action="append",
+        default=[],
+        metavar="MODEL:MEMORY[:SPEED]",
+        help="a GPU it lends; may be repeated",
+    )
+    machine.add_argument("--cpus", type=positive_number, metavar="N", help="how many CPUs it lends (all)")
+    machine.add_argument("--memory", type=size_bytes, metavar="SIZE", help="how much memory it lends (all)")
+    machine.add_argument(
+        "--uplink", type=positive_number, metavar="BPS", help="its uplink in bits a second (1e9)"
+    )
+    machine.add_argument("--vault", metavar="DIR", help="where checkpoints go (where the campus says)")
+    add_state_dir(machine)  # type: ignore[arg-type]
+    terms = parser.add_argument_group("your terms")
+    terms.add_argument("--notice", type=duration_s, metavar="TIME", help="how long guests get to leave (60s)")
+    terms.add_argument("--max-guests", type=positive_count, metavar="N", help="at most so many at once")
+    terms.add_argument(
+        "--allow-lab",
+        action="append",
+        default=[],
+        metavar="LAB",
+        help="only guests of this lab; may be repeated",
+    )
+    terms.add_argument(
+        "--deny-lab",
+        action="append",
+        default=[],
+        metavar="LAB",
+        help="no guests of this lab; may be repeated",
+    )
+    terms.add_argument(
+        "--autonomy",
+        type=duration_s,
+        metavar="TIME",
+        help="how long guests may go on while the coordinator is away (0s)",
+    )
+    terms.add_argument(
+        "--allow-unsandboxed",
+        action="store_true",
+        help="take guests even where nothing shuts them in: they can read your files",
+    )
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    url = checked_url(arguments.url)
+    gpus = tuple(_gpu(index, text) for index, text in enumerate(arguments.gpu))
+    try:
+        from gpunion.agent.compose import join
+        from gpunion.agent.enrol import JoinRequest, JoinTrouble
+    except ImportError as error:
+        raise missing_extra(error, "agent") from error
+    request = JoinRequest(
+        url=url,
+        join_token=arguments.token,
+        name=arguments.name or socket.gethostname().partition(".")[0],
+        lab=arguments.lab,
+        state_dir=state_dir(arguments, context),
+        building=arguments.building,
+        gpus=gpus,
+        vault=arguments.vault,
+        cpus=arguments.cpus,
+        memory_bytes=arguments.memory,
+        uplink_bps=arguments.uplink,
+        terms=_terms(arguments),
+    )
+    try:
+        joined = join(request)
+    except JoinTrouble as trouble:
+        what, _, next_step = str(trouble).partition("Next: ")
+        unreachable = type(trouble.__cause__).__name__ == "LinkFault" and getattr(
+            trouble.__cause__, "temporary", False
+        )
+        code = UNAVAILABLE if unreachable else 1
+        raise Trouble(what.strip(), next_step=next_step, code=code) from trouble
+    if context.screen.as_json:
+        shown = {
+            "node_id": joined.node_id,
+            "settings_file": str(joined.settings_file),
+            "next_step": joined.next_step,
+        }
+        context.screen.data(shown)
+    else:
+        context.screen.line(f"This machine is {joined.node_id} of the campus at {url}. Nobody is on it yet.")
+        context.screen.line(f"Your terms are in {joined.settings_file}; you can change them there.")
+        context.screen.line(f"Next: {joined.next_step}")
+    return OK
+
+
+def _gpu(index: int, text: str) -> Gpu:
+    from gpunion.domain.resources import Gpu
+
+    parts = text.split(":")
+    if len(parts) not in (2, 3) or not parts[0]:
+        raise Trouble(
+            f"--gpu {text}: write MODEL:MEMORY or MODEL:MEMORY:SPEED, like RTX4090:24GB or A100:40GB:2.5",
+            code=2,
+        )
+    try:
+        speed = positive_number(parts[2]) if len(parts) == 3 else 1.0
+        return Gpu(index=index, model=parts[0], memory_bytes=size_bytes(parts[1]), speed=speed)
+    except argparse.ArgumentTypeError as error:
+        raise Trouble(f"--gpu {text}: {error}", code=2) from error
+
+
+def _terms(arguments: argparse.Namespace) -> Terms:
+    from gpunion.domain.terms import Terms
+
+    usual = Terms()
+    return Terms(
+        notice_s=usual.notice_s if arguments.notice is None else arguments.notice,
+        allow_unsandboxed=arguments.allow_unsandboxed,
+        allow_labs=tuple(arguments.allow_lab),
+        deny_labs=tuple(arguments.deny_lab),
+        max_guests=arguments.max_guests or usual.max_guests,
+        autonomy_s=arguments.autonomy or usual.autonomy_s,
+    )

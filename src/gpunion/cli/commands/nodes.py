@@ -1,0 +1,50 @@
+"""`gpunion nodes`: the machines of the campus, and what they are doing."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.campus import Json
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK
+from gpunion.cli.quantities import shown_duration, shown_size
+from gpunion.cli.screen import Table
+from gpunion.cli.times import ago
+
+CONNECTS = True
+JSON = "`{nodes: [...]}`; a node as in GET /nodes (docs/http-api.md)."
+EXAMPLES = ("gpunion nodes",)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    nodes = context.campus(arguments).nodes()
+    if context.screen.as_json:
+        context.screen.data({"nodes": nodes})
+    elif not nodes:
+        context.screen.line(
+            "No machine has joined. Next: gpunion coordinator token, then gpunion join on a machine."
+        )
+    else:
+        columns = ("NODE", "LAB", "PHASE", "GPUS", "BUSY", "SHUT IN", "NOTICE", "LENT", "HEARD")
+        context.screen.table(Table(columns=columns, rows=[_row(node) for node in nodes]))
+    return OK
+
+
+def _row(node: Json) -> list[str]:
+    gpus = node["gpus"]
+    kinds = sorted({f"{gpu['model']} {shown_size(gpu['memory_bytes'])}" for gpu in gpus})
+    return [
+        str(node["id"]),
+        str(node["lab"] or "-"),
+        str(node["phase"]) + ("" if node["connected"] or node["phase"] in ("silent", "left") else " (away)"),
+        f"{len(gpus)} x {', '.join(kinds)}" if gpus else "none",
+        f"{sum(gpu['run_id'] is not None for gpu in gpus)}/{len(gpus)}",
+        "yes" if node["sandboxed"] else "NO",
+        shown_duration(node["terms"]["notice_s"]),
+        shown_duration(node["lent_gpu_s"]),
+        ago(node["last_heard_at"]),
+    ]

@@ -1,0 +1,21 @@
+"""`gpunion pause`: take no new guests; those here may stay."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.context import Context
+from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, say, state_dir
+
+JSON = STATUS_JSON
+EXAMPLES = ("gpunion pause",)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_state_dir(parser)
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    from gpunion.agent import owner_client
+
+    return say(context, ask(lambda: owner_client.pause(state_dir(arguments, context))))

@@ -1,0 +1,82 @@
+"""`gpunion ps`: the jobs, newest first."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+
+from gpunion.cli.campus import Json
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK
+from gpunion.cli.job_names import short
+from gpunion.cli.quantities import positive_count
+from gpunion.cli.screen import Table
+from gpunion.cli.times import ago
+
+CONNECTS = True
+JSON = "`{jobs: [...]}`, newest first; a job as in GET /jobs (docs/http-api.md)."
+EXAMPLES = ("gpunion ps", "gpunion ps -a --limit 20")
+
+LIVING = ("pending", "starting", "running", "leaving", "migrating", "stopping")
+PAGE = 500
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-a", "--all", action="store_true", help="also those that are over")
+    parser.add_argument(
+        "--limit", type=positive_count, default=100, metavar="N", help="at most so many (100)"
+    )
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    campus = context.campus(arguments)
+    jobs: list[Json] = []
+    cursor: str | None = None
+    while len(jobs) < arguments.limit:
+        page = campus.jobs(
+            phases=() if arguments.all else LIVING,
+            limit=min(PAGE, arguments.limit - len(jobs)),
+            cursor=cursor,
+        )
+        jobs += page["jobs"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    if context.screen.as_json:
+        context.screen.data({"jobs": jobs})
+    elif not jobs:
+        context.screen.line(
+            "No jobs." if arguments.all else "No jobs under way; gpunion ps -a shows those that are over."
+        )
+    else:
+        context.screen.table(_table(jobs))
+    return OK
+
+
+def _table(jobs: list[Json]) -> Table:
+    now = datetime.now(UTC)
+    rows = [
+        [
+            short(job["id"]),
+            str(job["name"]),
+            str(job["phase"]),
+            _where(job),
+            _progress(job),
+            str(job["moves"]),
+            ago(job["submitted_at"], now),
+        ]
+        for job in jobs
+    ]
+    return Table(columns=("ID", "NAME", "PHASE", "WHERE", "PROGRESS", "MOVES", "SUBMITTED"), rows=list(rows))
+
+
+def _where(job: Json) -> str:
+    return str(job["node_id"] or "-")
+
+
+def _progress(job: Json) -> str:
+    """What the program says now, or what is safe."""
+    reached = job["live"] or job["durable"]
+    if job["phase"] == "succeeded" or reached is None:
+        return "-"
+    return f"{reached['progress']:.0%} (step {reached['step']})"

@@ -1,0 +1,31 @@
+"""`gpunion reclaim`: the owner wants the machine back; guests save themselves within the notice."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.context import Context
+from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, say, state_dir
+from gpunion.cli.quantities import duration_s
+
+JSON = STATUS_JSON
+EXAMPLES = ("gpunion reclaim --notice 60s", "gpunion reclaim --now")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    when = parser.add_mutually_exclusive_group()
+    when.add_argument(
+        "--notice",
+        type=duration_s,
+        metavar="TIME",
+        help="how long guests may take to save themselves (your terms)",
+    )
+    when.add_argument("--now", action="store_true", help="no notice at all, the same as --notice 0s")
+    add_state_dir(parser)
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    from gpunion.agent import owner_client
+
+    notice_s = 0.0 if arguments.now else arguments.notice
+    return say(context, ask(lambda: owner_client.reclaim(state_dir(arguments, context), notice_s)))

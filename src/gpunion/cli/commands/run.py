@@ -1,0 +1,67 @@
+"""`gpunion run`: as if the GPU were here."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.connection import trouble_of
+from gpunion.cli.context import Context
+from gpunion.cli.exits import INTERRUPTED
+from gpunion.cli.following import Follower, exit_code_of
+from gpunion.cli.job_flags import add_job_flags, folder_of, job_request
+from gpunion.cli.job_names import short
+from gpunion.cli.submitting import submit
+from gpunion.sdk.errors import ClientError
+
+CONNECTS = True
+TAKES_COMMAND = True
+JSON = """One object a line. First `{"type": "submitted", "job", "reasons", "verdicts"}`, then any number of
+`{"type": "output", "text"}` and `{"type": "story", "at", "code", "sentence", "times"}`, at last
+`{"type": "ended", "job"}`, or `{"type": "detached", "job_id"}` after Ctrl-C.
+A job is as in docs/http-api.md."""
+EXAMPLES = (
+    "gpunion run -- python train.py --epochs 3",
+    "gpunion run --gpus 2 --vram 20GB --checkpoint-every 60s -- python train.py",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_job_flags(parser)
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    job = job_request(arguments)
+    folder = folder_of(arguments, context.here)
+    campus = context.campus(arguments)
+    answer = submit(context, campus, job, folder)
+    job_id = str(answer["job"]["id"])
+    if context.screen.as_json:
+        context.screen.record({"type": "submitted", **answer})
+    else:
+        context.screen.note(
+            f"Job {short(job_id)} ({answer['job']['name']}) is handed in. Ctrl-C leaves it running."
+        )
+    try:
+        ended = Follower(context, campus, job_id).follow()
+    except KeyboardInterrupt:
+        return _detached(context, job_id)
+    except ClientError as error:
+        trouble = trouble_of(error)
+        trouble.next_step = f"the job is not affected; follow it later with: gpunion logs -f {short(job_id)}"
+        raise trouble from error
+    if context.screen.as_json:
+        context.screen.record({"type": "ended", "job": ended})
+    else:
+        code = "" if ended["exit_code"] is None else f" with exit code {ended['exit_code']}"
+        context.screen.note(f"Job {short(job_id)} {ended['phase']}{code}, after {ended['moves']} move(s).")
+    return exit_code_of(ended)
+
+
+def _detached(context: Context, job_id: str) -> int:
+    if context.screen.as_json:
+        context.screen.record({"type": "detached", "job_id": job_id})
+    context.screen.note(
+        f"\nDetached; job {short(job_id)} goes on.\n"
+        f"Come back: gpunion logs -f {short(job_id)}   Stop it: gpunion stop {short(job_id)}"
+    )
+    return INTERRUPTED

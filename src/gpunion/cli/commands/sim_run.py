@@ -1,0 +1,51 @@
+"""`gpunion sim run`: one scenario, every invariant watched."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gpunion.cli.context import Context
+from gpunion.cli.exits import ERROR, NOT_FOUND, OK, USAGE, Trouble
+from gpunion.cli.extras import missing_extra
+from gpunion.cli.quantities import count
+from gpunion.cli.scenarios import find_scenario
+
+JSON = """`{name, seed, ended_s, events, decisions, jobs, totals, troubles, violations, digest}`.
+The same scenario and seed give the same digest."""
+EXAMPLES = ("gpunion sim run scenarios/reclaim.toml", "gpunion sim run reclaim --seed 7 --json")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "file", metavar="FILE", help="a scenario file, or the name of one of `gpunion sim scenarios`"
+    )
+    parser.add_argument("--seed", type=count, metavar="K", help="instead of the one in the file")
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    try:
+        from gpunion.sim.run import run_scenario, table
+        from gpunion.sim.tables import ScenarioError
+    except ImportError as error:
+        raise missing_extra(error, "sim") from error
+    path = find_scenario(arguments.file, context.here)
+    if path is None:
+        raise Trouble(
+            f"there is no scenario {arguments.file}",
+            next_step="gpunion sim scenarios lists those at hand",
+            code=NOT_FOUND,
+        )
+    try:
+        outcome = run_scenario(Path(path), arguments.seed)
+    except ScenarioError as error:
+        raise Trouble(str(error), next_step=f"mend {path}", code=USAGE) from error
+    if context.screen.as_json:
+        context.screen.data(outcome.shown())
+    else:
+        context.screen.line(table(outcome))
+    if outcome.ok:
+        return OK
+    repeat = f"gpunion sim run {arguments.file} --seed {outcome.seed}"
+    context.screen.note(f"{len(outcome.violations)} violation(s). Repeat with: {repeat}")
+    return ERROR

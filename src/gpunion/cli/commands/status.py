@@ -1,0 +1,78 @@
+"""`gpunion status`: first what is running on this machine, then how to stop it."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.campus import Json
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK
+from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, state_dir
+from gpunion.cli.quantities import shown_duration, shown_size
+from gpunion.cli.screen import Table
+from gpunion.cli.times import ago
+
+JSON = STATUS_JSON
+EXAMPLES = ("gpunion status",)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_state_dir(parser)
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    from gpunion.agent import owner_client
+
+    answer = ask(lambda: owner_client.status(state_dir(arguments, context)))
+    if context.screen.as_json:
+        context.screen.data(answer)
+        return OK
+    status = answer["status"]
+    _show_guests(context, status)
+    for line in _lines(status):
+        context.screen.line(line)
+    return OK
+
+
+def _show_guests(context: Context, status: Json) -> None:
+    guests = status["guests"]
+    if not guests:
+        context.screen.line("No guest is on this machine.")
+        return
+    context.screen.line(f"{len(guests)} guest(s) on this machine:")
+    columns = ("RUN", "PHASE", "GPUS", "STEP", "PROGRESS", "SINCE")
+    rows = [
+        [
+            guest["run_id"],
+            guest["phase"],
+            ",".join(map(str, guest["gpus"])) or "-",
+            str(guest["step"]),
+            f"{guest['progress']:.0%}",
+            ago(guest["since"]),
+        ]
+        for guest in guests
+    ]
+    context.screen.table(Table(columns=columns, rows=list(rows)))
+    context.screen.line(f"To have it back: {'   '.join(status['how_to_stop'])}")
+
+
+def _lines(status: Json) -> list[str]:
+    coordinator, runtime = status["coordinator"], status["runtime"]
+    deadline_s = status["deadline_in_s"]
+    lines = ["", f"{status['node_id']} of lab {status['lab'] or '-'} is {status['tenure']}."]
+    if deadline_s is not None:
+        what = "It leaves the campus" if status["leaving"] else "It is yours"
+        lines.append(f"{what} in {shown_duration(deadline_s)} at the latest.")
+    if status["killed"]:
+        lines.append("You killed all guests; none comes until: gpunion resume")
+    trouble = f" ({coordinator['trouble']})" if coordinator["trouble"] else ""
+    link = "connected" if coordinator["connected"] else "NOT connected"
+    lines.append(f"Coordinator: {coordinator['url']}, {link}{trouble}")
+    lines.append(
+        f"Guests are shut in: {'yes' if runtime['sandboxed'] else 'NO, UNSANDBOXED'} ({runtime['described']})"
+    )
+    gpus = [f"{gpu['index']}: {gpu['model']}, {shown_size(gpu['memory_bytes'])}" for gpu in status["gpus"]]
+    lines.append(f"GPUs: {'; '.join(gpus) or 'none'}")
+    if status["disk_trouble"]:
+        lines.append(f"WARNING: a restart of the agent would forget this state: {status['disk_trouble']}")
+    return lines

@@ -1,0 +1,47 @@
+"""`gpunion why`: a job's story. The question people ask schedulers most, and are answered least."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.campus import Json
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK
+from gpunion.cli.job_names import find_job
+from gpunion.cli.times import clock_time
+from gpunion.cli.verdicts import verdict_table
+
+CONNECTS = True
+JSON = "`{job_id, phase, story, verdicts}` as GET /jobs/{id}/why answers (docs/http-api.md)."
+EXAMPLES = ("gpunion why train",)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="its name, its id, or the beginning or end of it")
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    campus = context.campus(arguments)
+    job_id = find_job(campus, arguments.job)
+    why = campus.why(job_id)
+    if context.screen.as_json:
+        context.screen.data(why)
+        return OK
+    screen = context.screen
+    screen.line(f"{job_id} is {why['phase']}.")
+    for line in why["story"]:
+        screen.line(f"  {clock_time(line['at'])}  {line['sentence']}")
+    if why["phase"] in ("pending", "migrating"):
+        screen.line()
+        _explain_waiting(context, why)
+    return OK
+
+
+def _explain_waiting(context: Context, why: Json) -> None:
+    if why["verdicts"]:
+        context.screen.line("What each machine says right now:")
+        context.screen.table(verdict_table(why["verdicts"]))
+    else:
+        context.screen.line(
+            "No machine is part of this campus yet. Next: gpunion join, on a machine with a GPU."
+        )

@@ -1,0 +1,31 @@
+"""What a command is given besides its arguments, so that a test can give it something else."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpunion.cli.campus import Campus
+from gpunion.cli.screen import Screen
+
+
+def _connect(context: Context, arguments: Namespace) -> Campus:
+    from gpunion.cli.connection import connect
+
+    return connect(context.environment, arguments)
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    screen: Screen = field(default_factory=Screen)
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    here: Path = field(default_factory=Path.cwd)
+    pause: Callable[[float], None] = time.sleep
+    open_campus: Callable[[Context, Namespace], Campus] = _connect
+
+    def campus(self, arguments: Namespace) -> Campus:
+        return self.open_campus(self, arguments)

@@ -1,0 +1,112 @@
+"""Following a job: its output as it comes, its story in between, until it is over.
+
+It asks again and again instead of holding a connection open: a coordinator that restarts, or a laptop that
+sleeps, costs a moment of silence and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpunion.cli.campus import Campus, Json
+from gpunion.cli.context import Context
+from gpunion.cli.exits import ERROR, OK
+from gpunion.cli.times import clock_time
+from gpunion.sdk.errors import Unreachable
+
+OVER = frozenset({"succeeded", "failed", "cancelled"})
+LOG_PAGE_BYTES = 256 * 1024
+# Quick while something happens, slower while nothing does.
+FASTEST_S, SLOWEST_S, SLOWING = 0.2, 2.0, 1.3
+# The last words of a program may arrive after the news of its end.
+LAST_WORDS_S = 0.5
+# The client tries for some seconds by itself; so many rounds of that are minutes. The job does not mind.
+SILENT_ROUNDS_MAX = 20
+# One line for each checkpoint would drown the program's own words.
+QUIET_CODES = frozenset({"saved"})
+
+
+@dataclass(slots=True)
+class Follower:
+    context: Context
+    campus: Campus
+    job_id: str
+    _offset: int = 0
+    _told: int = 0  # lines of the story
+    _last_sentence: str = ""
+    _at_line_start: bool = True
+
+    def follow(self) -> Json:
+        """Returns the job as it ended."""
+        pause_s, silent = FASTEST_S, 0
+        while True:
+            try:
+                job = self.campus.job(self.job_id)
+                news = self._look()
+                if job["phase"] in OVER:
+                    self.context.pause(LAST_WORDS_S)
+                    self._look()
+                    return job
+            except Unreachable:
+                silent += 1
+                if silent > SILENT_ROUNDS_MAX:
+                    raise
+                if silent == 1:
+                    self.context.screen.note(
+                        "The coordinator does not answer; the job goes on. Asking again ..."
+                    )
+                self.context.pause(SLOWEST_S)
+                continue
+            silent = 0
+            pause_s = FASTEST_S if news else min(SLOWEST_S, pause_s * SLOWING)
+            self.context.pause(pause_s)
+
+    def _look(self) -> bool:
+        """Shows what is new; whether there was anything."""
+        story = self._show_story()
+        return self._show_log() or story
+
+    def _show_log(self) -> bool:
+        news = False
+        while True:
+            page = self.campus.logs(self.job_id, offset=self._offset, limit=LOG_PAGE_BYTES)
+            self._offset = page["next_offset"]
+            if not page["text"]:
+                return news
+            news = True
+            self._tell_output(page["text"])
+
+    def _show_story(self) -> bool:
+        """The coordinator folds repeated lines: the last one told may come again with another count."""
+        lines = self.campus.why(self.job_id)["story"]
+        fresh = lines[max(0, self._told - 1) :]
+        if fresh and self._told and fresh[0]["sentence"] == self._last_sentence:
+            fresh = fresh[1:]
+        for line in fresh:
+            self._tell(line)
+        self._told = len(lines)
+        return bool(fresh)
+
+    def _tell_output(self, text: str) -> None:
+        if self.context.screen.as_json:
+            self.context.screen.record({"type": "output", "text": text})
+            return
+        self.context.screen.raw(text)
+        self._at_line_start = text.endswith("\n")
+
+    def _tell(self, line: Json) -> None:
+        self._last_sentence = line["sentence"]
+        if self.context.screen.as_json:
+            self.context.screen.record({"type": "story", **line})
+        elif line["code"] not in QUIET_CODES:
+            # To stderr: `gpunion run -- prog > file` keeps the program's words and no others.
+            begin = "" if self._at_line_start else "\n"
+            self.context.screen.note(f"{begin}[{clock_time(line['at'])}] {line['sentence']}")
+            self._at_line_start = True
+
+
+def exit_code_of(job: Json) -> int:
+    """The program's own code; 1 where it has none and did not succeed."""
+    if job["exit_code"] is not None:
+        return int(job["exit_code"])
+    return OK if job["phase"] == "succeeded" else ERROR

@@ -1,0 +1,172 @@
+"""`gpunion.toml`: a job written down. Unknown keys are errors, with what was probably meant."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpunion.cli.campus import Json
+from gpunion.cli.exits import NOT_FOUND, USAGE, Trouble
+from gpunion.cli.parser import did_you_mean
+from gpunion.cli.quantities import positive_duration_s, size_bytes
+
+JOB_FILE = "gpunion.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    job: Json  # as POST /jobs wants it
+    folder: Path | None  # what travels with it
+
+
+def read_job_file(path: Path) -> JobFile:
+    import tomllib
+
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Trouble(
+            f"there is no job file {path}",
+            next_step="write one (docs/cli.md), or give the job in flags: gpunion submit -- COMMAND",
+            code=NOT_FOUND,
+        ) from None
+    except (OSError, ValueError) as error:
+        raise Trouble(f"{path} cannot be read", why=str(error)) from error
+    try:
+        return _job_file(table, path.parent)
+    except ValueError as error:
+        raise Trouble(
+            f"{path}: {error}", next_step="mend the file; docs/cli.md lists its keys", code=USAGE
+        ) from error
+
+
+def _job_file(table: Json, place: Path) -> JobFile:
+    read = _read(table, "", KEYS)
+    job: Json = {
+        key: read[key] for key in ("name", "command", "priority", "lab", "environment") if key in read
+    }
+    if "expect" in read:
+        job["expected_s"] = read["expect"]
+    if "resources" in read:
+        job["resources"] = _read(read["resources"], "resources.", RESOURCE_KEYS)
+    if "checkpoint" in read:
+        asked = _read(read["checkpoint"], "checkpoint.", CHECKPOINT_KEYS)
+        job["checkpoint"] = {f"{key}_s": value for key, value in asked.items()}
+    folder = read.get("dir", ".")
+    return JobFile(job=job, folder=None if folder is False else place / folder)
+
+
+def _read(table: Json, prefix: str, keys: dict[str, Key]) -> Json:
+    read: Json = {}
+    for name, value in table.items():
+        if name not in keys:
+            meant = did_you_mean(name, keys) or f"; known are {', '.join(keys)}"
+            raise ValueError(f"unknown key {prefix}{name}{meant}")
+        try:
+            read[name] = keys[name].read(value)
+        except (ValueError, argparse.ArgumentTypeError) as error:
+            raise ValueError(f"{prefix}{name}: {error}") from error
+    return read
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text in quotes")
+    return value
+
+
+def _command(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return shlex.split(value)
+    return _texts(value)
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise ValueError(f"{value!r} is not a list of texts")
+    return value
+
+
+def _priority(value: Any) -> str:
+    if value not in ("low", "normal", "high"):
+        raise ValueError(f"{value!r} is not low, normal or high")
+    return str(value)
+
+
+def _table(value: Any) -> Json:
+    if not isinstance(value, dict):
+        raise ValueError("this is a table, written as a [section]")
+    return value
+
+
+def _variables(value: Any) -> dict[str, str]:
+    table = _table(value)
+    for name, text in table.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{name} = {text!r} is not a text in quotes")
+    return table
+
+
+def _folder(value: Any) -> str | bool:
+    if value is False or isinstance(value, str):
+        return value
+    raise ValueError(f"{value!r} is neither a directory nor false")
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return size_bytes(_text(value))
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    return positive_duration_s(_text(value))
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a whole number, zero or more")
+    return value
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a number, zero or more")
+    return float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    read: Callable[[Any], Any]
+    meaning: str  # for docs/cli.md
+
+
+KEYS = {
+    "name": Key(_text, "what to call it"),
+    "command": Key(_command, 'what to run: a list of words, or one text (`"python train.py"`)'),
+    "dir": Key(_folder, "the directory that travels with it (the file's own); `false`: nothing does"),
+    "priority": Key(_priority, "`low`, `normal` or `high`"),
+    "lab": Key(_text, "the lab it belongs to"),
+    "expect": Key(_seconds, 'about how long it runs, like `"2h"`'),
+    "environment": Key(_variables, "a section of variables"),
+    "resources": Key(_table, "a section, below"),
+    "checkpoint": Key(_table, "a section, below"),
+}
+RESOURCE_KEYS = {
+    "gpus": Key(_whole, "how many GPUs (1)"),
+    "vram": Key(_size, 'memory each of them must have, like `"20GB"`'),
+    "models": Key(_texts, "only these models"),
+    "exclude": Key(_texts, "not these models"),
+    "cpus": Key(_number, "how many CPUs (1)"),
+    "memory": Key(_size, 'how much memory (`"1GiB"`)'),
+}
+CHECKPOINT_KEYS = {
+    "max_interval": Key(_seconds, 'save it at least this often, like `"60s"`'),
+    "min_interval": Key(_seconds, "and not more often than this"),
+}

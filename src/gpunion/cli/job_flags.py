@@ -1,0 +1,121 @@
+"""The flags that describe a job, shared by `run` and `submit`, and the request they make."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from gpunion.cli.campus import Json
+from gpunion.cli.exits import USAGE, Trouble
+from gpunion.cli.job_file import JobFile
+from gpunion.cli.quantities import count, positive_duration_s, positive_number, size_bytes
+
+NAME_LIMIT = 128
+
+
+def add_job_flags(parser: argparse.ArgumentParser) -> None:
+    asked = parser.add_argument_group("what it needs")
+    asked.add_argument("--gpus", type=count, metavar="N", help="how many GPUs (1)")
+    asked.add_argument(
+        "--vram", type=size_bytes, metavar="SIZE", help="memory each of them must have, like 20GB"
+    )
+    asked.add_argument(
+        "--model", type=_words, action="extend", metavar="MODEL", help="only this model; may be repeated"
+    )
+    asked.add_argument(
+        "--exclude", type=_words, action="extend", metavar="MODEL", help="not this model; may be repeated"
+    )
+    asked.add_argument("--cpus", type=positive_number, metavar="N", help="how many CPUs (1)")
+    asked.add_argument("--memory", type=size_bytes, metavar="SIZE", help="how much memory (1GiB)")
+    job = parser.add_argument_group("the job")
+    job.add_argument("--name", help="what to call it (the program's name)")
+    job.add_argument(
+        "--priority", choices=("low", "normal", "high"), help="against your own and others' jobs (normal)"
+    )
+    job.add_argument("--lab", help="the lab it belongs to")
+    job.add_argument(
+        "--env", type=_variable, action="append", metavar="K=V", help="set a variable; may be repeated"
+    )
+    job.add_argument(
+        "--checkpoint-every",
+        type=positive_duration_s,
+        metavar="TIME",
+        help="save it at least this often, like 60s",
+    )
+    job.add_argument(
+        "--expect", type=positive_duration_s, metavar="TIME", help="about how long it runs, like 2h"
+    )
+    job.add_argument("--dir", type=Path, metavar="DIR", help="the directory that travels with it (.)")
+    job.add_argument("--no-dir", action="store_true", help="nothing travels with it")
+
+
+def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> Json:
+    """The body of POST /jobs, without the bundle. Flags win over the file."""
+    job: Json = dict(file.job) if file else {}
+    if arguments.command:
+        job["command"] = arguments.command
+    if not job.get("command"):
+        raise Trouble(
+            "there is no command to run", next_step="write it after --, like: -- python train.py", code=USAGE
+        )
+    _put(job, "name", arguments.name)
+    job.setdefault("name", _name_of(job["command"]))
+    _put(job, "priority", arguments.priority)
+    _put(job, "lab", arguments.lab)
+    _put(job, "expected_s", arguments.expect)
+    resources: Json = dict(job.get("resources", {}))
+    for key, value in (
+        ("gpus", arguments.gpus),
+        ("vram", arguments.vram),
+        ("models", arguments.model),
+        ("exclude", arguments.exclude),
+        ("cpus", arguments.cpus),
+        ("memory", arguments.memory),
+    ):
+        _put(resources, key, value)
+    if resources:
+        job["resources"] = resources
+    if arguments.env:
+        job["environment"] = {**job.get("environment", {}), **dict(arguments.env)}
+    if arguments.checkpoint_every is not None:
+        job["checkpoint"] = {**job.get("checkpoint", {}), "max_interval_s": arguments.checkpoint_every}
+    return job
+
+
+def folder_of(arguments: argparse.Namespace, here: Path, file: JobFile | None = None) -> Path | None:
+    """Which directory travels with the job."""
+    if arguments.no_dir and arguments.dir is not None:
+        raise Trouble("--dir and --no-dir contradict each other", code=USAGE)
+    if arguments.no_dir:
+        return None
+    if arguments.dir is not None:
+        return here / Path(arguments.dir)
+    return file.folder if file else here
+
+
+def _put(table: Json, key: str, value: object) -> None:
+    if value is not None:
+        table[key] = value
+
+
+def _name_of(command: list[str]) -> str:
+    """The script rather than the interpreter: 'train.py' says more than 'python'."""
+    words = [word for word in command if not word.startswith("-")] or command
+    interpreter = Path(words[0]).name.startswith(("python", "bash", "sh", "env", "uv"))
+    word = words[1] if interpreter and len(words) > 1 else words[0]
+    return Path(word).name[:NAME_LIMIT] or shlex.join(command)[:NAME_LIMIT]
+
+
+def _words(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise argparse.ArgumentTypeError(f"{text!r} names no model")
+    return words
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value

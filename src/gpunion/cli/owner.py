@@ -1,0 +1,59 @@
+"""What the owner's commands share: the agent's socket, and what to say when nobody answers there."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from gpunion.cli.campus import Json
+from gpunion.cli.context import Context
+from gpunion.cli.exits import CONFLICT, DENIED, OK, TIMEOUT, UNAVAILABLE, Trouble
+
+STATUS_JSON = """`{message, status}`. `status` has `guests` (each `run_id`, `job_id`, `epoch`, `phase`,
+`gpus`, `step`, `progress`, `since`), `how_to_stop`, `tenure`, `deadline_in_s`, `leaving`, `killed`,
+`coordinator` (`url`, `connected`, `trouble`, `unsent_reports`), `lease_left_s`, `runtime` (`name`,
+`sandboxed`, `described`), `node_id`, `lab`, `gpus`, `vault`, `disk_trouble`, `state_dir`, `pid`,
+`version`."""
+
+
+def add_state_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        metavar="DIR",
+        help="the agent's directory (GPUNION_STATE_DIR, or the usual one)",
+    )
+
+
+def state_dir(arguments: argparse.Namespace, context: Context) -> Path:
+    from gpunion.owner_kill.command import default_state_dir
+
+    chosen = arguments.state_dir or context.environment.get("GPUNION_STATE_DIR") or default_state_dir()
+    return Path(chosen).absolute()
+
+
+def ask(question: Callable[[], Json]) -> Json:
+    """`question` is a call of `gpunion.agent.owner_client`."""
+    from gpunion.agent.owner_client import AgentHangs, AgentNotRunning, OwnerTrouble, Refused
+
+    try:
+        answer = question()
+    except OwnerTrouble as trouble:
+        code = {AgentNotRunning: UNAVAILABLE, AgentHangs: TIMEOUT, Refused: CONFLICT}.get(
+            type(trouble), DENIED
+        )
+        what, _, next_step = str(trouble).partition("Next: ")
+        raise Trouble(what.strip(), next_step=next_step, code=code) from trouble
+    return {"message": answer["message"], "status": answer["status"]}
+
+
+def say(context: Context, answer: Json) -> int:
+    if context.screen.as_json:
+        context.screen.data(answer)
+    else:
+        context.screen.line(answer["message"])
+        guests = answer["status"]["guests"]
+        if guests:
+            context.screen.line(f"Still here: {len(guests)} guest(s). gpunion status shows them.")
+    return OK

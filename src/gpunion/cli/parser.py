@@ -1,0 +1,52 @@
+"""argparse, with mistakes answered by what was probably meant."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from gpunion.cli.exits import USAGE, Trouble
+
+CLOSE_ENOUGH = 0.6
+
+
+class Parser(argparse.ArgumentParser):
+    """One command's parser. It raises Trouble where argparse would print and exit."""
+
+    def __init__(self, **details: Any) -> None:
+        super().__init__(
+            allow_abbrev=False,  # a flag added later must not change what an old script means
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **details,
+        )
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        known, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            raise self._unknown(unknown[0])
+        return known
+
+    def error(self, message: str) -> NoReturn:
+        raise Trouble(f"{self.prog}: {message}", next_step=f"{self.prog} --help", code=USAGE)
+
+    def _unknown(self, word: str) -> Trouble:
+        flag = word.partition("=")[0]
+        known = [name for action in self._actions for name in action.option_strings]
+        if not flag.startswith("-"):
+            return Trouble(
+                f"{self.prog} does not know what to do with {word!r}",
+                next_step=f"{self.prog} --help",
+                code=USAGE,
+            )
+        meant = did_you_mean(flag, known)
+        return Trouble(f"{self.prog} has no flag {flag}{meant}", next_step=f"{self.prog} --help", code=USAGE)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?' or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=CLOSE_ENOUGH)
+    return f"; did you mean {near[0]}?" if near else ""

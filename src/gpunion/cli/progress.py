@@ -1,0 +1,60 @@
+"""How far long work is: a bar on a terminal, else a line now and then. On stderr, never in the answer."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from gpunion.cli.quantities import shown_duration
+from gpunion.cli.screen import Screen
+
+WIDTH = 30
+REDRAW_S = 0.1
+LINE_EVERY_S = 15.0
+
+
+class Progress:
+    def __init__(self, screen: Screen, total: int, what: str) -> None:
+        self._screen = screen
+        self._total = total
+        self._what = what
+        self._done = 0
+        self._began_s = time.monotonic()
+        self._drawn_s = self._began_s
+        self._bar = screen.err.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clear()
+
+    def step(self) -> None:
+        self._done += 1
+        now_s = time.monotonic()
+        if now_s - self._drawn_s >= (REDRAW_S if self._bar else LINE_EVERY_S):
+            self._drawn_s = now_s
+            self._draw(now_s)
+
+    def interrupt(self, text: str) -> None:
+        """Say something that stays."""
+        self._clear()
+        self._screen.note(text)
+
+    def _draw(self, now_s: float) -> None:
+        left_s = (now_s - self._began_s) / self._done * (self._total - self._done)
+        text = f"{self._done}/{self._total} {self._what}, about {shown_duration(left_s)} left"
+        if not self._bar:
+            self._screen.note(text)
+            return
+        filled = WIDTH * self._done // self._total
+        self._screen.err.write(f"\r\033[K[{'#' * filled}{'.' * (WIDTH - filled)}] {text}")
+        self._screen.err.flush()
+
+    def _clear(self) -> None:
+        if self._bar:
+            self._screen.err.write("\r\033[K")
+            self._screen.err.flush()

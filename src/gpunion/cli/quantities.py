@@ -1,0 +1,98 @@
+"""Durations and sizes: as people type them, and as they like to read them."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+
+DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+SIZE_UNITS = {
+    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+}  # fmt: skip
+# What the coordinator takes at most; also keeps typing errors from becoming a database's trouble.
+DURATION_MAX_S = 366 * 86400.0
+SIZE_MAX_BYTES = 2**50
+
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_SIZE = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]{0,3})\s*")
+
+
+def duration_s(text: str) -> float:
+    """Seconds from '90', '10s', '5m' or '1h30m'. Made for argparse: a mistake says what would be right."""
+    word = text.strip().lower()
+    if re.fullmatch(r"\d+(\.\d+)?", word):
+        seconds = float(word)
+    elif re.fullmatch(rf"(?:{_PART.pattern}\s*)+", word):
+        seconds = sum(float(part[1]) * DURATION_UNITS_S[part[2]] for part in _PART.finditer(word))
+    else:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write it like 10s, 5m, 2h or 1h30m")
+    if seconds > DURATION_MAX_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is longer than a year")
+    return seconds
+
+
+def positive_duration_s(text: str) -> float:
+    seconds = duration_s(text)
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be more than nothing")
+    return seconds
+
+
+def size_bytes(text: str) -> int:
+    """Bytes from '512MiB' or '20GB' (GB is 10^9, GiB is 2^30)."""
+    match = _SIZE.fullmatch(text)
+    if match is None or match[2].lower() not in SIZE_UNITS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 20GB, 16GiB or 512MiB")
+    size = int(float(match[1]) * SIZE_UNITS[match[2].lower()])
+    if size > SIZE_MAX_BYTES:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than any machine has")
+    return size
+
+
+def count(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, zero or more")
+    return int(text)
+
+
+def positive_count(text: str) -> int:
+    number = count(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("0 is not enough; at least 1 is needed")
+    return number
+
+
+def positive_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above zero")
+    return number
+
+
+def shown_duration(seconds: float) -> str:
+    """Two units at most: 45 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
+    if seconds < 10:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = round(seconds)
+    for size, unit, smaller, smaller_unit in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
+    return f"{whole} s"
+
+
+def shown_size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.1f}".removesuffix(".0") + f" {unit}"
+        size /= 1024
+    return f"{size:.1f}".removesuffix(".0") + " TiB"

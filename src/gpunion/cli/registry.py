@@ -1,0 +1,88 @@
+"""Which commands there are. Names and one-line summaries only, so that help costs no import of a command."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+
+from gpunion.cli.context import Context
+
+
+class Group(StrEnum):
+    GUEST = "Guest: run your work on other people's GPUs"
+    OWNER = "Owner: lend this machine, and have it back at once"
+    OPERATOR = "Operator: keep a campus running"
+    STUDY = "Study: try it on one machine, or on a simulated campus"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`module` of `gpunion.cli.commands` has `configure(parser)`, `run(arguments, context)` and says
+    under `JSON` what --json prints (None: it has no --json)."""
+
+    name: str
+    group: Group
+    summary: str
+    module: str
+
+    def load(self) -> CommandModule:
+        module = import_module(f"gpunion.cli.commands.{self.module}")
+        return CommandModule(
+            configure=module.configure,
+            run=module.run,
+            json_shape=module.JSON,
+            examples=getattr(module, "EXAMPLES", ()),
+            connects=getattr(module, "CONNECTS", False),
+            takes_command=getattr(module, "TAKES_COMMAND", False),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandModule:
+    configure: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace, Context], int]
+    json_shape: str | None
+    examples: tuple[str, ...]
+    connects: bool  # needs a coordinator: gets --url and --token
+    takes_command: bool  # what follows `--` is a job's command
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("run", Group.GUEST, "run a command on a lent GPU and follow it", "run"),
+    Command("submit", Group.GUEST, "hand in a job and come back later", "submit"),
+    Command("ps", Group.GUEST, "list jobs", "ps"),
+    Command("logs", Group.GUEST, "show what a job printed", "logs"),
+    Command("why", Group.GUEST, "tell a job's story: why it waits, moved or ended", "why"),
+    Command("stop", Group.GUEST, "cancel a job", "stop"),
+    Command("checkpoints", Group.GUEST, "list a job's checkpoints", "checkpoints"),
+    Command("join", Group.OWNER, "make this machine part of a campus", "join"),
+    Command("agent", Group.OWNER, "lend: run this machine's agent in the foreground", "agent"),
+    Command("status", Group.OWNER, "who is on this machine, and how to stop them", "status"),
+    Command("pause", Group.OWNER, "take no new guests", "pause"),
+    Command("resume", Group.OWNER, "lend again", "resume"),
+    Command("reclaim", Group.OWNER, "have the machine back after a notice", "reclaim"),
+    Command("kill", Group.OWNER, "have the machine back now; needs neither agent nor network", "kill"),
+    Command("leave", Group.OWNER, "leave the campus, without a trace", "leave"),
+    Command("coordinator", Group.OPERATOR, "run a campus's coordinator in the foreground", "coordinator"),
+    Command("coordinator token", Group.OPERATOR, "make a one-time token to join with", "coordinator_token"),
+    Command("nodes", Group.OPERATOR, "list the machines of the campus", "nodes"),
+    Command("doctor", Group.OPERATOR, "find what is missing on this machine, and how to mend it", "doctor"),
+    Command("login", Group.OPERATOR, "remember a coordinator's address and token", "login"),
+    Command("sim run", Group.STUDY, "run one scenario in the simulator", "sim_run"),
+    Command("sim fuzz", Group.STUDY, "run many random scenarios and look for broken promises", "sim_fuzz"),
+    Command("sim scenarios", Group.STUDY, "list the scenarios at hand", "sim_scenarios"),
+    Command("demo", Group.STUDY, "see a job reclaimed, moved, killed, recovered and finished", "demo"),
+)
+
+
+def find(words: list[str]) -> tuple[Command, list[str]] | None:
+    """The command with the longest name that the words begin with, and the words after it."""
+    by_name = {command.name: command for command in COMMANDS}
+    for length in (2, 1):
+        command = by_name.get(" ".join(words[:length]))
+        if command is not None and len(words) >= length:
+            return command, words[length:]
+    return None

@@ -1,0 +1,27 @@
+"""Times as they come over the wire, for people: how long ago, and at which moment here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from gpunion.cli.quantities import shown_duration
+
+
+def ago(stamp: str | None, now: datetime | None = None) -> str:
+    if stamp is None:
+        return "-"
+    passed_s = ((now or datetime.now(UTC)) - datetime.fromisoformat(stamp)).total_seconds()
+    return f"{shown_duration(float(round(max(0.0, passed_s))))} ago"
+
+
+def clock_time(stamp: str) -> str:
+    """Local time of day; with the date when that is not today's."""
+    moment = datetime.fromisoformat(stamp).astimezone()
+    today = datetime.now().astimezone().date()
+    return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
+
+
+def between_s(begin: str | None, end: str | None) -> float | None:
+    if begin is None or end is None:
+        return None
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
