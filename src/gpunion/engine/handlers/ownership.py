@@ -73,6 +73,8 @@ def kill(draft: AgentDraft) -> None:
 
 def last_seconds(draft: AgentDraft) -> None:
     for guest in draft.living():
+        # Should it go now, it is because it was told to: that is no failure of its own.
+        draft.put(replace(guest, end_cause=guest.end_cause or EndReason.DEADLINE))
         draft.do(TerminateGuest(run_id=guest.run_id))
 
 
