@@ -34,7 +34,7 @@ from gpunion.domain.frames import (
 )
 from gpunion.domain.ids import NodeId
 from gpunion.domain.node import NodePhase
-from gpunion.domain.orders import Order
+from gpunion.domain.orders import Order, StartRun, StopRun
 from gpunion.domain.timing import Timing
 from gpunion.engine.channel import Receiver, Sender, Skew, report_in_our_time
 from gpunion.engine.coordinator import CoordinatorEngine
@@ -170,9 +170,18 @@ class CoordinatorStation:
         replies, link.replies = link.replies, []
         yield from replies
         for seq, order in link.orders.due(now_s, self.timing.resend_s):
-            yield OrderFrame(term=self.term, seq=seq, ack=link.reports.last_seq, sent_s=now_s, order=order)
+            meant = self._still_meant(order)
+            yield OrderFrame(term=self.term, seq=seq, ack=link.reports.last_seq, sent_s=now_s, order=meant)
 
     # --- private ---------------------------------------------------------------------------------
+
+    def _still_meant(self, order: Order) -> Order:
+        """A start that was given up before it arrived must not happen any more. Its number is still needed."""
+        if isinstance(order, StartRun):
+            run = self.engine.state.runs.get(order.run_id)
+            if run is None or not run.living:
+                return StopRun(run_id=order.run_id, job_id=order.job_id, epoch=order.epoch)
+        return order
 
     def _load_links(self, saved: SavedCampus) -> None:
         for node in self.engine.state.nodes.values():
