@@ -44,6 +44,7 @@ class AgentStation:
         self.skew = Skew()
         self.connected = False
         self.term = 0
+        self._granted_s = 0.0  # when the newest lease was granted, in the coordinator's time
 
     @property
     def timing(self) -> Timing:
@@ -70,6 +71,7 @@ class AgentStation:
         self.skew.learn(now_s, frame.sent_s)
         if isinstance(frame, Welcome):
             self.term = frame.term
+            self._granted_s = frame.sent_s
             self.connected = True
             self.engine.timing = frame.timing
             self.orders.took(frame.orders_before)
@@ -81,7 +83,12 @@ class AgentStation:
         self.term = frame.term
         self.reports.acknowledge(frame.ack)
         if isinstance(frame, LeaseGrant):
+            self._granted_s = max(self._granted_s, frame.sent_s)
             return [(LeaseRenewed(until_s=frame.heartbeat_sent_s + frame.lease_s), None)]
+        if frame.sent_s < self._granted_s:
+            # Overtaken by a lease. It may be from before we were given up and the lease from after: then a
+            # start in it was meant for a life that is over. What is still meant will be sent again.
+            return []
         if self.orders.expects(frame.seq):
             return [(OrderReceived(order=order_in_our_time(frame.order, self.skew)), frame.seq)]
         return []
