@@ -78,6 +78,13 @@ class AgentDraft:
         kill_at_s = self.holding.deadline_s if self.holding.tenure is Tenure.RECLAIMING else None
         self.do(LimitGuest(run_id=run_id, lease_until_s=self.last_moment_s(), kill_at_s=kill_at_s))
 
+    def owner_has_it(self) -> bool:
+        """From the owner's deadline on nothing of a guest may run or send."""
+        holding = self.holding
+        if holding.tenure is Tenure.RECLAIMING:
+            return holding.deadline_s is not None and self.now_s >= holding.deadline_s
+        return holding.tenure in (Tenure.RECLAIMED, Tenure.LEFT)
+
     def last_moment_s(self) -> float | None:
         """When guests end if the coordinator is never heard again."""
         if self.lease_until_s is None:

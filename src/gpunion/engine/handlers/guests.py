@@ -56,6 +56,11 @@ def exited(draft: AgentDraft, event: GuestExited) -> None:
     guest = draft.put(replace(guest, exit_code=event.exit_code, last_step=last_step))
     reason = _end_reason(guest, event)
     guest = _settle_saving(draft, guest, reason)
+    if reason is EndReason.FINISHED and draft.owner_has_it():
+        reason = guest.end_cause or EndReason.DEADLINE
+        _report_end(draft, guest, reason, detail="finished, but its output could not be saved in time")
+        draft.farewell(guest.run_id)
+        return
     if reason is EndReason.FINISHED:
         draft.put(replace(guest, phase=GuestPhase.SHIPPING))
         draft.do(ShipOutput(run_id=guest.run_id))

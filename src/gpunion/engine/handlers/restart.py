@@ -15,6 +15,11 @@ from gpunion.engine.handlers import guests, ownership, saves
 
 
 def started(draft: AgentDraft, event: AgentStarted) -> None:
+    # The owner first: what they took back meanwhile is not taken up again, not even to send the rest of it.
+    if event.killed_meanwhile and not draft.holding.killed:
+        ownership.kill(draft)
+    elif draft.owner_has_it():
+        ownership.deadline_came(draft)
     found = {guest.run_id: guest for guest in event.found}
     for guest in sorted(draft.guests.values(), key=lambda g: g.run_id):
         _take_up(draft, guest, found.get(guest.run_id))
@@ -22,9 +27,7 @@ def started(draft: AgentDraft, event: AgentStarted) -> None:
         if stranger.alive and stranger.run_id not in draft.guests:
             draft.because(stranger.run_id, Why.STRANGER_ENDED, run=stranger.run_id)
             draft.do(KillGuest(run_id=stranger.run_id, cause=EndReason.STOPPED))
-    if event.killed_meanwhile and not draft.holding.killed:
-        ownership.kill(draft)
-    elif draft.living():
+    if draft.living():
         # Nobody knows when the lease was last renewed; the keepers do, and end their guests in time.
         draft.set_timer("lease", draft.now_s + draft.timing.lease_s + draft.facts.terms.autonomy_s)
 
