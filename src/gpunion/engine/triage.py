@@ -25,9 +25,14 @@ def empty_wanted_nodes(draft: Draft) -> None:
 
 def active_flush_bps(draft: Draft, node_id: NodeId) -> float:
     """What flushes already under way on a node's uplink were promised."""
+    sources = {run.id for run in _runs(draft, node_id)}
+    for migration_id in draft.state.moving:  # a run that ended with its last save is still sending it
+        migration = draft.state.migrations[migration_id]
+        if migration.source_node == node_id:
+            sources.add(migration.source_run)
     total = 0.0
-    for run in _runs(draft, node_id):
-        for checkpoint_id in draft.state.unsettled.get(run.id, ()):
+    for run_id in sorted(sources):
+        for checkpoint_id in sorted(draft.state.unsettled.get(run_id, ())):
             checkpoint = draft.state.checkpoints[checkpoint_id]
             if checkpoint.final:
                 total += checkpoint.rate_bps
