@@ -13,7 +13,37 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-GENERATORS: dict[str, Callable[[], str]] = {}
+
+def lifecycle() -> str:
+    from gpunion.lifecycle.diagrams import MACHINES
+
+    parts = [
+        "# Lifecycles\n",
+        "Made by `make docs` from the edge tables in `src/gpunion/lifecycle`; do not edit.",
+        "An edge that is not drawn here cannot be taken: it raises `IllegalTransition`.\n",
+    ]
+    for name, machine in MACHINES.items():
+        parts += [f"## {name.capitalize()}\n", f"```mermaid\n{machine.mermaid()}```\n"]
+    return "\n".join(parts)
+
+
+def openapi() -> str:
+    from gpunion.coordinator.openapi import schema_text
+
+    return schema_text()
+
+
+def command_line() -> str:
+    from gpunion.cli.reference import reference
+
+    return reference()
+
+
+GENERATORS: dict[str, Callable[[], str]] = {
+    "docs/lifecycle.md": lifecycle,
+    "docs/openapi.json": openapi,
+    "docs/cli.md": command_line,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-import traceback
 
-from gpunion.cli.connection import trouble_of
 from gpunion.cli.context import Context
 from gpunion.cli.exits import ERROR, INTERRUPTED, MEANINGS, OK, USAGE, Trouble
 from gpunion.cli.parser import Parser, did_you_mean
@@ -26,6 +23,8 @@ def main(words: list[str], context: Context | None = None) -> int:
     except Trouble as trouble:
         return _tell(trouble, context)
     except ClientError as error:
+        from gpunion.cli.connection import trouble_of
+
         return _tell(trouble_of(error), context)
     except KeyboardInterrupt:
         context.screen.note("Interrupted.")
@@ -147,6 +146,9 @@ def _tell(trouble: Trouble, context: Context) -> int:
 
 def _bug(bug: Exception) -> Trouble:
     """One line, and where the rest is: a traceback helps us, not the person who typed a command."""
+    import tempfile
+    import traceback
+
     details = ""
     try:
         with tempfile.NamedTemporaryFile("w", prefix="gpunion-bug-", suffix=".txt", delete=False) as file:

@@ -1,0 +1,89 @@
+"""`gpunion doctor`: what is missing here, and the command that mends it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpunion.cli.checks import campus, machine
+from gpunion.cli.checks.finding import Finding, State, missing
+from gpunion.cli.context import Context
+from gpunion.cli.exits import ERROR, OK
+from gpunion.cli.owner import add_state_dir, state_dir
+from gpunion.cli.screen import Table
+
+if TYPE_CHECKING:
+    from gpunion.agent.settings import Settings
+
+CONNECTS = True
+JSON = """`{ok, findings: [{check, state, found, mend}]}`; `state` is `ok`, `warning` or `missing`, and `ok`
+says that nothing is missing."""
+EXAMPLES = ("gpunion doctor",)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_state_dir(parser)
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    findings = _examine(arguments, context)
+    healthy = all(finding.state is not State.MISSING for finding in findings)
+    if context.screen.as_json:
+        context.screen.data({"ok": healthy, "findings": [asdict(finding) for finding in findings]})
+    else:
+        rows = [[finding.check, finding.state.value, finding.found] for finding in findings]
+        context.screen.table(Table(columns=("CHECK", "STATE", "FOUND"), rows=list(rows)))
+        _tell_what_to_do(context, findings)
+    return OK if healthy else ERROR
+
+
+def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
+    folder = state_dir(arguments, context)
+    settings, trouble = _settings(folder, context)
+    joined = settings is not None or trouble is not None
+    unsandboxed = settings is not None and settings.terms.allow_unsandboxed
+    findings = [
+        machine.check_python(),
+        machine.check_libraries(joined),
+        machine.check_bubblewrap(joined, unsandboxed),
+        machine.check_cgroup(),
+        machine.check_state_dir(folder),
+        machine.check_disk("disk", folder),
+    ]
+    if trouble is not None:
+        findings.append(trouble)
+    heard, about = campus.check_coordinator(lambda: context.campus(arguments))
+    findings += heard
+    place = settings.vault if settings else Path(about["vault"]) if about else None
+    if place is not None:
+        findings.append(campus.check_vault(place, needed=joined))
+        if place.is_dir():
+            findings.append(machine.check_disk("vault disk", place))
+    return findings
+
+
+def _settings(folder: Path, context: Context) -> tuple[Settings | None, Finding | None]:
+    """The agent's settings where this machine has joined, or what is wrong with them."""
+    from gpunion.agent.settings import SETTINGS_FILE, SettingsTrouble, load_settings
+
+    if not (folder / SETTINGS_FILE).exists():
+        return None, None
+    try:
+        settings = load_settings(folder, context.environment)
+        settings.credential()
+    except SettingsTrouble as trouble:
+        what, _, mend = str(trouble).partition("Next: ")
+        return None, missing("agent settings", what.strip(), mend or f"mend {folder / SETTINGS_FILE}")
+    return settings, None
+
+
+def _tell_what_to_do(context: Context, findings: list[Finding]) -> None:
+    wrong = [finding for finding in findings if finding.state is not State.OK]
+    if not wrong:
+        context.screen.line("\nNothing is missing.")
+        return
+    context.screen.line("\nTo mend it:")
+    for finding in wrong:
+        context.screen.line(f"  {finding.check} ({finding.state.value}): {finding.mend}")
