@@ -12,6 +12,8 @@ from dataclasses import dataclass
 # Half of a link at most goes to moving state, so that its owner's traffic stays unharmed.
 RECLAIM_SHARE = 0.5
 MARGIN = 0.1
+# What a sum of rates may be off by the order of adding.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +35,20 @@ class Rates:
 
 
 def earliest_deadline_first(flows: Iterable[Flow], *, cap_bps: float, now_s: float) -> Rates:
-    """Admits flows in order of deadline as long as each still fits behind those before it.
+    """Admits flows in order of deadline as long as all keep a steady rate that meets theirs.
 
-    The check is Σ_{d_f <= d_k} bits_f <= cap (d_k - t); what the admitted leave over goes to the earliest.
+    The check is Σ bits_f / (d_f - t) <= cap. It implies the usual Σ_{d_f <= d_k} bits_f <= cap (d_k - t),
+    which alone is not enough: that one lets one flow have the whole link first and the next one after it,
+    but a rate is handed out once and kept. What the admitted leave over goes to the earliest.
     """
     ordered = sorted(flows, key=lambda flow: (flow.deadline_s, flow.size_bits, flow.name))
     admitted: list[Flow] = []
     refused: list[str] = []
-    queued_bits = 0.0
+    taken_bps = 0.0
     for flow in ordered:
-        if queued_bits + flow.size_bits <= cap_bps * (flow.deadline_s - now_s):
-            queued_bits += flow.size_bits
+        left_s = flow.deadline_s - now_s
+        if left_s > 0 and taken_bps + flow.size_bits / left_s <= cap_bps * (1 + _ROUNDING):
+            taken_bps += flow.size_bits / left_s
             admitted.append(flow)
         else:
             refused.append(flow.name)
