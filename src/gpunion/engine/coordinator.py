@@ -131,7 +131,7 @@ def _timer(draft: Draft, key: str) -> None:
     match name:
         case "checkpoint":
             checkpoints.due(draft, RunId(subject))
-        case "give_up":
+        case "give_up" | "fence":
             runs.give_up(draft, RunId(subject))
         case "start":
             runs.start_overdue(draft, RunId(subject))

@@ -81,7 +81,8 @@ class Draft:
     @property
     def changed(self) -> bool:
         """Whether anything changed that could let a job be placed or moved."""
-        return self.look_again or any(isinstance(r, Job | Run | Node) for r in self._changes.values())
+        kinds = Job | Run | Node | Migration
+        return self.look_again or any(isinstance(r, kinds) for r in self._changes.values())
 
     @property
     def freed(self) -> bool:

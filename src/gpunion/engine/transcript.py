@@ -39,7 +39,7 @@ from gpunion.domain.reasons import Reason, Why
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 
 # Timers that stand for something a person would tell; the rest only say that time has passed.
-TELLING_TIMERS = {"deadline", "term", "own_save", "lease_end", "give_up"}
+TELLING_TIMERS = {"deadline", "term", "own_save", "lease_end", "give_up", "fence"}
 # Why a job waits and which steps were saved depends on the moment.
 QUIET_REASONS = {Why.WAITING, Why.SAVED, Why.SAVE_FAILED, Why.STEP_BEHIND, Why.FLUSH_FITS}
 NAMED_FACTS = ("node_id", "job_id", "run_id", "epoch", "final", "leaving", "killed", "killed_meanwhile")

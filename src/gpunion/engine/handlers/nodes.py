@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpunion.domain.checkpoint import CheckpointPhase
 from gpunion.domain.effects import ForgetOrders
 from gpunion.domain.events import NodeFellSilent, NodeHeard, NodeJoined
 from gpunion.domain.ids import NodeId, RunId
@@ -15,6 +16,7 @@ from gpunion.domain.reports import NodeReclaimed, NoticeGiven
 from gpunion.domain.run import Run
 from gpunion.engine import moving
 from gpunion.engine.draft import Draft
+from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.node import NODE
 
 
@@ -90,11 +92,7 @@ def resumed(draft: Draft, node_id: NodeId) -> None:
     draft.put(replace(node, deadline_s=None))
     draft.because(node_id, Why.NODE_BACK, node=node_id)
     for run in living(draft, node_id):
-        job = draft.job_of(run)
-        migration = moving.migration_of(draft, job)
-        doomed = migration is not None and migration.phase is MigrationPhase.FLUSHING
-        if doomed and migration is not None and migration.flush is None:
-            moving.abandon(draft, job)  # it was only waiting for a deadline that is not coming any more
+        _stays_if_it_can(draft, run)
 
 
 def left(draft: Draft, node_id: NodeId) -> None:
@@ -109,6 +107,19 @@ def left(draft: Draft, node_id: NodeId) -> None:
 
 def living(draft: Draft, node_id: NodeId) -> list[Run]:
     return [draft.state.runs[run_id] for run_id in sorted(draft.state.living.get(node_id, ()))]
+
+
+def _stays_if_it_can(draft: Draft, run: Run) -> None:
+    """A guest that was only waiting for a deadline that is not coming any more goes on as before."""
+    job = draft.job_of(run)
+    migration = moving.migration_of(draft, job)
+    if migration is None or migration.phase is not MigrationPhase.FLUSHING:
+        return
+    if migration.flush is None:
+        moving.abandon(draft, job)
+    elif draft.state.checkpoints[migration.flush].phase is CheckpointPhase.FAILED:
+        moving.stay(draft, run)
+        set_checkpoint_timer(draft, run)
 
 
 def _new(draft: Draft, event: NodeJoined, former: Node | None) -> None:
@@ -150,10 +161,11 @@ def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
 
 
 def _fence(draft: Draft, node: Node) -> None:
+    """Not the timer of a silence: hearing the node again does not bring its former guests back."""
     fence_s = draft.policies.suspicion.given_up_after_s(draft.timing, node.facts.terms)
     for run in living(draft, node.id):
-        if not draft.timer_set(f"give_up:{run.id}"):
-            draft.set_timer(f"give_up:{run.id}", draft.now_s + fence_s)
+        if not draft.timer_set(f"fence:{run.id}"):
+            draft.set_timer(f"fence:{run.id}", draft.now_s + fence_s)
 
 
 def _back(draft: Draft, node: Node) -> None:

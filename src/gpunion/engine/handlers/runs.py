@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.checkpoint import CheckpointPhase
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.ids import JobId, NodeId, RunId, migration_id
 from gpunion.domain.job import Avoidance, Job, JobPhase
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
@@ -107,7 +107,7 @@ def close(draft: Draft, run: Run, reason: EndReason, *, last_step: int) -> None:
             last_step=max(last_step, draft.known_step(run)),
         )
     )
-    for timer in ("checkpoint", "give_up", "start"):
+    for timer in ("checkpoint", "give_up", "fence", "start"):
         draft.cancel_timer(f"{timer}:{run.id}")
 
 
@@ -175,14 +175,10 @@ def _begin_after_the_fact(draft: Draft, job: Job, run: Run, report: RunEnded) ->
     node = draft.state.nodes[run.node_id]
     if report.reason is EndReason.SAVED and node.deadline_s is not None:
         cause = Cause.OWNER_RECLAIM
-    unsettled = (draft.state.checkpoints[c] for c in draft.state.unsettled.get(run.id, ()))
-    pending = [checkpoint for checkpoint in unsettled if checkpoint.phase is CheckpointPhase.CAPTURED]
-    if report.reason is EndReason.SAVED and pending:
+    on_its_way = _save_on_its_way(draft, run, report)
+    if on_its_way is not None:
         migration = moving.begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, stopped_s=draft.now_s)
-        newest = max(pending, key=lambda c: (c.step, c.id))
-        draft.put(replace(migration, flush=newest.id))
-        overdue_s = draft.now_s + draft.timing.save_timeout_s + moving.FLUSH_GUARD_S
-        draft.set_timer(f"flush:{migration.id}", overdue_s)
+        _await(draft, migration, on_its_way)
         return
     moving.begin(
         draft, job, run, cause, phase=MigrationPhase.SEEKING, stopped_s=_stood_still(draft, run, report)
@@ -194,11 +190,42 @@ def _after_the_flush(draft: Draft, run: Run, migration: Migration, report: RunEn
     draft.put(migration)
     checkpoint = None if migration.flush is None else draft.state.checkpoints[migration.flush]
     if checkpoint is None or checkpoint.phase is CheckpointPhase.FAILED:
-        moving.seek(draft, migration, fell_back=report.reason.value)
+        _without_the_flush(draft, run, migration, report)
     elif checkpoint.phase is CheckpointPhase.DURABLE:
         moving.seek(draft, migration, fell_back=None)
     elif report.reason is EndReason.NODE_LOST:
         moving.seek(draft, migration, fell_back=report.reason.value)
+
+
+def _without_the_flush(draft: Draft, run: Run, migration: Migration, report: RunEnded) -> None:
+    """What was asked for did not come about, but the agent or the program may have saved unasked."""
+    on_its_way = _save_on_its_way(draft, run, report)
+    if on_its_way is not None:
+        _await(draft, migration, on_its_way)
+        return
+    durable = draft.job_of(run).durable
+    newest = None if durable is None else draft.state.checkpoints.get(durable.checkpoint_id)
+    if newest is not None and newest.run_id == run.id and newest.final:
+        moving.seek(draft, migration, fell_back=None)
+        return
+    asked = None if migration.flush is None else draft.state.checkpoints[migration.flush]
+    trouble = None if asked is None else asked.trouble
+    moving.seek(draft, migration, fell_back=report.reason.value if trouble is None else trouble.value)
+
+
+def _save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | None:
+    """A run that ended saved has written a last checkpoint; it may still be on its way to the vault."""
+    if report.reason is not EndReason.SAVED:
+        return None
+    unsettled = (draft.state.checkpoints[c] for c in draft.state.unsettled.get(run.id, ()))
+    pending = [checkpoint for checkpoint in unsettled if checkpoint.phase is CheckpointPhase.CAPTURED]
+    return max(pending, key=lambda c: (c.step, c.id), default=None)
+
+
+def _await(draft: Draft, migration: Migration, checkpoint: Checkpoint) -> None:
+    draft.put(replace(migration, flush=checkpoint.id))
+    overdue_s = draft.now_s + draft.timing.save_timeout_s + moving.FLUSH_GUARD_S
+    draft.set_timer(f"flush:{migration.id}", overdue_s)
 
 
 def _stood_still(draft: Draft, run: Run, report: RunEnded) -> float:
