@@ -40,7 +40,8 @@ class Engines:
         # PostgreSQL's insert has the same two methods.
         statement = sqlite_insert(table)
         keys = [column.name for column in table.primary_key.columns]
-        rest = {name: statement.excluded[name] for name in table.columns.keys() if name not in keys}
+        names = [column.name for column in table.columns]
+        rest = {name: statement.excluded[name] for name in names if name not in keys}
         return statement.on_conflict_do_update(index_elements=keys, set_=rest)
 
     async def dispose(self) -> None:

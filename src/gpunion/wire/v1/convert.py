@@ -151,17 +151,6 @@ def reason_out(reason: Reason) -> jobs.ReasonOut:
     return jobs.ReasonOut(subject=reason.subject, code=reason.why.value, sentence=reason.sentence())
 
 
-def story_line(seq: int, at_s: float, event: str, reason: Reason) -> jobs.StoryLine:
-    return jobs.StoryLine(
-        seq=seq,
-        at=shown_time(at_s),
-        event=event,
-        subject=reason.subject,
-        code=reason.why.value,
-        sentence=reason.sentence(),
-    )
-
-
 def verdict_out(verdict: Verdict) -> jobs.VerdictOut:
     refusal = verdict.refusal
     return jobs.VerdictOut(

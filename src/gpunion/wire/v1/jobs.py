@@ -85,10 +85,13 @@ class ReasonOut(Answer):
     sentence: str
 
 
-class StoryLine(ReasonOut):
-    seq: int
+class StoryLine(Answer):
+    """One sentence of a job's story; `times` counts what was folded into it."""
+
     at: str
-    event: str
+    code: str
+    sentence: str
+    times: int
 
 
 class VerdictOut(Answer):

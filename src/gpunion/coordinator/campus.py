@@ -1,0 +1,52 @@
+"""Everything a route may use, in one place; made in `compose`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import Request
+from starlette.requests import HTTPConnection
+
+from gpunion.coordinator.auth import Keyring
+from gpunion.coordinator.clock import SteadyClock
+from gpunion.coordinator.hub import Hub
+from gpunion.coordinator.joblogs import JobLogs
+from gpunion.coordinator.ledger import Ledger
+from gpunion.coordinator.loop import Loop
+from gpunion.coordinator.naming import JobNames
+from gpunion.coordinator.switchboard import Switchboard
+from gpunion.domain.timing import Timing
+from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.state import CampusState
+from gpunion.ports.store import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campus:
+    vault: str
+    timing: Timing
+    clock: SteadyClock
+    store: Store
+    station: CoordinatorStation
+    loop: Loop
+    hub: Hub
+    switchboard: Switchboard
+    keyring: Keyring
+    logs: JobLogs
+    names: JobNames
+    ledger: Ledger
+
+    @property
+    def state(self) -> CampusState:
+        """For reading. Between two commits it is exactly what the store has."""
+        return self.station.engine.state
+
+
+def of_connection(connection: HTTPConnection) -> Campus:
+    campus = connection.app.state.campus
+    assert isinstance(campus, Campus)
+    return campus
+
+
+def campus_of(request: Request) -> Campus:
+    return of_connection(request)

@@ -1,0 +1,87 @@
+"""Puts a coordinator together: the only place that picks adapters."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from gpunion.adapters.sql.store import SqlStore
+from gpunion.coordinator.auth import Keyring
+from gpunion.coordinator.campus import Campus
+from gpunion.coordinator.clock import SteadyClock
+from gpunion.coordinator.crashpoint import CrashPoint
+from gpunion.coordinator.hub import Hub
+from gpunion.coordinator.joblogs import JobLogs
+from gpunion.coordinator.ledger import Ledger
+from gpunion.coordinator.loop import Loop
+from gpunion.coordinator.naming import JobNames
+from gpunion.coordinator.settings import BadSettings, Settings
+from gpunion.coordinator.switchboard import Switchboard
+from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.policy.policies import BUNDLES
+from gpunion.ports.store import Store
+
+DATABASE_FILE = "gpunion.db"
+
+
+def sqlite_store(folder: Path) -> Store:
+    return SqlStore(folder / DATABASE_FILE, folder / "bundles")
+
+
+async def open_campus(
+    settings: Settings, store: Store | None = None, clock: SteadyClock | None = None
+) -> Campus:
+    """Takes the lead and loads what was committed. The caller runs the loop and closes the store."""
+    if settings.policies not in BUNDLES:
+        known = ", ".join(sorted(BUNDLES))
+        raise BadSettings(f"no policies are called {settings.policies!r}; known are {known}")
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store = store or sqlite_store(settings.data_dir)
+    clock = clock or SteadyClock()
+    holder = f"process {os.getpid()} on {socket.gethostname()}"
+    term = await store.open(holder=holder, now_s=clock.now_s(), lead_s=settings.lead_s)
+    try:
+        return await _assemble(settings, store, clock, term)
+    except BaseException:
+        await store.close(term=term)
+        raise
+
+
+async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: int) -> Campus:
+    clock.not_before(await store.newest_s())
+    station = CoordinatorStation(
+        saved=await store.load(),
+        policies=BUNDLES[settings.policies],
+        timing=settings.timing,
+        term=term,
+        now_s=clock.now_s(),
+    )
+    switchboard, hub, ledger = Switchboard(), Hub(), Ledger()
+    loop = Loop(
+        station=station,
+        store=store,
+        clock=clock,
+        switchboard=switchboard,
+        ledger=ledger,
+        crash_point=CrashPoint(os.environ),
+        lead_s=settings.lead_s,
+        strict_audit=settings.strict_audit,
+    )
+    loop.observers.append(lambda _commit, line: hub.publish(line))
+    keyring = Keyring(store, clock.now_s)
+    await keyring.load()
+    return Campus(
+        vault=settings.vault_place,
+        timing=settings.timing,
+        clock=clock,
+        store=store,
+        station=station,
+        loop=loop,
+        hub=hub,
+        switchboard=switchboard,
+        keyring=keyring,
+        logs=JobLogs(settings.data_dir / "logs"),
+        names=JobNames(clock.now_s),
+        ledger=ledger,
+    )

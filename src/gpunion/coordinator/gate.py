@@ -1,0 +1,128 @@
+"""What every request passes first: who is it, and how much may it send. Nothing is open without a token.
+
+As the outermost layer it holds for every route there is or will be, and for those there are not. The one
+exception is enrolment, whose join token is in the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gpunion.coordinator import campus
+from gpunion.coordinator.problems import ApiError, response_of
+from gpunion.ports.store import BUNDLE_LIMIT_BYTES, Credential, CredentialKind
+
+PREFIX = "/api/v1"
+OPEN = ("POST", f"{PREFIX}/enrol")
+JSON_LIMIT_BYTES = 1024**2
+ENROL_LIMIT_BYTES = 16 * 1024
+# A refused sender gets this long and this much to finish, since most clients read the answer only then.
+DRAIN_LIMIT_BYTES = 64 * 1024**2
+DRAIN_LIMIT_S = 10.0
+
+
+class Gate:
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        try:
+            scope.setdefault("state", {})["caller"] = _caller(scope)
+            if scope["type"] == "http":
+                receive = _limited(scope, receive)
+        except ApiError as error:
+            await _refuse(error, scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def caller_of(connection: HTTPConnection) -> Credential:
+    caller = connection.state.caller
+    assert isinstance(caller, Credential)
+    return caller
+
+
+def _caller(scope: Scope) -> Credential | None:
+    if (scope.get("method"), scope["path"]) == OPEN:
+        return None
+    connection = HTTPConnection(scope)
+    scheme, _, token = connection.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not token:
+        raise _unauthenticated("this needs a token and none was given")
+    caller = campus.of_connection(connection).keyring.who(token.strip())
+    if caller is None:
+        raise _unauthenticated("the token is not known here")
+    return caller
+
+
+def _unauthenticated(detail: str) -> ApiError:
+    next_step = (
+        "send 'Authorization: Bearer TOKEN'; the admin token is in the coordinator's DATA_DIR/admin.token, "
+        "a node gets its own with `gpunion join`"
+    )
+    return ApiError(401, "unauthenticated", detail, next_step)
+
+
+def _limited(scope: Scope, receive: Receive) -> Receive:
+    """Refuses a body that is too large by what it says of itself, and else by counting."""
+    limit = _limit_of(scope)
+    said = HTTPConnection(scope).headers.get("content-length", "0")
+    if said.isdigit() and int(said) > limit:
+        raise _too_large(limit)
+    seen = 0
+
+    async def counting() -> Message:
+        nonlocal seen
+        message = await receive()
+        if message["type"] == "http.request":
+            seen += len(message.get("body", b""))
+            if seen > limit:
+                raise _too_large(limit)
+        return message
+
+    return counting
+
+
+def _limit_of(scope: Scope) -> int:
+    path = str(scope["path"])
+    if path.startswith(f"{PREFIX}/bundles/"):
+        caller = scope["state"]["caller"]
+        return BUNDLE_LIMIT_BYTES if caller.kind is CredentialKind.ADMIN else JSON_LIMIT_BYTES
+    return ENROL_LIMIT_BYTES if path == OPEN[1] else JSON_LIMIT_BYTES
+
+
+def _too_large(limit: int) -> ApiError:
+    detail = f"the body is larger than the {limit} bytes allowed here"
+    return ApiError(413, "too_large", detail, "send less; data belongs into storage, not into a request")
+
+
+async def _refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    response = response_of(error)
+    if scope["type"] == "websocket":
+        await receive()  # the connect message
+        await response(scope, receive, send)
+        return
+    start = {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    await _drain(receive)
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _drain(receive: Receive) -> None:
+    seen = 0
+    try:
+        async with asyncio.timeout(DRAIN_LIMIT_S):
+            while seen < DRAIN_LIMIT_BYTES:
+                message = await receive()
+                if message["type"] != "http.request" or not message.get("more_body"):
+                    return
+                seen += len(message["body"])
+    except TimeoutError:
+        return

@@ -1,0 +1,287 @@
+"""The single writer: one thing happens, is decided, committed and only then made known; then the next.
+
+Everything that changes the campus goes through here: requests, agents' frames, timers, leases. A fault of the
+store that will not pass, or a bug, ends the loop and with it the process: what is committed is the truth, and
+a fresh start from it is safer than any repair (crash-only).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from gpunion.coordinator.clock import SteadyClock
+from gpunion.coordinator.crashpoint import CrashPoint
+from gpunion.coordinator.ledger import Finding, Ledger
+from gpunion.coordinator.switchboard import Line, Switchboard
+from gpunion.domain.commit import Commit, InboxMark
+from gpunion.domain.effects import SendOrder
+from gpunion.domain.events import CoordinatorEvent, CoordinatorStarted, NodeJoined, TimerFired
+from gpunion.domain.frames import AgentFrame
+from gpunion.domain.ids import NodeId
+from gpunion.domain.job import Job
+from gpunion.engine import audit
+from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.ports.store import LoggedDecision, Store, StoreFault, event_name, log_line
+
+# Each connection and request waits for its own answer, so this many are many clients, not a backlog of one.
+QUEUE_LIMIT = 4096
+# A store that is busy or full for longer than these pauses together is not going to recover by itself.
+RETRY_PAUSES_S = (0.05, 0.2, 1.0, 3.0)
+# Frames that wait are taken before time is asked, so that a stalled process hears its agents before it
+# calls them silent; but never so many that a deadline waits.
+FRAMES_BEFORE_TIME = 64
+
+log = structlog.get_logger("gpunion.coordinator")
+
+
+class NotAccepting(Exception):
+    """The loop is ending, or its queue is full: nothing was done, ask again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    commit: Commit
+    seq: int  # of the log line, 0 where there is none
+
+
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    event: CoordinatorEvent
+    key: str | None
+    answer: asyncio.Future[Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    line: Line
+    frame: AgentFrame
+    answer: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class _HungUp:
+    node_id: NodeId
+
+
+Observer = Callable[[Commit, LoggedDecision], None]
+
+
+class Loop:
+    def __init__(
+        self,
+        *,
+        station: CoordinatorStation,
+        store: Store,
+        clock: SteadyClock,
+        switchboard: Switchboard,
+        ledger: Ledger,
+        crash_point: CrashPoint,
+        lead_s: float,
+        strict_audit: bool = False,
+    ) -> None:
+        self.station = station
+        self.observers: list[Observer] = []  # told of every line of the log, after it is committed
+        self._store = store
+        self._clock = clock
+        self._switchboard = switchboard
+        self._ledger = ledger
+        self._crash_point = crash_point
+        self._lead_s = lead_s
+        self._strict_audit = strict_audit
+        self._queue: deque[_Posted | _Arrived | _HungUp] = deque()
+        self._wake = asyncio.Event()
+        self._ending = False
+        self._acknowledged: dict[NodeId, int] = {}
+
+    # --- for routes ------------------------------------------------------------------------------
+
+    async def post(self, event: CoordinatorEvent, *, key: str | None = None) -> Outcome:
+        """Returns when the decision is committed. `key` is kept where the decision accepts a job."""
+        answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._put(_Posted(event, key, answer))
+        return await answer
+
+    async def deliver(self, line: Line, frame: AgentFrame) -> None:
+        """Returns when the frame is dealt with, so that a connection never has two under way."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._put(_Arrived(line, frame, answer))
+        await answer
+
+    def hang_up(self, line: Line) -> None:
+        if self._switchboard.drop(line) and not self._ending:
+            self._queue.append(_HungUp(line.node_id))
+            self._wake.set()
+
+    # --- for the process -------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until `end`; raises what nobody may go on after."""
+        renew_s = self._clock.now_s() + self._lead_s / 3
+        try:
+            await self._happen(CoordinatorStarted())
+            while not self._ending:
+                for _ in range(min(len(self._queue), FRAMES_BEFORE_TIME)):
+                    await self._work(self._queue.popleft())
+                now_s = self._clock.now_s()
+                if now_s >= renew_s:
+                    await self._store.renew(term=self.station.term, now_s=now_s, lead_s=self._lead_s)
+                    renew_s = now_s + self._lead_s / 3
+                due = self.station.due(now_s)
+                if due is not None:
+                    await self._happen(due)
+                elif not self._queue:
+                    await self._sleep_until(renew_s)
+        finally:
+            self._refuse_the_rest()
+
+    def end(self) -> None:
+        self._ending = True
+        self._wake.set()
+
+    # --- private ---------------------------------------------------------------------------------
+
+    def _put(self, work: _Posted | _Arrived) -> None:
+        if self._ending or len(self._queue) >= QUEUE_LIMIT:
+            raise NotAccepting
+        self._queue.append(work)
+        self._wake.set()
+
+    async def _sleep_until(self, renew_s: float) -> None:
+        next_s = self.station.next_due_s()
+        until_s = renew_s if next_s is None else min(next_s, renew_s)
+        try:
+            async with asyncio.timeout(max(0.0, until_s - self._clock.now_s())):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    async def _work(self, work: _Posted | _Arrived | _HungUp) -> None:
+        match work:
+            case _HungUp(node_id):
+                if not self._switchboard.connected(node_id):
+                    self.station.disconnected(node_id)
+            case _Posted(event, key, answer):
+                with _passing_failure_to(answer):
+                    outcome = await self._happen(event, key=key)
+                if not answer.done():
+                    answer.set_result(outcome)
+            case _Arrived(line, frame, answer):
+                with _passing_failure_to(answer):
+                    await self._take_frame(line, frame)
+                if not answer.done():
+                    answer.set_result(None)
+
+    async def _take_frame(self, line: Line, frame: AgentFrame) -> None:
+        if not self._switchboard.is_current(line):
+            return
+        self._ledger.count(f"frames.{type(frame).__name__}")
+        node_id = line.node_id
+        for event, mark in self.station.frame_arrived(self._clock.now_s(), node_id, frame):
+            await self._happen(event, mark=mark)
+        orders = self.station.links[node_id].orders
+        arrived = min(orders.waiting, default=orders.last_seq + 1) - 1
+        if arrived > self._acknowledged.get(node_id, 0):
+            self._acknowledged[node_id] = arrived
+            await self._store.acknowledged(node_id, arrived)
+        self._switchboard.wake(node_id)
+
+    async def _happen(
+        self, event: CoordinatorEvent, *, mark: InboxMark | None = None, key: str | None = None
+    ) -> Outcome:
+        commit = self.station.decide(self._clock.now_s(), event, mark)
+        if key is not None and any(isinstance(record, Job) for record in commit.decision.changes):
+            commit = replace(commit, idempotency_key=key)
+        seq = await self._commit(commit) if _worth_writing(commit) else 0
+        self.station.committed(commit)
+        self._audit(commit)
+        logged = 0 if commit.decision.empty else seq
+        if logged:
+            self._tell(commit, log_line(commit, seq))
+        for node_id in _addressed(commit):
+            self._switchboard.wake(node_id)
+        return Outcome(commit, logged)
+
+    async def _commit(self, commit: Commit) -> int:
+        self._crash_point.before_commit()
+        seq = await self._commit_with_patience(commit)
+        self._crash_point.after_commit()
+        self._ledger.count("commits")
+        return seq
+
+    async def _commit_with_patience(self, commit: Commit) -> int:
+        for pause_s in RETRY_PAUSES_S:
+            try:
+                return await self._store.commit(commit, term=self.station.term)
+            except StoreFault as fault:
+                if not fault.temporary:
+                    raise
+                self._ledger.count("store_faults")
+                log.warning("store_fault", trouble=str(fault), again_in_s=pause_s)
+            await asyncio.sleep(pause_s)
+        return await self._store.commit(commit, term=self.station.term)
+
+    def _audit(self, commit: Commit) -> None:
+        violations = audit.check(self.station.engine.state, commit.decision)
+        for violation in violations:
+            detail = f"{violation.subject}: {violation.what}"
+            name = event_name(commit.event)
+            log.error("violation", invariant=violation.invariant, detail=detail, event_name=name)
+            self._ledger.found(
+                Finding(at_s=commit.at_s, event=name, invariant=str(violation.invariant), detail=detail)
+            )
+        if violations and self._strict_audit:
+            raise audit.BrokenInvariant(violations)
+
+    def _tell(self, commit: Commit, line: LoggedDecision) -> None:
+        self._ledger.count(f"decisions.{line.event}")
+        log.info(
+            "decision",
+            seq=line.seq,
+            happened=line.event,
+            subjects=list(line.subjects),
+            reasons=[f"{reason.subject}: {reason.why.value}" for reason in line.reasons],
+            effects=list(line.effects),
+        )
+        for observer in self.observers:
+            observer(commit, line)
+
+    def _refuse_the_rest(self) -> None:
+        self._ending = True
+        for work in self._queue:
+            if not isinstance(work, _HungUp) and not work.answer.done():
+                work.answer.set_exception(NotAccepting())
+        self._queue.clear()
+
+
+class _passing_failure_to:
+    """Whoever waits for the answer hears that there will be none; the failure itself goes on up."""
+
+    def __init__(self, answer: asyncio.Future[Outcome] | asyncio.Future[None]) -> None:
+        self._answer = answer
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not self._answer.done():
+            self._answer.set_exception(NotAccepting())
+
+
+def _worth_writing(commit: Commit) -> bool:
+    if isinstance(commit.event, TimerFired) or commit.mark is not None:
+        return True
+    return not commit.decision.empty
+
+
+def _addressed(commit: Commit) -> set[NodeId]:
+    """Nodes that something is to be sent to now."""
+    found = {effect.node_id for effect in commit.decision.effects if isinstance(effect, SendOrder)}
+    if isinstance(commit.event, NodeJoined):
+        found.add(commit.event.node_id)
+    return found

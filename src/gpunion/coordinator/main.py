@@ -1,0 +1,189 @@
+"""The coordinator's process: start, serve, end.
+
+Exit codes: 0 ended as asked, 1 could not start (one line says why), 70 a fault nobody may go on after; start
+it again, it goes on from what is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import structlog
+import uvicorn
+
+from gpunion.coordinator.app import make_app
+from gpunion.coordinator.auth import ADMIN_FILE
+from gpunion.coordinator.campus import Campus
+from gpunion.coordinator.compose import open_campus
+from gpunion.coordinator.settings import BadSettings, Settings
+from gpunion.ports.store import StoreFault
+from gpunion.wire.codec import FRAME_LIMIT_BYTES
+
+EXIT_OK = 0
+EXIT_CANNOT_START = 1
+EXIT_FAULT = 70
+ADDRESS_FILE = "address"
+# Requests under way get this long at the end; agents reconnect and streams resume anyway.
+GRACE_S = 3
+HEADERS_LIMIT = 64 * 1024
+
+log = structlog.get_logger("gpunion.coordinator")
+
+
+def serve(settings: Settings) -> int:
+    """Runs until SIGTERM or SIGINT; returns the exit code."""
+    _configure_logs(settings.log_format)
+    try:
+        return asyncio.run(_serve(settings))
+    except (StoreFault, BadSettings) as error:
+        return _cannot_start(str(error))
+    except OSError as error:
+        return _cannot_start(f"{error.filename or settings.data_dir}: {error.strerror or error}")
+
+
+async def _serve(settings: Settings) -> int:
+    campus = await open_campus(settings)
+    try:
+        listener = _listen(settings)
+    except OSError as error:
+        await campus.store.close(term=campus.station.term)
+        return _cannot_start(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}")
+    token = await campus.keyring.bootstrap_admin(settings.data_dir)
+    if token is not None:
+        print(f"admin token (shown once, kept in {settings.data_dir / ADMIN_FILE}): {token}", flush=True)
+    server = _Server(campus, listener, settings)
+    writing = asyncio.create_task(campus.loop.run())
+    writing.add_done_callback(_exit_on_fault)
+    _on_signals(server)
+    await server.serve(sockets=[listener])
+    campus.loop.end()
+    await writing
+    await campus.store.close(term=campus.station.term)
+    (settings.data_dir / ADDRESS_FILE).unlink(missing_ok=True)
+    log.info("ended")
+    return EXIT_OK
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens once it does, and ends streams before it waits for them."""
+
+    def __init__(self, campus: Campus, listener: socket.socket, settings: Settings) -> None:
+        super().__init__(
+            uvicorn.Config(
+                make_app(campus),
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                ws_max_size=FRAME_LIMIT_BYTES,
+                h11_max_incomplete_event_size=HEADERS_LIMIT,
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+        self._campus = campus
+        self._url = _url(listener)
+        self._address_file = settings.data_dir / ADDRESS_FILE
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Ours are set by `_on_signals`; the server's own would end the process by the signal, not with 0."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        _write_whole(self._address_file, self._url + "\n")
+        log.info("listening", url=self._url, term=self._campus.station.term)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._campus.hub.close()
+        await super().shutdown(sockets=sockets)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(
+        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"
+
+
+def _on_signals(server: uvicorn.Server) -> None:
+    """Once: end in good order. Twice: do not wait for anybody."""
+
+    def asked() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked)
+
+
+def _exit_on_fault(writing: asyncio.Task[None]) -> None:
+    """Crash-only: what is in memory may be wrong, what is committed is not."""
+    fault = None if writing.cancelled() else writing.exception()
+    if fault is None:
+        return
+    log.error("fault", kind=type(fault).__name__, trouble=str(fault))
+    if not isinstance(fault, StoreFault):
+        traceback.print_exception(fault, file=sys.stderr)  # a bug: for whoever mends it
+    print(
+        f"gpunion coordinator: ended by a fault ({type(fault).__name__}: {fault}); "
+        "start it again, it goes on from what is committed",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(EXIT_FAULT)
+
+
+def _cannot_start(why: str) -> int:
+    print(f"gpunion coordinator: cannot start: {why}", file=sys.stderr, flush=True)
+    return EXIT_CANNOT_START
+
+
+def _write_whole(path: Path, text: str) -> None:
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_text(text, encoding="utf-8")
+    os.replace(fresh, path)
+
+
+def _configure_logs(log_format: str) -> None:
+    shown: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            shown,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    # Libraries speak up only when something is wrong.
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+    )

@@ -1,0 +1,116 @@
+"""Every refusal over HTTP: RFC 9457, a code that never changes, and what to do next. Never a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gpunion.coordinator.loop import NotAccepting
+from gpunion.wire.v1.campus import FieldError, Problem
+from gpunion.wire.v1.jobs import VerdictOut
+
+MEDIA_TYPE = "application/problem+json"
+# A request can be wrong in a thousand places; the first ones are enough to start with.
+ERRORS_SHOWN = 20
+PATH_SHOWN_CHARS = 200
+
+log = structlog.get_logger("gpunion.coordinator")
+
+
+class ApiError(HTTPException):
+    """A refusal. A kind of HTTPException so that the framework lets it pass through body parsing."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        next_step: str,
+        *,
+        verdicts: Sequence[VerdictOut] | None = None,
+        errors: Sequence[FieldError] | None = None,
+        next_offset: int | None = None,
+    ) -> None:
+        super().__init__(status_code=status, detail=detail)
+        self.problem = Problem(
+            title=code.replace("_", " ").capitalize(),
+            status=status,
+            code=code,
+            detail=detail,
+            next_step=next_step,
+            verdicts=None if verdicts is None else list(verdicts),
+            errors=None if errors is None else list(errors),
+            next_offset=next_offset,
+        )
+
+
+def not_found(what: str, next_step: str) -> ApiError:
+    return ApiError(404, "not_found", f"there is no {what}", next_step)
+
+
+def response_of(error: ApiError) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"} if error.status_code == 401 else None
+    body = error.problem.model_dump_json(exclude_none=True)
+    return Response(body, status_code=error.status_code, headers=headers, media_type=MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(NotAccepting, _on_not_accepting)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+async def _on_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if isinstance(error, ApiError):
+        return response_of(error)
+    path = request.url.path[:PATH_SHOWN_CHARS]
+    match error.status_code:
+        case 404:
+            return response_of(not_found(f"route {path}", "see docs/http-api.md for the routes there are"))
+        case 405:
+            detail = f"{request.method} is not possible on {path}"
+            return response_of(
+                ApiError(405, "method_not_allowed", detail, "see docs/http-api.md for the methods there are")
+            )
+        case 400:
+            detail = "the body could not be read"
+            return response_of(ApiError(400, "malformed_json", detail, "send one JSON object"))
+        case status:
+            return response_of(ApiError(status, "refused", str(error.detail), "see docs/http-api.md"))
+
+
+async def _on_invalid(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    kinds = {str(item["type"]) for item in found}
+    shown = [_field_error(item["loc"], str(item["msg"])) for item in found[:ERRORS_SHOWN]]
+    detail = "; ".join(f"{item.at}: {item.message}" for item in shown[:3])
+    if "json_invalid" in kinds:
+        return response_of(ApiError(400, "malformed_json", detail, "send one JSON object", errors=shown))
+    code = "unknown_key" if kinds == {"unknown_key"} else "invalid_request"
+    next_step = "correct what is named in `errors` and send it again"
+    return response_of(ApiError(422, code, detail, next_step, errors=shown))
+
+
+async def _on_not_accepting(_request: Request, _error: Exception) -> Response:
+    detail = "the coordinator is ending or has too much to do; nothing was changed"
+    return response_of(ApiError(503, "busy", detail, "ask again in a moment"))
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    log.error("bug_in_route", path=request.url.path[:PATH_SHOWN_CHARS], kind=type(error).__name__)
+    detail = "the coordinator made a mistake; the operator finds it in its log"
+    return response_of(ApiError(500, "internal", detail, "try again; if it stays, tell the operator"))
+
+
+def _field_error(place: Sequence[object], message: str) -> FieldError:
+    at = ".".join(str(part)[:64] for part in place)
+    return FieldError(at=at, message=message.removeprefix("Value error, "))

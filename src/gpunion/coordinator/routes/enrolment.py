@@ -1,0 +1,52 @@
+"""How a machine becomes a node: a one-time join token buys it a credential of its own."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from gpunion.coordinator.auth import JoinRefused, fingerprint
+from gpunion.coordinator.problems import ApiError
+from gpunion.coordinator.routes.access import Admin, TheCampus
+from gpunion.domain.ids import NodeId
+from gpunion.domain.node import NodePhase
+from gpunion.ports.store import Redeemed
+from gpunion.wire.v1 import convert
+from gpunion.wire.v1.campus import EnrolIn, EnrolOut, JoinTokenIn, JoinTokenOut
+
+router = APIRouter(tags=["enrolment"])
+
+_SENTENCES = {
+    Redeemed.UNKNOWN: (401, "the join token is not known here; was all of it copied?"),
+    Redeemed.USED: (403, "the join token has been used; each works once"),
+    Redeemed.EXPIRED: (403, "the join token is too old"),
+}
+
+
+@router.post("/join-tokens", status_code=201)
+async def make_join_token(campus: TheCampus, _caller: Admin, wish: JoinTokenIn | None = None) -> JoinTokenOut:
+    expires_s = campus.clock.now_s() + (wish or JoinTokenIn()).expires_in_s
+    token = await campus.keyring.make_join_token(expires_s)
+    return JoinTokenOut(join_token=token, expires_at=convert.shown_time(expires_s))
+
+
+@router.post("/enrol", status_code=201)
+async def enrol(machine: EnrolIn, campus: TheCampus) -> EnrolOut:
+    def has_left(node_id: NodeId) -> bool:
+        node = campus.state.nodes.get(node_id)
+        return node is not None and node.phase is NodePhase.LEFT
+
+    try:
+        credential, secret = await campus.keyring.enrol(
+            machine.join_token, machine.node_name, machine.lab, has_left
+        )
+    except JoinRefused as refused:
+        status, detail = _SENTENCES[refused.outcome]
+        next_step = "ask the campus operator for a new one (`gpunion coordinator join-token`)"
+        raise ApiError(status, f"join_token_{refused.outcome}", detail, next_step) from refused
+    return EnrolOut(
+        node_id=credential.name,
+        credential=secret,
+        fingerprint=fingerprint(credential),
+        vault=campus.vault,
+        timing=convert.timing_out(campus.timing),
+    )

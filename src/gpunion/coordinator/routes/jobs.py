@@ -1,0 +1,167 @@
+"""Jobs: submit, list, look, ask why, stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Response
+
+from gpunion.coordinator import views
+from gpunion.coordinator.campus import Campus
+from gpunion.coordinator.problems import ApiError, not_found
+from gpunion.coordinator.routes.access import Admin, TheCampus
+from gpunion.domain.events import JobStopAsked, JobSubmitted
+from gpunion.domain.ids import JobId
+from gpunion.domain.job import Job, JobSpec
+from gpunion.domain.reasons import Reason, Verdict, Why
+from gpunion.engine import story
+from gpunion.ports.store import LoggedDecision
+from gpunion.wire.v1 import convert
+from gpunion.wire.v1 import jobs as wire
+
+router = APIRouter(prefix="/jobs", tags=["jobs"])
+
+# A story longer than this is read from its end backwards by nobody; the log itself has all of it.
+STORY_LIMIT_LINES = 20_000
+_PAGE = 1000
+_KEY = Header(alias="Idempotency-Key", min_length=1, max_length=255)
+# Requests with a key take turns: of two with the same key at once, the second must see the first's job.
+_keyed = asyncio.Lock()
+
+
+@router.post("", status_code=201)
+async def submit(
+    job: wire.JobIn,
+    campus: TheCampus,
+    caller: Admin,
+    response: Response,
+    idempotency_key: Annotated[str | None, _KEY] = None,
+) -> wire.JobAnswer:
+    spec = convert.spec_from(job, owner=caller.name)
+    if spec.bundle is not None and await campus.store.get_bundle(spec.bundle) is None:
+        detail = f"bundle {spec.bundle} is not here"
+        raise ApiError(422, "bundle_missing", detail, f"PUT /api/v1/bundles/{spec.bundle} first")
+    if idempotency_key is None:
+        return await _submit(campus, spec, None)
+    key = f"{caller.kind}:{caller.name}:{idempotency_key}"
+    async with _keyed:
+        before = await campus.store.job_for_key(key)
+        if before is None:
+            return await _submit(campus, spec, key)
+    response.headers["Idempotency-Replayed"] = "true"
+    return await _replay(campus, before, spec)
+
+
+@router.get("")
+async def jobs(campus: TheCampus, _caller: Admin, query: Annotated[wire.JobsQuery, Query()]) -> wire.JobPage:
+    found = (campus.state.jobs[job_id] for job_id in sorted(campus.state.jobs, reverse=True))
+    page: list[Job] = []
+    for job in found:
+        if query.cursor is not None and job.id >= query.cursor:
+            continue
+        if query.phase and job.phase.value not in query.phase:
+            continue
+        if len(page) == query.limit:
+            return _page(campus, page, next_cursor=page[-1].id)
+        page.append(job)
+    return _page(campus, page, next_cursor=None)
+
+
+@router.get("/{job_id}")
+async def job(job_id: str, campus: TheCampus, _caller: Admin) -> wire.JobDetail:
+    return views.job_detail(campus, find(campus, job_id))
+
+
+@router.get("/{job_id}/why")
+async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
+    job = find(campus, job_id)
+    entries = [(line.at_s, reason) for line in await _history(campus, job.id) for reason in line.reasons]
+    job = find(campus, job_id)
+    return wire.Why(
+        job_id=job.id,
+        phase=job.phase.value,
+        story=[
+            wire.StoryLine(
+                at=convert.shown_time(line.at_s),
+                code=line.why.value,
+                sentence=line.sentence,
+                times=line.times,
+            )
+            for line in story.tell(entries, job.id)
+        ],
+        verdicts=views.verdicts(campus, job) if job.phase.waiting else [],
+    )
+
+
+@router.post("/{job_id}/stop", status_code=202)
+async def stop(job_id: str, campus: TheCampus, _caller: Admin) -> wire.JobAnswer:
+    job = find(campus, job_id)
+    outcome = await campus.loop.post(JobStopAsked(job_id=job.id))
+    reasons = outcome.commit.decision.reasons
+    if any(reason.why is Why.ALREADY_OVER and reason.subject == job.id for reason in reasons):
+        phase = campus.state.jobs[job.id].phase.value
+        raise ApiError(409, "job_over", f"{job.id} is already {phase}", "nothing is left to stop")
+    return views.job_answer(campus, campus.state.jobs[job.id], reasons)
+
+
+@router.get("/{job_id}/checkpoints")
+async def checkpoints(job_id: str, campus: TheCampus, _caller: Admin) -> wire.CheckpointList:
+    job = find(campus, job_id)
+    return wire.CheckpointList(checkpoints=views.checkpoints_of(campus, job.id))
+
+
+def find(campus: Campus, job_id: str) -> Job:
+    job = campus.state.jobs.get(JobId(job_id))
+    if job is None:
+        raise not_found(f"job {job_id[:64]}", "GET /api/v1/jobs lists the jobs there are")
+    return job
+
+
+async def _submit(campus: Campus, spec: JobSpec, key: str | None) -> wire.JobAnswer:
+    job_id = campus.names.next()
+    outcome = await campus.loop.post(JobSubmitted(job_id=job_id, spec=spec), key=key)
+    reasons = outcome.commit.decision.reasons
+    job = campus.state.jobs.get(job_id)
+    if job is None:
+        raise _impossible(job_id, reasons)
+    return views.job_answer(campus, job, reasons)
+
+
+def _impossible(job_id: JobId, reasons: tuple[Reason, ...]) -> ApiError:
+    verdicts = [
+        Verdict(node=reason.subject, refusal=reason) for reason in reasons if reason.subject != job_id
+    ]
+    said = [reason.sentence() for reason in reasons if reason.subject == job_id]
+    return ApiError(
+        422,
+        "impossible",
+        "; ".join(said) or "no node of this campus could ever run it",
+        "ask for less, or for what a node has: `verdicts` says what each lacks",
+        verdicts=[convert.verdict_out(verdict) for verdict in verdicts],
+    )
+
+
+async def _replay(campus: Campus, job_id: JobId, spec: JobSpec) -> wire.JobAnswer:
+    """The job made first, as it is now, with the reasons it was accepted for."""
+    job = find(campus, job_id)
+    if job.spec != spec:
+        detail = f"this Idempotency-Key already made {job.id}, from another request"
+        raise ApiError(409, "idempotency_conflict", detail, "use a new key for a new job")
+    first = await campus.store.log(subject=job.id, limit=1)
+    return views.job_answer(campus, job, first[0].reasons if first else ())
+
+
+async def _history(campus: Campus, subject: str) -> list[LoggedDecision]:
+    lines: list[LoggedDecision] = []
+    while len(lines) < STORY_LIMIT_LINES:
+        since = lines[-1].seq if lines else 0
+        page = await campus.store.log(since_seq=since, subject=subject, limit=_PAGE)
+        lines += page
+        if len(page) < _PAGE:
+            break
+    return lines
+
+
+def _page(campus: Campus, page: list[Job], next_cursor: str | None) -> wire.JobPage:
+    return wire.JobPage(jobs=[views.job_out(campus, job) for job in page], next_cursor=next_cursor)

@@ -1,0 +1,55 @@
+"""What jobs print: pushed by the agents, read by people."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+
+from gpunion.coordinator.joblogs import LogGap
+from gpunion.coordinator.problems import ApiError, not_found
+from gpunion.coordinator.routes.access import Admin, NodeOnly, TheCampus
+from gpunion.coordinator.routes.jobs import find
+from gpunion.domain.ids import RunId
+from gpunion.wire.v1.campus import LogPage, LogPushed, LogPushQuery, LogQuery
+
+router = APIRouter(tags=["logs"])
+
+_BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+
+@router.get("/jobs/{job_id}/logs")
+async def read_log(
+    job_id: str, campus: TheCampus, _caller: Admin, query: Annotated[LogQuery, Query()]
+) -> LogPage:
+    # Asked before reading: what comes after the end of the job is read by the next call.
+    over = find(campus, job_id).phase.over
+    job = find(campus, job_id)
+    piece = await asyncio.to_thread(campus.logs.read, job.id, query.offset, query.limit)
+    return LogPage(text=piece.text, next_offset=piece.next_position, over=over and piece.at_end)
+
+
+@router.post("/agent/runs/{run_id}/log", openapi_extra={"requestBody": {"content": _BYTES}})
+async def push_log(
+    run_id: str,
+    campus: TheCampus,
+    caller: NodeOnly,
+    request: Request,
+    query: Annotated[LogPushQuery, Query()],
+) -> LogPushed:
+    run = campus.state.runs.get(RunId(run_id))
+    if run is None:
+        raise not_found(f"run {run_id[:64]}", "push only logs of runs this node was given")
+    if run.node_id != caller.name:
+        detail = f"{run.id} is not a run of {caller.name}"
+        raise ApiError(403, "not_your_run", detail, "push only logs of runs this node was given")
+    data = await request.body()
+    try:
+        # Pushes of one node come one after another; two at once would meet the gap check.
+        end = await asyncio.to_thread(campus.logs.append, run.job_id, run.epoch, query.offset, data)
+    except LogGap as gap:
+        next_step = f"push again from byte {gap.expected}"
+        raise ApiError(409, "log_gap", str(gap), next_step, next_offset=gap.expected) from gap
+    return LogPushed(next_offset=end)

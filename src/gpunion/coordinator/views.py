@@ -1,0 +1,98 @@
+"""What routes show of the campus: domain values found in the state, as models."""
+
+from __future__ import annotations
+
+from gpunion.coordinator.auth import fingerprint
+from gpunion.coordinator.campus import Campus
+from gpunion.domain.ids import JobId, NodeId, migration_id, run_id
+from gpunion.domain.job import Job
+from gpunion.domain.migration import Migration
+from gpunion.domain.node import Node
+from gpunion.domain.reasons import Reason, Verdict
+from gpunion.domain.run import Run
+from gpunion.ports.store import LoggedDecision
+from gpunion.wire.v1 import campus as wire
+from gpunion.wire.v1 import convert, jobs
+
+
+def job_out(campus: Campus, job: Job) -> jobs.JobOut:
+    run = living_run(campus, job)
+    return convert.job_out(job, run, campus.state.progress.get(run.id) if run else None)
+
+
+def job_detail(campus: Campus, job: Job) -> jobs.JobDetail:
+    return convert.job_detail(
+        job_out(campus, job), job.spec, runs_of(campus, job), migrations_of(campus, job)
+    )
+
+
+def job_answer(campus: Campus, job: Job, reasons: tuple[Reason, ...]) -> jobs.JobAnswer:
+    return jobs.JobAnswer(
+        job=job_out(campus, job),
+        reasons=[convert.reason_out(reason) for reason in reasons if _concerns(reason, job.id)],
+        verdicts=verdicts(campus, job),
+    )
+
+
+def verdicts(campus: Campus, job: Job) -> list[jobs.VerdictOut]:
+    """What every node says to the job; of the one that has it: that it fits, and not that it is now full."""
+    if job.phase.over:
+        return []
+    run = living_run(campus, job)
+    found = campus.station.engine.explain(campus.clock.now_s(), job.id)
+    return [
+        convert.verdict_out(Verdict(node=verdict.node, score=verdict.score))
+        if run is not None and verdict.node == run.node_id
+        else convert.verdict_out(verdict)
+        for verdict in found
+    ]
+
+
+def living_run(campus: Campus, job: Job) -> Run | None:
+    run = campus.state.runs.get(run_id(job.id, job.epoch))
+    return run if run is not None and run.living else None
+
+
+def runs_of(campus: Campus, job: Job) -> list[Run]:
+    found = (campus.state.runs.get(run_id(job.id, epoch)) for epoch in range(1, job.epoch + 1))
+    return [run for run in found if run is not None]
+
+
+def migrations_of(campus: Campus, job: Job) -> list[Migration]:
+    numbers = range(1, job.migrations + 1)
+    found = (campus.state.migrations.get(migration_id(job.id, number)) for number in numbers)
+    return [migration for migration in found if migration is not None]
+
+
+def checkpoints_of(campus: Campus, job_id: JobId) -> list[jobs.CheckpointOut]:
+    found = [checkpoint for checkpoint in campus.state.checkpoints.values() if checkpoint.job_id == job_id]
+    found.sort(key=lambda checkpoint: (checkpoint.requested_s, checkpoint.id))
+    return [convert.checkpoint_out(checkpoint) for checkpoint in found]
+
+
+def node_out(campus: Campus, node: Node) -> wire.NodeOut:
+    credential = campus.keyring.of_node(node.id)
+    living = campus.state.living.get(node.id, ())
+    return convert.node_out(
+        node,
+        runs=[campus.state.runs[run] for run in living],
+        connected=campus.switchboard.connected(NodeId(node.id)),
+        fingerprint=None if credential is None else fingerprint(credential),
+        last_heard_s=campus.station.leases.last_heard_s(node.id),
+    )
+
+
+def decision_out(line: LoggedDecision) -> wire.DecisionOut:
+    return wire.DecisionOut(
+        seq=line.seq,
+        at=convert.shown_time(line.at_s),
+        event=line.event,
+        subjects=list(line.subjects),
+        reasons=[convert.reason_out(reason) for reason in line.reasons],
+        effects=list(line.effects),
+    )
+
+
+def _concerns(reason: Reason, job_id: JobId) -> bool:
+    """A decision may place other jobs too; their reasons are not this caller's."""
+    return reason.subject == job_id

@@ -1,0 +1,247 @@
+"""A client of the coordinator that waits for its answers. Answers are the API's own objects, as dicts.
+
+    with Client("http://127.0.0.1:8765", token) as client:
+        job = client.submit({"name": "train", "command": ["python", "train.py"]})["job"]
+        for event in client.events(since=0):
+            ...
+
+Requests that change nothing are tried again when the connection breaks; a submission too, since it carries an
+idempotency key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from gpunion.sdk.errors import ApiProblem, NotACoordinator, Unreachable
+
+PREFIX = "/api/v1"
+TIMEOUT_S = 30.0
+# An event stream says something at least every 15 s; twice that is silence.
+QUIET_LIMIT_S = 35.0
+# The coordinator may be restarting; a second or two is what that takes.
+RETRY_PAUSES_S = (0.2, 0.8, 2.0)
+RECONNECT_S = 1.0
+BUNDLE_LIMIT_BYTES = 32 * 1024**2
+
+Answer = dict[str, Any]
+
+
+class Client:
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        # The environment's proxies are for the world outside; a coordinator is on the campus.
+        self._http = httpx.Client(
+            base_url=self.url + PREFIX,
+            headers=headers,
+            timeout=timeout_s,
+            transport=transport,
+            trust_env=False,
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    # --- jobs ------------------------------------------------------------------------------------
+
+    def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Answer:
+        """{job, reasons, verdicts}. ApiProblem `impossible` has the verdicts of every node."""
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._ask("POST", "/jobs", json=dict(job), headers=headers, again=True)
+
+    def jobs(self, *, phases: Sequence[str] = (), limit: int = 100, cursor: str | None = None) -> Answer:
+        """One page, {jobs, next_cursor}, newest first."""
+        asked: dict[str, Any] = {"phase": list(phases), "limit": limit, "cursor": cursor}
+        return self._get("/jobs", {name: value for name, value in asked.items() if value})
+
+    def all_jobs(self, *, phases: Sequence[str] = ()) -> Iterator[Answer]:
+        cursor = None
+        while True:
+            page = self.jobs(phases=phases, cursor=cursor)
+            yield from page["jobs"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return
+
+    def job(self, job_id: str) -> Answer:
+        return self._get(f"/jobs/{_part(job_id)}")
+
+    def why(self, job_id: str) -> Answer:
+        return self._get(f"/jobs/{_part(job_id)}/why")
+
+    def stop(self, job_id: str) -> Answer:
+        return self._ask("POST", f"/jobs/{_part(job_id)}/stop")
+
+    def checkpoints(self, job_id: str) -> list[Answer]:
+        found: list[Answer] = self._get(f"/jobs/{_part(job_id)}/checkpoints")["checkpoints"]
+        return found
+
+    def logs(self, job_id: str, *, offset: int = 0, limit: int | None = None) -> Answer:
+        """{text, next_offset, over}: go on from `next_offset` until `over`."""
+        asked = {"offset": offset} if limit is None else {"offset": offset, "limit": limit}
+        return self._get(f"/jobs/{_part(job_id)}/logs", asked)
+
+    # --- bundles ---------------------------------------------------------------------------------
+
+    def put_bundle(self, data: bytes) -> str:
+        """Uploads a job's code, unless it is there; returns the digest to submit with."""
+        if len(data) > BUNDLE_LIMIT_BYTES:
+            raise ApiProblem(
+                code="too_large",
+                title="Too large",
+                detail=f"the bundle has {len(data)} bytes, {BUNDLE_LIMIT_BYTES} are allowed",
+                next_step="leave data out of it; it belongs into storage",
+                status=413,
+            )
+        digest = hashlib.sha256(data).hexdigest()
+        self._ask("PUT", f"/bundles/{digest}", content=data, again=True)
+        return digest
+
+    def get_bundle(self, digest: str) -> bytes:
+        return self._send("GET", f"/bundles/{_part(digest)}", again=True).content
+
+    # --- nodes and the campus --------------------------------------------------------------------
+
+    def nodes(self) -> list[Answer]:
+        found: list[Answer] = self._get("/nodes")["nodes"]
+        return found
+
+    def node(self, node_id: str) -> Answer:
+        return self._get(f"/nodes/{_part(node_id)}")
+
+    def campus(self) -> Answer:
+        return self._get("/campus")
+
+    def audit(self) -> Answer:
+        return self._get("/audit")
+
+    def make_join_token(self, *, expires_in_s: float = 3600.0) -> Answer:
+        return self._ask("POST", "/join-tokens", json={"expires_in_s": expires_in_s})
+
+    def enrol(self, join_token: str, node_name: str, lab: str = "") -> Answer:
+        """{node_id, credential, fingerprint, vault, timing}. The client needs no token for it."""
+        body = {"join_token": join_token, "node_name": node_name, "lab": lab}
+        return self._ask("POST", "/enrol", json=body)
+
+    def push_log(self, run_id: str, offset: int, data: bytes) -> int:
+        """For agents. Returns the next byte wanted, also where something in between is missing."""
+        path = f"/agent/runs/{_part(run_id)}/log"
+        try:
+            answer = self._ask("POST", path, params={"offset": offset}, content=data, again=True)
+        except ApiProblem as problem:
+            if problem.code != "log_gap":
+                raise
+            return int(problem.body["next_offset"])
+        return int(answer["next_offset"])
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def events(self, since: int | None = None, *, reconnect: bool = True) -> Iterator[Answer]:
+        """Decisions as they are committed, each with its `seq`. Goes on by itself when the stream breaks."""
+        last = since
+        while True:
+            try:
+                for event in self._stream(last):
+                    last = event["seq"]
+                    yield event
+            except httpx.HTTPError as error:
+                if not reconnect:
+                    raise Unreachable(self.url, _cause(error)) from error
+            except ApiProblem as problem:
+                if not reconnect or problem.status != 503:
+                    raise
+            if not reconnect:
+                return
+            time.sleep(RECONNECT_S)
+
+    def _stream(self, since: int | None) -> Iterator[Answer]:
+        asked = {} if since is None else {"since": since}
+        timeout = httpx.Timeout(TIMEOUT_S, read=QUIET_LIMIT_S)
+        with self._http.stream("GET", "/events", params=asked, timeout=timeout) as response:
+            if response.status_code != 200:
+                response.read()
+                raise self._problem(response)
+            for line in response.iter_lines():
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))
+
+    # --- private ---------------------------------------------------------------------------------
+
+    def _get(self, path: str, params: Mapping[str, Any] | None = None) -> Answer:
+        return self._ask("GET", path, params=params, again=True)
+
+    def _ask(self, method: str, path: str, **request: Any) -> Answer:
+        response = self._send(method, path, **request)
+        try:
+            answer = response.json()
+        except ValueError as error:
+            raise NotACoordinator(self.url, response.status_code) from error
+        if not isinstance(answer, dict):
+            raise NotACoordinator(self.url, response.status_code)
+        return answer
+
+    def _send(self, method: str, path: str, *, again: bool = False, **request: Any) -> httpx.Response:
+        pauses = RETRY_PAUSES_S if again else ()
+        for pause_s in (*pauses, None):
+            try:
+                response = self._http.request(method, path, **request)
+            except httpx.HTTPError as error:
+                if pause_s is None:
+                    raise Unreachable(self.url, _cause(error)) from error
+            except httpx.InvalidURL as error:
+                raise Unreachable(self.url, str(error)) from error
+            else:
+                if response.is_success:
+                    return response
+                if response.status_code != 503 or pause_s is None:
+                    raise self._problem(response)
+            time.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _problem(self, response: httpx.Response) -> ApiProblem | NotACoordinator:
+        try:
+            body = response.json()
+            return ApiProblem(
+                code=body["code"],
+                title=body["title"],
+                detail=body["detail"],
+                next_step=body["next_step"],
+                status=response.status_code,
+                body=body,
+            )
+        except (ValueError, KeyError, TypeError):
+            return NotACoordinator(self.url, response.status_code)
+
+
+def _cause(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _part(name: str) -> str:
+    """One part of a path, whatever somebody typed."""
+    return quote(name, safe="")
