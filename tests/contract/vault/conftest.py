@@ -1,0 +1,107 @@
+"""Every vault under one suite. A new one (S3, a node's agent, a simulator's model) joins `VAULTS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blake3 import blake3
+
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.ports.vault import BLOCK_SIZE_BYTES, CheckpointLabel, FileEntry, Manifest, Vault
+
+
+@dataclass
+class Place:
+    """Somewhere a vault can be opened again and again, as if from several machines."""
+
+    open: Callable[[], Vault]
+    damage_block: Callable[[str], None]
+    damage_manifests: Callable[[], None]
+
+
+def directory(tmp_path: Path) -> Place:
+    root = tmp_path / "vault"
+
+    def damage_block(block_hash: str) -> None:
+        path = next(root.glob(f"blocks/*/*/{block_hash}"))
+        stored = bytearray(path.read_bytes())
+        stored[len(stored) // 2] ^= 0xFF
+        path.write_bytes(stored)
+
+    def damage_manifests() -> None:
+        for path in root.glob("jobs/*/manifests/*.json"):
+            path.write_bytes(path.read_bytes().replace(b"step", b"stop", 1))
+
+    # No grace: only what protects by itself protects here.
+    return Place(
+        open=lambda: DirectoryVault(root, grace_s=0.0),
+        damage_block=damage_block,
+        damage_manifests=damage_manifests,
+    )
+
+
+VAULTS = [pytest.param(directory, id="directory")]
+
+
+@pytest.fixture(params=VAULTS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return request.param(tmp_path)
+
+
+@pytest.fixture
+def vault(place: Place) -> Vault:
+    return place.open()
+
+
+def name_of(data: bytes) -> str:
+    return blake3(data).hexdigest()
+
+
+def a_label(**changes: Any) -> CheckpointLabel:
+    fields: dict[str, Any] = {
+        "checkpoint_id": "job-1-e1-c1",
+        "job_id": "job-1",
+        "epoch": 1,
+        "step": 10,
+        "progress": 0.1,
+        "tier": "app",
+        "created_s": 1000.0,
+    }
+    return CheckpointLabel(**(fields | changes))
+
+
+def a_manifest(contents: dict[str, bytes], **changes: Any) -> Manifest:
+    """A manifest of small files, each one block."""
+    files = tuple(
+        FileEntry(path=path, size_bytes=len(data), mode=0o100644, blocks=(name_of(data),) if data else ())
+        for path, data in contents.items()
+    )
+    fields: dict[str, Any] = {
+        "checkpoint_id": "job-1-e1-c1",
+        "job_id": "job-1",
+        "epoch": 1,
+        "step": 10,
+        "progress": 0.1,
+        "tier": "app",
+        "parent": None,
+        "created_s": 1000.0,
+        "files": files,
+        "block_size_bytes": BLOCK_SIZE_BYTES,
+        "total_bytes": sum(entry.size_bytes for entry in files),
+        "new_bytes": 0,
+    }
+    return Manifest(**(fields | changes))
+
+
+def sealed(vault: Vault, contents: dict[str, bytes], **changes: Any) -> Manifest:
+    manifest = a_manifest(contents, **changes)
+    vault.begin(manifest.job_id, manifest.epoch)
+    for data in contents.values():
+        if data:
+            vault.put(name_of(data), data)
+    vault.seal(manifest)
+    return manifest

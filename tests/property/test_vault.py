@@ -1,0 +1,188 @@
+"""Any sequence of saves, cuts, collections and restores gives a sealed checkpoint's bytes or a clear error.
+
+A cut is the death of the process between any two operations on files, or within one (a part of a file). What
+was acknowledged before it must be there after it; what was not may be there, whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.operations import FileOperations
+from gpunion.adapters.files.restore import restore_directory
+from gpunion.adapters.files.ship import ship_directory
+from gpunion.ports.vault import BLOCK_SIZE_BYTES, CheckpointLabel, VaultFault
+
+JOB = "job-1"
+CONTENTS = [b"", b"a", b"b", b"z" * 5000, b"a" * BLOCK_SIZE_BYTES + b"b"]
+
+
+class Cut(BaseException):
+    """The process dies here."""
+
+
+class CutOperations(FileOperations):
+    """Dies at the n-th operation, after doing a part of it."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+
+    def _may_die(self) -> bool:
+        if self.left is None:
+            return False
+        self.left -= 1
+        return self.left < 0
+
+    def write_new(self, path: Path, data: bytes) -> None:
+        if self._may_die():
+            path.write_bytes(data[: len(data) // 2])
+            raise Cut
+        super().write_new(path, data)
+
+    def rename(self, source: Path, target: Path) -> None:
+        if self._may_die():
+            raise Cut
+        super().rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        if self._may_die():
+            raise Cut
+        super().unlink(path)
+
+    def make_directory(self, path: Path) -> None:
+        super().make_directory(path)
+        if self._may_die():
+            raise Cut
+
+    def touch(self, path: Path) -> None:
+        if self._may_die():
+            raise Cut
+        super().touch(path)
+
+    def sync_directory(self, path: Path) -> None:
+        super().sync_directory(path)
+        if self._may_die():
+            raise Cut
+
+
+@dataclass
+class World:
+    """The vault, and what we know must or may be in it."""
+
+    root: Path
+    epoch: int = 1
+    saves: int = 0
+    written: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    promised: set[str] = field(default_factory=set)
+    operations: CutOperations = field(default_factory=CutOperations)
+
+    def vault(self) -> DirectoryVault:
+        return DirectoryVault(self.root / "vault", grace_s=0.0, operations=self.operations)
+
+    def save(self, files: dict[str, bytes], *, lag: int = 0, tidied: bool = False) -> None:
+        self.saves += 1
+        name = f"c{self.saves}"
+        source = self.root / name
+        source.mkdir()
+        for path, data in files.items():
+            (source / path).write_bytes(data)
+        self.written[name] = files
+        label = CheckpointLabel(
+            checkpoint_id=name,
+            job_id=JOB,
+            epoch=max(0, self.epoch - lag),
+            step=self.saves,
+            progress=0.0,
+            tier="app",
+            created_s=0.0,
+        )
+        ship_directory(self.vault(), source, label, cancelled=self._tidy if tidied else lambda: False)
+        self.promised.add(name)
+
+    def _tidy(self) -> bool:
+        """Another machine collects garbage in the middle of our upload."""
+        DirectoryVault(self.root / "vault", grace_s=0.0).collect_garbage()
+        return False
+
+    def restart(self) -> None:
+        self.epoch += 1
+        self.vault().begin(JOB, self.epoch)
+
+    def forget(self) -> None:
+        kept = {manifest.checkpoint_id for manifest in self.vault().manifests(JOB)[-2:]}
+        self.promised &= kept  # from here on, also when it is cut short
+        self.vault().forget(JOB, keep=2)
+
+    def collect(self) -> None:
+        self.vault().collect_garbage()
+
+    def check(self) -> None:
+        """Every visible checkpoint has the very bytes that were saved; every promised one is visible."""
+        vault = self.vault()
+        manifests = vault.manifests(JOB)
+        assert self.promised <= {manifest.checkpoint_id for manifest in manifests}
+        assert vault.latest(JOB) == (manifests[-1] if manifests else None)
+        for manifest in manifests:
+            target = self.root / "restored"
+            restore_directory(vault, manifest, target)
+            found = {path.name: path.read_bytes() for path in target.iterdir()}
+            assert found == self.written[manifest.checkpoint_id]
+
+
+Action = tuple[str, Callable[[World], None]]
+
+files = st.dictionaries(st.sampled_from(["w", "v", "u"]), st.sampled_from(CONTENTS), max_size=3)
+actions: st.SearchStrategy[Action] = st.one_of(
+    st.builds(
+        lambda content, lag, tidied: ("save", lambda world: world.save(content, lag=lag, tidied=tidied)),
+        files,
+        st.sampled_from([0, 0, 0, 1]),
+        st.booleans(),
+    ),
+    st.just(("restart", World.restart)),
+    st.just(("forget", World.forget)),
+    st.just(("collect", World.collect)),
+)
+cuts = st.one_of(st.none(), st.integers(min_value=0, max_value=40))
+
+
+@settings(max_examples=80, deadline=None)
+@given(script=st.lists(st.tuples(actions, cuts), max_size=8))
+def test_what_can_be_seen_can_be_restored_byte_for_byte_whatever_was_cut(
+    script: list[tuple[Action, int | None]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(root=Path(folder))
+        for (_, act), cut in script:
+            world.operations.left = cut
+            with contextlib.suppress(Cut, VaultFault):
+                act(world)
+            world.operations.left = None
+            world.check()
+
+
+@settings(max_examples=40, deadline=None)
+@given(cut=st.integers(min_value=0, max_value=60), content=files, other=files)
+def test_a_save_cut_anywhere_can_be_repeated(
+    cut: int, content: dict[str, bytes], other: dict[str, bytes]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(root=Path(folder))
+        world.save(other)
+        world.operations.left = cut
+        try:
+            world.save(content, tidied=True)
+        except Cut:
+            world.operations.left = None
+            world.collect()
+            world.save(content, tidied=True)
+        world.operations.left = None
+        world.check()
