@@ -55,12 +55,10 @@ def exited(draft: AgentDraft, event: GuestExited) -> None:
     last_step = max(guest.last_step, event.last_step)
     guest = draft.put(replace(guest, exit_code=event.exit_code, last_step=last_step))
     reason = _end_reason(guest, event)
-    guest = _settle_saving(draft, guest, reason)
-    if reason is EndReason.FINISHED and draft.owner_has_it():
-        reason = guest.end_cause or EndReason.DEADLINE
-        _report_end(draft, guest, reason, detail="finished, but its output could not be saved in time")
-        draft.farewell(guest.run_id)
+    if draft.owner_has_it():
+        _end_in_silence(draft, guest, reason)
         return
+    guest = _settle_saving(draft, guest, reason)
     if reason is EndReason.FINISHED:
         draft.put(replace(guest, phase=GuestPhase.SHIPPING))
         draft.do(ShipOutput(run_id=guest.run_id))
@@ -117,6 +115,19 @@ def _end_reason(guest: Guest, event: GuestExited) -> EndReason:
     if cause is not None:
         return cause
     return EndReason.GUEST_LOST if event.exit_code is None else EndReason.FAILED
+
+
+def _end_in_silence(draft: AgentDraft, guest: Guest, reason: EndReason) -> None:
+    """The owner has the machine: what the guest left behind stays behind, however good it is."""
+    unsent = guest.saving is not None or not guest.final_saved
+    if guest.saving is not None:
+        guest = saves.drop(draft, guest, CheckpointTrouble.DEADLINE)
+    detail = ""
+    if reason in (EndReason.FINISHED, EndReason.SAVED) and unsent:
+        detail = f"{reason.value}, but what it left could not be sent in time"
+        reason = guest.end_cause or EndReason.DEADLINE
+    _report_end(draft, guest, reason, detail=detail)
+    draft.farewell(guest.run_id)
 
 
 def _settle_saving(draft: AgentDraft, guest: Guest, reason: EndReason) -> Guest:
