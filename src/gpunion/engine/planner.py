@@ -12,7 +12,7 @@ from dataclasses import replace
 from gpunion.domain.ids import run_id
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.migration import Migration, MigrationPhase
-from gpunion.domain.orders import StartRun
+from gpunion.domain.orders import StartRun, StopRun
 from gpunion.domain.reasons import Verdict, Why
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import homeward, moving, triage
@@ -98,6 +98,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
     migration = moving.migration_of(draft, job)
     if migration is not None:
         _restarting(draft, migration, run)
+        _forget_the_former(draft, migration)
     draft.put(run)
     draft.put(replace(job, phase=JOB.check(job.id, job.phase, JobPhase.STARTING), epoch=epoch))
     draft.because(job.id, Why.PLACED, node=run.node_id, epoch=epoch, because=found.because)
@@ -122,6 +123,13 @@ def _restarting(draft: Draft, migration: Migration, run: Run) -> None:
     current = draft.state.migrations[migration.id]
     phase = MIGRATION.check(current.id, current.phase, MigrationPhase.RESTARTING)
     draft.put(replace(current, phase=phase, destination=run.node_id, reserved_gpus=()))
+
+
+def _forget_the_former(draft: Draft, migration: Migration) -> None:
+    """A last save that was given up may still be on its way: it takes room on the wire for nothing."""
+    former = draft.state.runs[migration.source_run]
+    if draft.state.unsettled.get(former.id):
+        draft.order(former.node_id, StopRun(run_id=former.id, job_id=former.job_id, epoch=former.epoch))
 
 
 def _keep_looking(draft: Draft) -> None:

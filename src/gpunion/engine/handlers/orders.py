@@ -67,6 +67,10 @@ def stop_run(draft: AgentDraft, order: StopRun) -> None:
         draft.put(replace(guest, phase=GuestPhase.ENDING, end_cause=EndReason.STOPPED))
         draft.do(TerminateGuest(run_id=guest.run_id))
         draft.set_timer(f"kill:{guest.run_id}", draft.now_s + draft.timing.stop_grace_s)
+    elif guest.phase is GuestPhase.SHIPPING and guest.saving is not None:
+        # It was given up meanwhile: its last save comes too late and only takes room on the wire.
+        saves.drop(draft, guest, CheckpointTrouble.SUPERSEDED)
+        draft.farewell(guest.run_id)
 
 
 def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
