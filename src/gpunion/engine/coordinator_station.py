@@ -176,7 +176,7 @@ class CoordinatorStation:
     # --- private ---------------------------------------------------------------------------------
 
     def _still_meant(self, order: Order) -> Order:
-        """A start that was given up before it arrived must not happen any more. Its number is still needed."""
+        """A start that was given up before it arrived must not happen; its number is still needed."""
         if isinstance(order, StartRun):
             run = self.engine.state.runs.get(order.run_id)
             if run is None or not run.living:
