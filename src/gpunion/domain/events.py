@@ -190,6 +190,7 @@ class GuestFound:
 class AgentStarted:
     found: tuple[GuestFound, ...]
     killed_meanwhile: bool = False  # the owner's kill path ran while no agent listened
+    rebooted: bool = False  # since the last commit: times of before the boot cannot be compared with now
 
 
 AgentEvent = (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpunion.domain.effects import AskToSave, KillGuest, ShipOutput
 from gpunion.domain.events import AgentStarted, GuestExited, GuestFound, GuestStartFailed
-from gpunion.domain.guest import Guest, GuestPhase
+from gpunion.domain.guest import Guest, GuestPhase, Tenure
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunStarted
 from gpunion.domain.run import EndReason
@@ -18,7 +18,8 @@ def started(draft: AgentDraft, event: AgentStarted) -> None:
     # The owner first: what they took back meanwhile is not taken up again, not even to send the rest of it.
     if event.killed_meanwhile and not draft.holding.killed:
         ownership.kill(draft)
-    elif draft.owner_has_it():
+    elif draft.owner_has_it() or (event.rebooted and draft.holding.tenure is Tenure.RECLAIMING):
+        # The clock counts from the boot, so nobody can tell how much of a notice is left: the owner wins.
         ownership.deadline_came(draft)
     found = {guest.run_id: guest for guest in event.found}
     for guest in sorted(draft.guests.values(), key=lambda g: g.run_id):
