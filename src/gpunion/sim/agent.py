@@ -46,6 +46,7 @@ class AgentShell:
         self.crash_point: CrashPoint | None = None
         self.on_crash: Callable[[], None] = lambda: None
         self.killed_meanwhile = False  # written by the owner's kill path, which needs no agent
+        self.rebooted = False  # another boot than the one of the last commit
         self.disk = disk
         self.place = place
         self._kernel = kernel
@@ -82,8 +83,9 @@ class AgentShell:
             )
             for box in self.place.runtime.boxes.values()
         )
-        if self.post(AgentStarted(found=found, killed_meanwhile=self.killed_meanwhile)):
-            self.killed_meanwhile = False
+        started = AgentStarted(found=found, killed_meanwhile=self.killed_meanwhile, rebooted=self.rebooted)
+        if self.post(started):
+            self.killed_meanwhile = self.rebooted = False
             self._dial_soon()
             self._tick()
 

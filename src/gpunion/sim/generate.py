@@ -112,7 +112,7 @@ def _job(draw: random.Random, number: int, heal_s: float) -> JobPlan:
         boot_s=draw.choice((0.2, 1.0, 3.0)),
         answers_saves=draw.random() > 0.08,
         heeds_term=draw.random() > 0.1,
-        leaves_after_final=draw.random() < 0.3,
+        leaves_after_final=draw.random() < 0.6,
         exit_code=3 if fails else 0,
         fails_at_step=draw.randint(0, steps) if fails else None,
         output_bytes=draw.choice((0, 8 * MIB)),

@@ -53,10 +53,16 @@ class Machine(Watch):
     def id(self) -> NodeId:
         return self.plan.id
 
+    def join(self) -> None:
+        """The first start of its agent, unless trouble came before it."""
+        if self.on and not self.agent.up:
+            self.agent.start()
+
     # --- power -----------------------------------------------------------------------------------
 
     def power_off(self) -> None:
         self.on = False
+        self.agent.rebooted = True
         self._watch.machine_changed(self.id, "lost power")
         self.agent.crash()
         self.runtime.power_off()
@@ -66,7 +72,7 @@ class Machine(Watch):
             self.clock.jump(self._kernel.now_s, clock_jump_s)
         self.on = True
         self._watch.machine_changed(self.id, "booted")
-        self.agent.start()
+        self.join()
 
     # --- the owner -------------------------------------------------------------------------------
 

@@ -39,7 +39,6 @@ class Process:
         self._asked: list[tuple[CheckpointId, bool, float]] = []
         self._seen: set[CheckpointId] = set()
         self._answers: dict[CheckpointId, tuple[int, float]] = {}
-        self._stopped_for_good = False
         self.capturing_s = 0.0
         self.alive = True
         self._capture = kernel.after(program.boot_s, self._go)
@@ -89,7 +88,7 @@ class Process:
         self._capture = None
         if self._asked:
             self._save_next()
-        elif not self._stopped_for_good:
+        else:
             self._since_s = self._kernel.now_s
             left_s = (self._last_step - self._done) * self._step_s
             self._end = self._kernel.after(max(0.0, left_s), self._finish)
@@ -97,8 +96,7 @@ class Process:
     def _save_next(self) -> None:
         checkpoint_id, final, slowness = self._asked.pop(0)
         self._pause()
-        stall_s = 0.0 if self._stopped_for_good else self.program.capture_s * slowness
-        self._stopped_for_good = self._stopped_for_good or final
+        stall_s = self.program.capture_s * slowness
         self._capture = self._kernel.after(stall_s, lambda: self._saved(checkpoint_id, final, stall_s))
 
     def _saved(self, checkpoint_id: CheckpointId, final: bool, stall_s: float) -> None:

@@ -16,6 +16,7 @@ from gpunion.sim.checkers.ownership import NoStartAgainstTheTerms, NothingAfterT
 from gpunion.sim.checkers.protocol import (
     EnginesOwnAudit,
     EveryJobEnds,
+    EveryJobEndsAsItShould,
     EverythingHasAReason,
     NothingAcknowledgedIsLost,
 )
@@ -112,6 +113,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     NothingAcknowledgedIsLost,
     EverythingHasAReason,
     EveryJobEnds,
+    EveryJobEndsAsItShould,
     EnginesOwnAudit,
 )
 

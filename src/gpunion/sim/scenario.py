@@ -37,7 +37,7 @@ class Program:
     boot_s: float = 1.0
     answers_saves: bool = True
     heeds_term: bool = True
-    leaves_after_final: bool = False  # exits with 85 once the final save is written, instead of waiting
+    leaves_after_final: bool = True  # exits with 85 (the contract); else it works on until it is ended
     exit_code: int = 0
     fails_at_step: int | None = None  # exits with `exit_code` there
     output_bytes: int = 0

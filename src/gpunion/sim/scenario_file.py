@@ -159,7 +159,7 @@ def _program(one: Table) -> Program:
         boot_s=one.number("boot_s", 1.0),
         answers_saves=one.flag("answers_saves", True),
         heeds_term=one.flag("heeds_term", True),
-        leaves_after_final=one.flag("leaves_after_final", False),
+        leaves_after_final=one.flag("leaves_after_final", True),
         exit_code=one.whole("exit_code", 0),
         fails_at_step=None if fails_at is None else round(fails_at),
         output_bytes=int(one.number("output_mib", 0) * MIB),

@@ -92,7 +92,7 @@ class World:
         scenario, kernel = self.scenario, self.kernel
         self.coordinator.start()
         for machine in self.machines.values():
-            kernel.at(machine.plan.joins_s, machine.agent.start)
+            kernel.at(machine.plan.joins_s, machine.join)
         for job in scenario.jobs:
             kernel.at(job.submit_s, lambda job=job: self.coordinator.submit(job))  # type: ignore[misc]
             if job.stop_s is not None:

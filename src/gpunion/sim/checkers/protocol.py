@@ -7,11 +7,12 @@ from gpunion.domain.commit import Commit
 from gpunion.domain.events import JobSubmitted
 from gpunion.domain.frames import AgentFrame, CoordinatorFrame, Welcome
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import Job
+from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.run import EndReason, Run
 from gpunion.engine import audit
 from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.sim.box import Box
 from gpunion.sim.checkers.court import Checker, Court
 
 
@@ -97,6 +98,33 @@ class EveryJobEnds(Checker):
         for plan in self.world.scenario.jobs:
             if plan.id not in self.world.coordinator.answered:
                 self.court.find(10, plan.id, "was submitted and never answered")
+
+
+class EveryJobEndsAsItShould(Checker):
+    """Told by the program's own end: an interruption never makes a job fail, nor succeed."""
+
+    def __init__(self, court: Court) -> None:
+        super().__init__(court)
+        self._programs = {job.id: job.program for job in self.world.scenario.jobs}
+        self._impatient = {job.id for job in self.world.scenario.jobs if job.stop_s is not None}
+        self._finished: set[str] = set()
+
+    def guest_ended(self, box: Box) -> None:
+        if box.exit_code == 0:
+            self._finished.add(box.job_id)
+
+    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+        for record in commit.decision.changes:
+            if isinstance(record, Job) and record.phase.over:
+                self._judge(record)
+
+    def _judge(self, job: Job) -> None:
+        if job.phase is JobPhase.FAILED and self._programs[job.id].fails_at_step is None:
+            self.court.find(10, job.id, "failed though there is nothing wrong with its program")
+        elif job.phase is JobPhase.SUCCEEDED and job.id not in self._finished:
+            self.court.find(10, job.id, "succeeded though its program never came to its end")
+        elif job.phase is JobPhase.CANCELLED and job.id not in self._impatient:
+            self.court.find(10, job.id, "was cancelled though nobody asked for it")
 
 
 class EnginesOwnAudit(Checker):
