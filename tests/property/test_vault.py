@@ -154,7 +154,7 @@ actions: st.SearchStrategy[Action] = st.one_of(
 cuts = st.one_of(st.none(), st.integers(min_value=0, max_value=40))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(script=st.lists(st.tuples(actions, cuts), max_size=8))
 def test_what_can_be_seen_can_be_restored_byte_for_byte_whatever_was_cut(
     script: list[tuple[Action, int | None]],
@@ -169,7 +169,7 @@ def test_what_can_be_seen_can_be_restored_byte_for_byte_whatever_was_cut(
             world.check()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(cut=st.integers(min_value=0, max_value=60), content=files, other=files)
 def test_a_save_cut_anywhere_can_be_repeated(
     cut: int, content: dict[str, bytes], other: dict[str, bytes]
