@@ -1,0 +1,145 @@
+"""The play: placed, saved, reclaimed, moved, lost, recovered, home again, finished."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from gpunion.agent import owner_client
+from gpunion.cli.demo.audience import Audience, DemoFailed, Job, Watch
+from gpunion.cli.demo.campus import CampusTrouble, Lab, LocalCampus
+from gpunion.cli.demo.epilogue import Outcome, compare, outcome_of, show
+from gpunion.cli.demo.training_job import reference_run, submit
+
+LABS = (
+    Lab(name="alpha", lab="Alpha", model="A100", memory_gib=80, speed=2.0),
+    Lab(name="beta", lab="Beta", model="RTX4090", memory_gib=24, speed=1.0),
+    Lab(name="gamma", lab="Gamma", model="RTX3090", memory_gib=24, speed=0.9),
+)
+# Short waits, so that the play is short: the product's own are in domain/timing.py.
+TIMING = {"heartbeat_s": 0.5, "lease_s": 2.0, "grace_s": 1.0, "replan_s": 2.0, "resend_s": 1.0}
+NOTICE_S = 10.0
+ACT_LIMIT_S = 120.0
+# A machine that dies without a word costs what was done since the last save; the play shows that honestly.
+UNSAVED_STEPS = 10
+
+
+def perform(options: Namespace) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    audience = Audience(quiet=options.json)
+    root = Path(tempfile.mkdtemp(prefix="gpunion-demo-"))
+    campus = LocalCampus(root=root, timing=TIMING, unsandboxed=not _can_sandbox())
+    kept = False
+    try:
+        outcome = _play(campus, audience)
+        if options.json:
+            print(json.dumps(outcome.plain()))
+        kept = options.keep
+        if kept:
+            _say_where(campus, audience)
+        return 0 if outcome.good else 1
+    except (DemoFailed, CampusTrouble, owner_client.OwnerTrouble) as trouble:
+        print(f"The demo failed: {trouble}", file=sys.stderr)
+        _show_logs(campus)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped. Everything the demo started is being removed.", file=sys.stderr)
+        return 130
+    finally:
+        if not kept:
+            campus.close()
+
+
+def _play(campus: LocalCampus, audience: Audience) -> Outcome:
+    _open_campus(campus, audience)
+    client = campus.client()
+    audience.act("A student submits a training run")
+    job_id = submit(client)
+    audience.tell(f"job {job_id} submitted; an uninterrupted run of the same seed is the yardstick")
+    reference = reference_run(campus.root)
+    watch = Watch(client, job_id, audience)
+    watch.until("placed and running", lambda job: job["phase"] == "running", ACT_LIMIT_S)
+    watch.until("two checkpoints", lambda job: _saved_here(watch, job, 2), ACT_LIMIT_S)
+
+    audience.act(f"The owner of alpha wants it back in {NOTICE_S:.0f} s")
+    owner_client.reclaim(campus.state_dir("alpha"), NOTICE_S)
+    job = watch.until("moved off alpha", lambda job: _moves(job) >= 1, ACT_LIMIT_S)
+    second = _where(job)
+    watch.until("a checkpoint on the second node", lambda job: _saved_here(watch, job, 1), ACT_LIMIT_S)
+    watch.until("work that is not saved yet", lambda job: _unsaved_steps(job) >= UNSAVED_STEPS, ACT_LIMIT_S)
+
+    audience.act(f"{second} dies without a word: agent and guest killed")
+    campus.lose_power(second)
+    watch.until("recovered elsewhere", lambda job: _moves(job) >= 2, ACT_LIMIT_S)
+    watch.until("a checkpoint on the third node", lambda job: _saved_here(watch, job, 1), ACT_LIMIT_S)
+
+    audience.act("The owner of alpha is done and lends it again")
+    owner_client.resume(campus.state_dir("alpha"))
+    watch.until("home again", lambda job: _moves(job) >= 3, ACT_LIMIT_S)
+    watch.tell_saves = False  # from here on it is the same again and again
+    job = watch.until("finished", lambda job: job["phase"] == "succeeded", 2 * ACT_LIMIT_S)
+    with audience.finished():
+        outcome = outcome_of(job, compare(campus.vault_dir, job, reference))
+        show(outcome, audience)
+    return outcome
+
+
+def _open_campus(campus: LocalCampus, audience: Audience) -> None:
+    audience.act("Three labs join their machines to a campus on this computer")
+    campus.start_coordinator()
+    for lab in LABS:
+        campus.join(lab)
+        campus.start_agent(lab.name)
+        card = f"{lab.model} ({lab.memory_gib} GiB, speed {lab.speed:g}; declared, not real)"
+        audience.tell(f"{lab.name} of lab {lab.lab} lends one {card}")
+    if campus.unsandboxed:
+        audience.tell(
+            "bubblewrap is not here: guests are plain processes, UNSANDBOXED (apt-get install bubblewrap)"
+        )
+
+
+def _can_sandbox() -> bool:
+    from gpunion.adapters.sandbox.confinement import find_bubblewrap
+
+    return find_bubblewrap() is not None
+
+
+def _moves(job: Job) -> int:
+    return sum(migration["phase"] == "done" for migration in job["migrations"])
+
+
+def _unsaved_steps(job: Job) -> int:
+    return int(job["live"]["step"]) - int(job["durable"]["step"]) if job["live"] and job["durable"] else 0
+
+
+def _where(job: Job) -> str:
+    return str(job["runs"][-1]["node_id"])
+
+
+def _saved_here(watch: Watch, job: Job, count: int) -> bool:
+    """So many checkpoints of the current run are durable."""
+    run = job["runs"][-1]
+    return run["phase"] == "running" and watch.durable_of_run(run["id"]) >= count
+
+
+def _say_where(campus: LocalCampus, audience: Audience) -> None:
+    audience.say("")
+    audience.say(f"The campus is still running in {campus.root}. Try:")
+    audience.say(f"  export GPUNION_URL={campus.url} GPUNION_TOKEN=$(cat {campus.data_dir}/admin.token)")
+    audience.say("  gpunion ps -a; gpunion nodes; gpunion run -- python -c 'print(1)'")
+    audience.say(f"  gpunion status --state-dir {campus.state_dir('alpha')}")
+    pids = [campus.coordinator.pid, *(campus.agent(lab.name).pid for lab in LABS)]
+    audience.say(f"To end it: kill {' '.join(str(pid) for pid in pids)}; rm -r {campus.root}")
+
+
+def _show_logs(campus: LocalCampus) -> None:
+    for name in ("coordinator", *(lab.name for lab in LABS)):
+        path = campus.log_of(name)
+        if path.exists():
+            tail: Any = path.read_text(errors="replace").splitlines()[-8:]
+            print(f"--- {name}", *tail, sep="\n", file=sys.stderr)

@@ -1,0 +1,115 @@
+"""What the audience sees: the job's story as it is written, and how far the training is."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gpunion.sdk.client import Client
+
+POLL_S = 0.1
+# How often a plain (not a terminal) audience hears of progress.
+PLAIN_PROGRESS_S = 5.0
+
+Job = dict[str, Any]
+
+
+class DemoFailed(Exception):
+    """An act did not come about. The message says which, and the job's story so far."""
+
+
+class Audience:
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._out = sys.stderr if quiet else sys.stdout
+        self._terminal = self._out.isatty()
+        self._began_s = time.monotonic()
+        self._status = ""
+        self._plain_s = 0.0
+
+    def act(self, title: str) -> None:
+        self.say("")
+        self.say(f"== {title}")
+
+    def say(self, text: str) -> None:
+        self._clear()
+        print(text, file=self._out, flush=True)
+        self._redraw()
+
+    def tell(self, text: str) -> None:
+        self.say(f"{time.monotonic() - self._began_s:6.1f} s  {text}")
+
+    def progress(self, job: Job) -> None:
+        live = job["live"] or {}
+        share = float(live.get("progress", 0.0))
+        step, node = live.get("step", 0), job["node_id"] or "-"
+        if not self._terminal:
+            if time.monotonic() - self._plain_s >= PLAIN_PROGRESS_S and live:
+                self._plain_s = time.monotonic()
+                self.tell(f"... step {step} ({share:.0%}) on {node}")
+            return
+        filled = int(30 * share)
+        self._clear()
+        self._status = (
+            f"   [{'#' * filled}{'.' * (30 - filled)}] step {step} ({share:.0%}) on {node}: {job['phase']}"
+        )
+        self._redraw()
+
+    @contextmanager
+    def finished(self) -> Iterator[None]:
+        """No status line while this lasts."""
+        self._clear()
+        self._status = ""
+        yield
+
+    def _clear(self) -> None:
+        if self._terminal and self._status:
+            print("\r\x1b[2K", end="", file=self._out)
+
+    def _redraw(self) -> None:
+        if self._terminal and self._status:
+            print(self._status, end="", file=self._out, flush=True)
+
+
+class Watch:
+    """Follows one job until something is true of it, telling its story meanwhile."""
+
+    def __init__(self, client: Client, job_id: str, audience: Audience) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._audience = audience
+        self.tell_saves = True
+        self._news: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def until(self, what: str, true_of: Callable[[Job], bool], limit_s: float) -> Job:
+        until_s = time.monotonic() + limit_s
+        while True:
+            job = self._client.job(self._job_id)
+            self._tell_news()
+            self._audience.progress(job)
+            if true_of(job):
+                return job
+            if job["phase"] in ("failed", "cancelled"):
+                raise DemoFailed(f"the job {job['phase']} while waiting for: {what}")
+            if time.monotonic() > until_s:
+                raise DemoFailed(f"this did not happen within {limit_s:.0f} s: {what}")
+            time.sleep(POLL_S)
+
+    def durable_of_run(self, run_id: str) -> int:
+        rows = self._client.checkpoints(self._job_id)
+        return sum(row["run_id"] == run_id and row["phase"] == "durable" for row in rows)
+
+    def _tell_news(self) -> None:
+        while not self._news.empty():
+            self._audience.tell(self._news.get())
+
+    def _listen(self) -> None:
+        for decision in self._client.events(since=0):
+            for reason in decision["reasons"]:
+                if reason["subject"] == self._job_id and (self.tell_saves or reason["code"] != "saved"):
+                    self._news.put(reason["sentence"])

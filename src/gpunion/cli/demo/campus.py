@@ -1,0 +1,195 @@
+"""A whole campus as processes of this machine, in one folder. For the demo and for the system tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpunion.agent.compose import join
+from gpunion.agent.enrol import JoinRequest, JoinTrouble
+from gpunion.domain.resources import GIB, Gpu
+from gpunion.domain.terms import Terms
+from gpunion.owner_kill import kill_all
+from gpunion.owner_kill.guest import guest_dirs, lives, strike
+from gpunion.sdk.client import Client
+
+START_LIMIT_S = 60.0
+STOP_LIMIT_S = 15.0
+
+
+class CampusTrouble(Exception):
+    """Something of the campus did not come up or stay up. Says where its log is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """One lab's machine. The GPU is declared: nothing here needs a real one."""
+
+    name: str
+    lab: str
+    model: str
+    memory_gib: int
+    speed: float
+
+
+@dataclass(slots=True)
+class LocalCampus:
+    root: Path
+    timing: Mapping[str, float] = field(default_factory=dict)
+    unsandboxed: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    _coordinator: subprocess.Popen[bytes] | None = None
+    _agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _port: int = 0
+
+    # --- coordinator -----------------------------------------------------------------------------
+
+    @property
+    def data_dir(self) -> Path:
+        return self.root / "coordinator"
+
+    @property
+    def vault_dir(self) -> Path:
+        return self.root / "vault"
+
+    @property
+    def url(self) -> str:
+        return (self.data_dir / "address").read_text().strip()
+
+    @property
+    def token(self) -> str:
+        return (self.data_dir / "admin.token").read_text().strip()
+
+    @property
+    def coordinator(self) -> subprocess.Popen[bytes]:
+        assert self._coordinator is not None, "start the coordinator first"
+        return self._coordinator
+
+    def client(self) -> Client:
+        return Client(self.url, self.token)
+
+    def start_coordinator(self, **environment: str) -> None:
+        """May be called again after it was stopped or killed: same data, same port."""
+        address = self.data_dir / "address"
+        if address.exists():
+            self._port = int(self.url.rsplit(":", 1)[1])
+            address.unlink()
+        timing = {f"GPUNION_COORDINATOR_TIMING_{k.upper()}": str(v) for k, v in self.timing.items()}
+        command = ["gpunion.coordinator", "--data-dir", str(self.data_dir), "--port", str(self._port)]
+        command += ["--vault", str(self.vault_dir)]
+        self._coordinator = self._spawn("coordinator", command, {**timing, **environment})
+        self._wait(lambda: address.exists(), self._coordinator, "coordinator")
+
+    def stop_coordinator(self, signum: int = signal.SIGTERM) -> None:
+        if self._coordinator is not None:
+            _end(self._coordinator, signum)
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def state_dir(self, name: str) -> Path:
+        return self.root / name
+
+    def agent(self, name: str) -> subprocess.Popen[bytes]:
+        return self._agents[name]
+
+    def join(self, lab: Lab) -> None:
+        token = self.client().make_join_token()["join_token"]
+        request = JoinRequest(
+            url=self.url,
+            join_token=token,
+            name=lab.name,
+            lab=lab.lab,
+            state_dir=self.state_dir(lab.name),
+            gpus=(Gpu(index=0, model=lab.model, memory_bytes=lab.memory_gib * GIB, speed=lab.speed),),
+            terms=Terms(allow_unsandboxed=self.unsandboxed),
+        )
+        try:
+            join(request)
+        except JoinTrouble as trouble:
+            raise CampusTrouble(f"{lab.name} could not join: {trouble}") from trouble
+
+    def start_agent(self, name: str, **environment: str) -> None:
+        command = ["gpunion.agent", "--state-dir", str(self.state_dir(name))]
+        self._agents[name] = self._spawn(name, command, environment)
+        socket = self.state_dir(name) / "owner.sock"
+        self._wait(lambda: socket.exists(), self._agents[name], name)
+
+    def stop_agent(self, name: str, signum: int = signal.SIGTERM) -> None:
+        _end(self._agents[name], signum)
+
+    def lose_power(self, name: str) -> None:
+        """Agent and guests gone at once, without a word to anybody: as if the cable was pulled."""
+        os.kill(self._agents[name].pid, signal.SIGKILL)
+        root = str(self.state_dir(name))
+        until_s = time.monotonic() + STOP_LIMIT_S
+        while living := [guest for guest in guest_dirs(root) if lives(guest)]:
+            for guest in living:
+                strike(guest, keeper_too=True)
+            if time.monotonic() > until_s:
+                raise CampusTrouble(f"guests of {name} would not die: {living}")
+            time.sleep(0.01)
+        self._agents[name].wait(STOP_LIMIT_S)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def close(self, *, keep_files: bool = False) -> None:
+        """Nothing stays: no process, no mount, no file (but the folder, where asked to keep it)."""
+        for agent in self._agents.values():
+            _end(agent, signal.SIGKILL)
+        for name in self._agents:
+            kill_all(self.state_dir(name))
+        if self._coordinator is not None:
+            _end(self._coordinator, signal.SIGTERM)
+        if not keep_files:
+            shutil.rmtree(self.root, ignore_errors=True)
+
+    def log_of(self, name: str) -> Path:
+        return self.root / f"{name}.log"
+
+    def _spawn(self, name: str, module: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self.log_of(name).open("ab") as log:
+            # A session of its own: Ctrl-C reaches the demo alone, which then tidies up in order.
+            return subprocess.Popen(
+                [sys.executable, "-m", *module],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._environment(environment),
+                start_new_session=True,
+            )
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("GPUNION_")}
+        return {**kept, **self.environment, **more}
+
+    def _wait(self, ready: object, process: subprocess.Popen[bytes], name: str) -> None:
+        assert callable(ready)
+        until_s = time.monotonic() + START_LIMIT_S
+        while not ready():
+            if process.poll() is not None:
+                raise CampusTrouble(f"{name} ended at once (exit {process.returncode}):\n{self._tail(name)}")
+            if time.monotonic() > until_s:
+                raise CampusTrouble(f"{name} did not come up in {START_LIMIT_S:.0f} s:\n{self._tail(name)}")
+            time.sleep(0.02)
+
+    def _tail(self, name: str) -> str:
+        lines = self.log_of(name).read_text(errors="replace").splitlines()
+        return "\n".join(lines[-15:])
+
+
+def _end(process: subprocess.Popen[bytes], signum: int) -> None:
+    if process.poll() is None:
+        process.send_signal(signum)
+    try:
+        process.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(STOP_LIMIT_S)
