@@ -36,8 +36,8 @@ class Entry:
     size_bytes: int
 
 
-def pack(folder: Path) -> Bundle:
-    entries, skipped = _entries(folder)
+def pack(folder: Path, *, entries_max: int = ENTRIES_MAX) -> Bundle:
+    entries, skipped = _entries(folder, entries_max)
     _check_before(folder, entries)
     buffer = _Bounded()
     try:
@@ -91,7 +91,7 @@ class _Bounded(io.RawIOBase):
             raise _Full
 
 
-def _entries(folder: Path) -> tuple[list[Entry], list[str]]:
+def _entries(folder: Path, entries_max: int) -> tuple[list[Entry], list[str]]:
     if not folder.is_dir():
         raise Trouble(
             f"there is no directory {folder}",
@@ -108,8 +108,8 @@ def _entries(folder: Path) -> tuple[list[Entry], list[str]]:
             continue
         size = details.st_size if stat.S_ISREG(details.st_mode) else 0
         entries.append(Entry(name=name, path=path, mode=details.st_mode, size_bytes=size))
-        if len(entries) > ENTRIES_MAX:
-            raise _too_large(folder, entries, f"it has more than {ENTRIES_MAX} files")
+        if len(entries) > entries_max:
+            raise _too_large(folder, entries, f"it has more than {entries_max} files")
     return entries, skipped
 
 

@@ -15,7 +15,7 @@ LINE_EVERY_S = 15.0
 
 
 class Progress:
-    def __init__(self, screen: Screen, total: int, what: str) -> None:
+    def __init__(self, screen: Screen, total: int, what: str, *, redraw_s: float = REDRAW_S) -> None:
         self._screen = screen
         self._total = total
         self._what = what
@@ -23,6 +23,7 @@ class Progress:
         self._began_s = time.monotonic()
         self._drawn_s = self._began_s
         self._bar = screen.err.isatty()
+        self._every_s = redraw_s if self._bar else LINE_EVERY_S
 
     def __enter__(self) -> Self:
         return self
@@ -35,7 +36,7 @@ class Progress:
     def step(self) -> None:
         self._done += 1
         now_s = time.monotonic()
-        if now_s - self._drawn_s >= (REDRAW_S if self._bar else LINE_EVERY_S):
+        if now_s - self._drawn_s >= self._every_s:
             self._drawn_s = now_s
             self._draw(now_s)
 

@@ -1,0 +1,167 @@
+"""A coordinator that exists only in memory, and commands run against it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpunion.cli.context import Context
+from gpunion.cli.main import main
+from gpunion.cli.screen import Screen
+from gpunion.sdk.errors import ApiProblem
+
+Json = dict[str, Any]
+NEVER = Path("/nonexistent")
+
+
+def a_job(number: int = 1, **changes: Any) -> Json:
+    job: Json = {
+        "id": f"job-{number:026d}", "name": "train", "owner": "admin", "lab": "", "phase": "running",
+        "priority": "normal", "command": ["python", "train.py"], "resources": {}, "bundle": None,
+        "submitted_at": "2026-01-01T00:00:00.000Z", "ended_at": None, "epoch": 1, "node_id": "alpha",
+        "home": "alpha", "moves": 0, "durable": None, "live": None, "exit_code": None, "output": None,
+    }  # fmt: skip
+    return {**job, **changes}
+
+
+def a_line(sentence: str, code: str = "placed", times: int = 1) -> Json:
+    return {"at": "2026-01-01T00:00:00.000Z", "code": code, "sentence": sentence, "times": times}
+
+
+def a_verdict(node: str, sentence: str | None = None) -> Json:
+    refused = sentence is not None
+    return {
+        "node": node,
+        "fits": not refused,
+        "code": "no" if refused else None,
+        "sentence": sentence,
+        "score": 0.5,
+    }
+
+
+class CampusDouble:
+    """Implements `gpunion.cli.campus.Campus`. `script` answers one question after another, as time passes."""
+
+    def __init__(self, *jobs: Json) -> None:
+        self.url = "http://campus.example"
+        self.known = {job["id"]: job for job in jobs}
+        self.submitted: list[Json] = []
+        self.bundles: list[bytes] = []
+        self.stopped: list[str] = []
+        self.stories: dict[str, list[Json]] = {}
+        self.verdicts: list[Json] = []
+        self.texts: dict[str, str] = {}
+        self.machines: list[Json] = []
+        self.saved: list[Json] = []
+        self.refuses: Exception | None = None
+        self.phases_asked: Sequence[str] = ()
+
+    def campus(self) -> Json:
+        self._maybe_refuse()
+        return {
+            "version": "0.1.0",
+            "term": 1,
+            "vault": str(NEVER),
+            "timing": {},
+            "now": "2026-01-01T00:00:00.000Z",
+        }
+
+    def put_bundle(self, data: bytes) -> str:
+        self._maybe_refuse()
+        self.bundles.append(data)
+        return "d" * 64
+
+    def submit(self, job: Mapping[str, Any]) -> Json:
+        self._maybe_refuse()
+        self.submitted.append(dict(job))
+        made = a_job(len(self.known) + 1, name=job["name"], command=job["command"], phase="pending")
+        self.known[made["id"]] = made
+        reason = {"subject": made["id"], "code": "waiting", "sentence": "waiting: no node has joined yet"}
+        return {"job": made, "reasons": [reason], "verdicts": []}
+
+    def jobs(self, *, phases: Sequence[str] = (), limit: int = 100, cursor: str | None = None) -> Json:
+        self._maybe_refuse()
+        self.phases_asked = phases
+        found = sorted(self.known.values(), key=lambda job: job["id"], reverse=True)
+        found = [job for job in found if not phases or job["phase"] in phases]
+        found = [job for job in found if cursor is None or job["id"] < cursor]
+        more = len(found) > limit
+        return {"jobs": found[:limit], "next_cursor": found[limit - 1]["id"] if more else None}
+
+    def job(self, job_id: str) -> Json:
+        self._maybe_refuse()
+        return self._find(job_id)
+
+    def why(self, job_id: str) -> Json:
+        job = self._find(job_id)
+        story = self.stories.get(job_id, [])
+        return {"job_id": job_id, "phase": job["phase"], "story": story, "verdicts": self.verdicts}
+
+    def stop(self, job_id: str) -> Json:
+        job = self._find(job_id)
+        self.stopped.append(job_id)
+        return {"job": {**job, "phase": "stopping"}, "reasons": [], "verdicts": []}
+
+    def checkpoints(self, job_id: str) -> list[Json]:
+        self._find(job_id)
+        return self.saved
+
+    def logs(self, job_id: str, *, offset: int = 0, limit: int | None = None) -> Json:
+        text = self.texts.get(job_id, "")[offset : offset + (limit or 65536)]
+        over = self._find(job_id)["ended_at"] is not None
+        return {"text": text, "next_offset": offset + len(text), "over": over}
+
+    def nodes(self) -> list[Json]:
+        self._maybe_refuse()
+        return self.machines
+
+    def make_join_token(self, *, expires_in_s: float = 3600.0) -> Json:
+        self._maybe_refuse()
+        return {"join_token": f"join-{expires_in_s:.0f}", "expires_at": "2026-01-01T01:00:00.000Z"}
+
+    def _find(self, job_id: str) -> Json:
+        if job_id not in self.known:
+            raise a_problem(404, "not_found", f"there is no job {job_id}")
+        return self.known[job_id]
+
+    def _maybe_refuse(self) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+
+
+def a_problem(status: int, code: str, detail: str, **body: Any) -> ApiProblem:
+    return ApiProblem(
+        code=code, title=code, detail=detail, next_step="do the right thing", status=status, body=body
+    )
+
+
+class Terminal:
+    """Runs commands and keeps what they print."""
+
+    def __init__(self, campus: CampusDouble, here: Path) -> None:
+        self.campus = campus
+        self.here = here
+        self.environment: dict[str, str] = {"HOME": str(here / "home")}
+        self.pauses: list[float] = []
+        self.out = ""
+        self.err = ""
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    def __call__(self, *words: str) -> int:
+        screen = Screen(out=io.StringIO(), err=io.StringIO())
+        context = Context(
+            screen=screen,
+            environment=self.environment,
+            here=self.here,
+            pause=lambda seconds: self.pause(seconds),
+            open_campus=lambda _context, _arguments: self.campus,
+        )
+        code = main(list(words), context)
+        assert isinstance(screen.out, io.StringIO)
+        assert isinstance(screen.err, io.StringIO)
+        self.out, self.err = screen.out.getvalue(), screen.err.getvalue()
+        return code

@@ -1,0 +1,96 @@
+"""What the doctor finds."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from gpunion.cli.checks.campus import check_clock, check_vault, start_hint
+from gpunion.cli.checks.finding import State
+from gpunion.cli.checks.machine import check_cgroup, check_disk, check_python, check_state_dir
+from gpunion.sdk.errors import Unreachable
+from tests.unit.cli.campus_double import CampusDouble, Terminal, a_problem
+
+AS_ROOT = os.geteuid() == 0
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(gpunion: Terminal) -> None:
+    gpunion.environment["GPUNION_STATE_DIR"] = str(gpunion.here / "state")
+
+
+def findings(gpunion: Terminal) -> dict[str, dict[str, str]]:
+    gpunion("doctor", "--json")
+    return {finding["check"]: finding for finding in json.loads(gpunion.out)["findings"]}
+
+
+def test_what_is_wrong_comes_with_the_command_that_mends_it(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.refuses = Unreachable("http://127.0.0.1:1", "connection refused")
+    assert gpunion("doctor") == 1
+    assert "connection refused" in gpunion.out
+    assert "coordinator (missing): curl -sv http://campus.example/api/v1/campus" in gpunion.out
+    found = findings(gpunion)
+    assert all(finding["mend"] for finding in found.values() if finding["state"] != "ok")
+
+
+def test_a_wrong_token_is_told_from_a_coordinator_that_is_away(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.refuses = a_problem(401, "unauthenticated", "the token is not known")
+    found = findings(gpunion)
+    assert found["coordinator"]["state"] == "ok"
+    assert found["token"]["state"] == "missing"
+    assert "gpunion login" in found["token"]["mend"]
+
+
+def test_settings_that_cannot_be_read_are_found(gpunion: Terminal) -> None:
+    state = gpunion.here / "state"
+    state.mkdir(mode=0o700)
+    (state / "agent.toml").write_text("coordinatr = 'x'\n")
+    assert "did you mean 'coordinator'?" in findings(gpunion)["agent settings"]["found"]
+
+
+def test_a_clock_that_is_wrong_is_a_warning_with_its_direction() -> None:
+    here = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+    finding = check_clock("2026-01-01T00:00:00.000Z", here)
+    assert (finding.state, finding.found) == (State.WARNING, "1 min ahead of the coordinator's")
+    assert check_clock("2026-01-01T00:01:01.000Z", here).state is State.OK
+
+
+def test_a_vault_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
+    assert check_vault(tmp_path, needed=True).state is State.OK
+    assert list(tmp_path.iterdir()) == []
+    assert check_vault(tmp_path / "later", needed=True).state is State.WARNING
+    (tmp_path / "file").write_text("")
+    assert check_vault(tmp_path / "file", needed=True).state is State.MISSING
+    assert check_vault(tmp_path / "file", needed=False).state is State.WARNING
+
+
+def test_a_state_directory_open_to_others_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert check_state_dir(tmp_path).mend == f"chmod 700 {tmp_path}"
+    tmp_path.chmod(0o700)
+    assert check_state_dir(tmp_path).state is State.OK
+    assert check_state_dir(tmp_path / "not" / "yet").state is State.OK
+
+
+@pytest.mark.skipif(AS_ROOT, reason="root may write everywhere")
+def test_a_state_directory_of_somebody_else_is_found(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert check_state_dir(tmp_path).state is State.MISSING
+    tmp_path.chmod(0o700)
+
+
+def test_the_machine_that_runs_the_tests_is_sound(tmp_path: Path) -> None:
+    assert check_python().state is State.OK
+    assert check_disk("disk", tmp_path / "none").state in (State.OK, State.WARNING)
+    assert check_cgroup().state in (State.OK, State.WARNING)
+
+
+def test_a_campus_elsewhere_is_not_started_here() -> None:
+    assert "gpunion coordinator" in start_hint("http://127.0.0.1:8470")
+    assert "curl" in start_hint("https://campus.example")

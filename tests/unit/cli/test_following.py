@@ -1,0 +1,150 @@
+"""Following a job to its end."""
+
+from __future__ import annotations
+
+import json
+
+from gpunion.sdk.errors import Unreachable
+from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job, a_line
+
+OVER = "2026-01-01T00:10:00.000Z"
+
+
+class Passing(Terminal):
+    """Things happen while the command waits."""
+
+    def happens(self, *scenes: object) -> None:
+        self.scenes = list(scenes)
+
+    def pause(self, seconds: float) -> None:
+        super().pause(seconds)
+        if self.scenes:
+            self.scenes.pop(0)()  # type: ignore[operator]
+
+
+def a_terminal(gpunion: Terminal) -> Passing:
+    return Passing(gpunion.campus, gpunion.here)
+
+
+def end(campus: CampusDouble, job_id: str, **changes: object) -> None:
+    campus.known[job_id] = {
+        **campus.known[job_id],
+        "phase": "succeeded",
+        "ended_at": OVER,
+        "exit_code": 0,
+        **changes,
+    }
+
+
+def test_output_and_story_come_as_they_happen_and_the_codes_is_the_jobs(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    job_id = a_job(1)["id"]
+
+    def starts() -> None:
+        campus.stories[job_id] = [a_line("accepted"), a_line("placed on alpha")]
+        campus.texts[job_id] = "step 1\n"
+
+    def ends() -> None:
+        campus.stories[job_id].append(a_line("failed: exit 7"))
+        campus.texts[job_id] += "step 2\n"
+        end(campus, job_id, phase="failed", exit_code=7)
+
+    terminal.happens(starts, ends)
+    assert terminal("run", "--no-dir", "--", "python", "train.py") == 7
+    assert terminal.out == "step 1\nstep 2\n"
+    assert [line.partition("] ")[2] for line in terminal.err.splitlines() if "] " in line] == [
+        "accepted",
+        "placed on alpha",
+        "failed: exit 7",
+    ]
+
+
+def test_last_words_that_come_after_the_end_are_still_shown(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    job_id = a_job(1)["id"]
+
+    def late() -> None:
+        campus.texts[job_id] = "goodbye\n"
+
+    terminal.happens(lambda: end(campus, job_id), late)
+    assert terminal("run", "--no-dir", "--", "true") == 0
+    assert terminal.out == "goodbye\n"
+
+
+def test_a_folded_line_is_told_once_and_saves_are_not_told(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    job_id = a_job(1)["id"]
+    campus.stories[job_id] = [a_line("waiting: no GPU is free", "waiting")]
+
+    def waits_on() -> None:
+        campus.stories[job_id] = [a_line("waiting: no GPU is free", "waiting", times=2)]
+
+    def saves() -> None:
+        campus.stories[job_id].append(a_line("step 5 is durable", "saved"))
+
+    terminal.happens(waits_on, saves, lambda: end(campus, job_id))
+    assert terminal("run", "--no-dir", "--", "true") == 0
+    assert terminal.err.count("waiting: no GPU is free") == 1
+    assert "durable" not in terminal.err
+
+
+def test_ctrl_c_detaches_and_says_how_to_come_back(gpunion: Terminal) -> None:
+    terminal = a_terminal(gpunion)
+
+    def interrupts() -> None:
+        raise KeyboardInterrupt
+
+    terminal.happens(interrupts)
+    assert terminal("run", "--no-dir", "--", "true") == 130
+    assert "Detached; job 00000001 goes on." in terminal.err
+    assert "gpunion logs -f 00000001" in terminal.err
+    assert gpunion.campus.stopped == []
+
+
+def test_a_coordinator_that_restarts_costs_nothing_but_a_moment(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    job_id = a_job(1)["id"]
+
+    def goes() -> None:
+        campus.refuses = Unreachable(campus.url, "connection refused")
+
+    def comes_back() -> None:
+        campus.refuses = None
+        end(campus, job_id)
+
+    terminal.happens(goes, comes_back)
+    assert terminal("run", "--no-dir", "--", "true") == 0
+    assert "the job goes on" in terminal.err
+
+
+def test_a_coordinator_that_stays_away_ends_the_following_and_not_the_job(gpunion: Terminal) -> None:
+    terminal = a_terminal(gpunion)
+
+    def goes() -> None:
+        terminal.campus.refuses = Unreachable(terminal.campus.url, "connection refused")
+
+    terminal.happens(goes)
+    assert terminal("run", "--no-dir", "--", "true") == 6
+    assert "the job is not affected" in terminal.err
+
+
+def test_for_programs_everything_is_one_stream_of_objects(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    job_id = a_job(1)["id"]
+
+    def ends() -> None:
+        campus.stories[job_id] = [a_line("accepted")]
+        campus.texts[job_id] = "hello\n"
+        end(campus, job_id)
+
+    terminal.happens(ends)
+    assert terminal("run", "--json", "--no-dir", "--", "true") == 0
+    records = [json.loads(line) for line in terminal.out.splitlines()]
+    assert [record["type"] for record in records] == ["submitted", "story", "output", "ended"]
+    assert records[2] == {"type": "output", "text": "hello\n"}
+
+
+def test_a_cancelled_job_without_a_code_ends_with_one(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    terminal.happens(lambda: end(campus, a_job(1)["id"], phase="cancelled", exit_code=None))
+    assert terminal("run", "--no-dir", "--", "true") == 1

@@ -1,0 +1,215 @@
+"""What a guest types, and what is asked of the coordinator and shown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job, a_line, a_problem, a_verdict
+
+AN_ID = a_job(7)["id"]
+
+
+def test_flags_become_the_request(gpunion: Terminal, campus: CampusDouble) -> None:
+    words = [
+        "--gpus", "2", "--vram", "20GB", "--model", "A100,H100", "--exclude", "T4", "--cpus", "4",
+        "--memory", "8GiB", "--name", "vit", "--priority", "high", "--lab", "vision", "--env", "SEED=1",
+        "--env", "EMPTY=", "--checkpoint-every", "60s", "--expect", "2h", "--no-dir",
+    ]  # fmt: skip
+    assert gpunion("submit", *words, "--", "python", "train.py", "--json") == 0
+    assert campus.submitted == [
+        {
+            "name": "vit",
+            "command": ["python", "train.py", "--json"],
+            "priority": "high",
+            "lab": "vision",
+            "expected_s": 7200.0,
+            "resources": {
+                "gpus": 2,
+                "vram": 20 * 10**9,
+                "models": ["A100", "H100"],
+                "exclude": ["T4"],
+                "cpus": 4.0,
+                "memory": 8 * 2**30,
+            },
+            "environment": {"SEED": "1", "EMPTY": ""},
+            "checkpoint": {"max_interval_s": 60.0},
+        }
+    ]
+    assert "waiting: no node has joined yet" in gpunion.out
+
+
+def test_flags_win_over_the_job_file(gpunion: Terminal, campus: CampusDouble) -> None:
+    (gpunion.here / "gpunion.toml").write_text(
+        'command = "python a.py"\n[resources]\ngpus = 1\nvram = "1GB"\n[environment]\nA = "1"\nB = "1"\n'
+    )
+    assert gpunion("submit", "--gpus", "4", "--env", "B=2", "--no-dir") == 0
+    assert campus.submitted[0]["resources"] == {"gpus": 4, "vram": 10**9}
+    assert campus.submitted[0]["environment"] == {"A": "1", "B": "2"}
+    assert campus.submitted[0]["name"] == "a.py"
+
+
+def test_the_working_directory_travels_with_the_job(gpunion: Terminal, campus: CampusDouble) -> None:
+    (gpunion.here / "train.py").write_text("print(1)")
+    assert gpunion("submit", "--", "python", "train.py") == 0
+    assert len(campus.bundles) == 1
+    assert campus.submitted[0]["bundle"] == "d" * 64
+    assert "Sending 1 file(s)" in gpunion.err
+
+
+def test_an_empty_directory_is_not_sent(gpunion: Terminal, campus: CampusDouble) -> None:
+    assert gpunion("submit", "--", "nvidia-smi") == 0
+    assert campus.bundles == []
+    assert "bundle" not in campus.submitted[0]
+
+
+def test_quiet_prints_the_id_and_nothing_else(gpunion: Terminal) -> None:
+    (gpunion.here / "train.py").write_text("")
+    assert gpunion("submit", "-q", "--", "python", "train.py") == 0
+    assert (gpunion.out, gpunion.err) == (f"{a_job(1)['id']}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "--no-dir"), "there is no command to run"),
+        (("submit", "python", "--no-dir"), "there is no job file python"),
+        (("submit", "--dir", ".", "--no-dir", "--", "x"), "contradict each other"),
+        (("submit", "--gpus", "many", "--", "x"), "argument --gpus: 'many' is not a whole number"),
+        (("submit", "--vram", "20XB", "--", "x"), "argument --vram: '20XB' is not a size"),
+        (("submit", "--checkpoint-every", "0", "--", "x"), "must be more than nothing"),
+        (("submit", "--env", "SEED", "--", "x"), "'SEED' is not NAME=VALUE"),
+        (("submit", "--model", ",", "--", "x"), "names no model"),
+        (("submit", "--priority", "urgent", "--", "x"), "invalid choice: 'urgent'"),
+        (("submit", "--vrma", "1GB", "--", "x"), "no flag --vrma; did you mean --vram?"),
+        (("ps", "train"), "does not know what to do with 'train'"),
+        (("ps", "--", "train"), "takes nothing after --"),
+        (("logs",), "the following arguments are required: JOB"),
+    ],
+)
+def test_a_mistake_in_the_flags_is_explained(gpunion: Terminal, words: tuple[str, ...], message: str) -> None:
+    assert gpunion(*words) == 2
+    assert message in gpunion.err
+    assert gpunion.campus.submitted == []
+
+
+def test_an_impossible_job_shows_what_each_node_lacks(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.refuses = a_problem(
+        422,
+        "impossible",
+        "no node could ever run it",
+        verdicts=[a_verdict("alpha", "it has 1 GPU(s), 9 are needed")],
+    )
+    assert gpunion("submit", "--gpus", "9", "--no-dir", "--", "x") == 1
+    assert "no node could ever run it" in gpunion.err
+    assert "alpha  no    it has 1 GPU(s), 9 are needed" in gpunion.err
+
+
+def test_ps_asks_for_living_jobs_and_with_all_for_every_one(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.known = {AN_ID: a_job(7, live={"run_id": "r", "step": 5, "progress": 0.25})}
+    assert gpunion("ps") == 0
+    assert "pending" in campus.phases_asked
+    assert gpunion.out.splitlines()[1].split()[:6] == [
+        "00000007",
+        "train",
+        "running",
+        "alpha",
+        "25%",
+        "(step",
+    ]
+    assert gpunion("ps", "-a") == 0
+    assert campus.phases_asked == ()
+
+
+def test_ps_without_jobs_says_so(gpunion: Terminal) -> None:
+    assert gpunion("ps") == 0
+    assert "No jobs under way" in gpunion.out
+    assert gpunion("ps", "--json") == 0
+    assert json.loads(gpunion.out) == {"jobs": []}
+
+
+def test_ps_stops_at_its_limit_and_reads_several_pages_for_a_larger_one(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.known = {a_job(number)["id"]: a_job(number) for number in range(1, 1001)}
+    assert gpunion("ps", "--json", "--limit", "3") == 0
+    assert len(json.loads(gpunion.out)["jobs"]) == 3
+    assert gpunion("ps", "--json", "--limit", "2000") == 0
+    assert len(json.loads(gpunion.out)["jobs"]) == 1000
+
+
+def test_why_tells_the_story_and_asks_each_node_while_the_job_waits(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.known = {AN_ID: a_job(7, phase="pending")}
+    campus.stories[AN_ID] = [a_line("accepted from admin"), a_line("waiting: no GPU is free")]
+    campus.verdicts = [a_verdict("alpha", "its owner is using it"), a_verdict("beta")]
+    assert gpunion("why", "train") == 0
+    assert "accepted from admin" in gpunion.out
+    assert "alpha  no    its owner is using it" in gpunion.out
+    assert "beta   yes   it would do" in gpunion.out
+
+
+def test_why_on_an_empty_campus_says_what_to_do(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.known = {AN_ID: a_job(7, phase="pending")}
+    assert gpunion("why", "train") == 0
+    assert "Next: gpunion join" in gpunion.out
+
+
+def test_why_of_a_running_job_needs_no_verdicts(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.known = {AN_ID: a_job(7)}
+    campus.stories[AN_ID] = [a_line("started on alpha from the beginning")]
+    assert gpunion("why", "train") == 0
+    assert "NODE" not in gpunion.out
+
+
+def test_logs_are_shown_whole_over_many_pages(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.known = {AN_ID: a_job(7)}
+    campus.texts[AN_ID] = "x" * 600_000 + "\n"
+    assert gpunion("logs", "train") == 0
+    assert gpunion.out == campus.texts[AN_ID]
+    assert gpunion("logs", "train", "--json") == 0
+    assert json.loads(gpunion.out) == {"job_id": AN_ID, "text": campus.texts[AN_ID], "over": False}
+
+
+def test_logs_of_a_job_that_is_over_can_be_followed_to_its_code(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.known = {AN_ID: a_job(7, phase="failed", ended_at="2026-01-01T00:00:00.000Z", exit_code=3)}
+    campus.texts[AN_ID] = "bye\n"
+    assert gpunion("logs", "-f", "train") == 3
+    assert gpunion.out == "bye\n"
+
+
+def test_stop_names_the_job_it_stopped(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.known = {AN_ID: a_job(7)}
+    assert gpunion("stop", "00000007") == 0
+    assert campus.stopped == [AN_ID]
+    assert "00000007 (train) is stopping." in gpunion.out
+
+
+def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.known = {AN_ID: a_job(7)}
+    assert gpunion("checkpoints", "train") == 0
+    assert "No checkpoint yet" in gpunion.out
+    campus.saved = [
+        {
+            "id": "c1", "run_id": "r", "epoch": 1, "phase": "durable", "final": True, "step": 40,
+            "progress": 0.5,
+            "stall_s": 0.3, "size_bytes": 2048, "shipped_bytes": 1024, "trouble": None,
+            "requested_at": "2026-01-01T00:00:00.000Z", "captured_at": None, "durable_at": None,
+        }
+    ]  # fmt: skip
+    assert gpunion("checkpoints", "train") == 0
+    assert "durable" in gpunion.out
+    assert "2 KiB" in gpunion.out
+    assert gpunion("checkpoints", "train", "--json") == 0
+    assert json.loads(gpunion.out) == {"checkpoints": campus.saved}
+
+
+def test_a_job_nobody_knows_is_not_found(gpunion: Terminal) -> None:
+    for command in ("logs", "why", "stop", "checkpoints"):
+        assert gpunion(command, "nothing") == 3
+        assert "there is no job 'nothing'" in gpunion.err
+        assert gpunion(command, AN_ID) == 3

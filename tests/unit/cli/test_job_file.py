@@ -1,0 +1,98 @@
+"""gpunion.toml: read whole, or refused with the place and a suggestion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpunion.cli.exits import NOT_FOUND, USAGE, Trouble
+from gpunion.cli.job_file import JobFile, read_job_file
+
+WHOLE = """
+name = "vit"
+command = "python train.py --name 'two words'"
+priority = "high"
+lab = "vision"
+expect = "2h"
+
+[resources]
+gpus = 2
+vram = "20GB"
+models = ["A100"]
+exclude = ["T4"]
+cpus = 4
+memory = "8GiB"
+
+[checkpoint]
+max_interval = "60s"
+min_interval = 5
+
+[environment]
+SEED = "1"
+"""
+
+
+def read(tmp_path: Path, text: str) -> JobFile:
+    (tmp_path / "gpunion.toml").write_text(text)
+    return read_job_file(tmp_path / "gpunion.toml")
+
+
+def test_a_whole_file_becomes_the_request(tmp_path: Path) -> None:
+    file = read(tmp_path, WHOLE)
+    assert file.job == {
+        "name": "vit",
+        "command": ["python", "train.py", "--name", "two words"],
+        "priority": "high",
+        "lab": "vision",
+        "expected_s": 7200.0,
+        "resources": {
+            "gpus": 2,
+            "vram": 20 * 10**9,
+            "models": ["A100"],
+            "exclude": ["T4"],
+            "cpus": 4.0,
+            "memory": 8 * 2**30,
+        },
+        "checkpoint": {"max_interval_s": 60.0, "min_interval_s": 5.0},
+        "environment": {"SEED": "1"},
+    }
+    assert file.folder == tmp_path
+
+
+def test_false_means_that_nothing_travels(tmp_path: Path) -> None:
+    assert read(tmp_path, "dir = false").folder is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nmae = 'x'", "unknown key nmae; did you mean name?"),
+        ("[resources]\ngpu = 1", "unknown key resources.gpu; did you mean gpus?"),
+        ("zzz = 1", "known are name, command"),
+        ("[resources]\nvram = 'lots'", "resources.vram: 'lots' is not a size"),
+        ("[resources]\ngpus = -1", "resources.gpus: -1 is not a whole number"),
+        ("[checkpoint]\nmax_interval = 'often'", "checkpoint.max_interval: 'often' is not a duration"),
+        ("priority = 'urgent'", "priority: 'urgent' is not low, normal or high"),
+        ("command = [1, 2]", "command: [1, 2] is not a list of texts"),
+        ('command = "unclosed \'quote"', "command: No closing quotation"),
+        ("resources = 3", "resources: this is a table"),
+        ("[environment]\nSEED = 1", "environment: SEED = 1 is not a text"),
+        ("dir = 3", "dir: 3 is neither a directory nor false"),
+        ("name = 3", "name: 3 is not a text"),
+        ("[resources]\ncpus = true", "resources.cpus: True is not a number"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(Trouble) as raised:
+        read(tmp_path, text)
+    assert words in raised.value.what
+    assert raised.value.code == USAGE
+
+
+def test_a_file_that_is_not_there_or_not_toml_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(Trouble) as raised:
+        read_job_file(tmp_path / "gpunion.toml")
+    assert raised.value.code == NOT_FOUND
+    with pytest.raises(Trouble, match="cannot be read"):
+        read(tmp_path, "this is not toml")

@@ -1,0 +1,76 @@
+"""What an operator types."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpunion.cli.config import config_path
+from tests.unit.cli.campus_double import CampusDouble, Terminal, a_problem
+
+
+def a_node(**changes: Any) -> dict[str, Any]:
+    node: dict[str, Any] = {
+        "id": "alpha", "lab": "vision", "building": "", "phase": "sharing", "connected": True,
+        "fingerprint": "f",
+        "runtime": "sandbox", "sandboxed": True, "cpus": 8.0, "memory_bytes": 2**34, "uplink_bps": 1e9,
+        "gpus": [
+            {"index": index, "model": "A100", "memory_bytes": 40 * 2**30, "speed": 1.0, "declared": True,
+             "run_id": run_id}
+            for index, run_id in enumerate(("r", None))
+        ],
+        "terms": {"notice_s": 60.0}, "joined_at": "2026-01-01T00:00:00.000Z", "last_heard_at": None,
+        "phase_since": "2026-01-01T00:00:00.000Z", "deadline_at": None, "departures": 0, "lent_gpu_s": 7200.0,
+        "runs": ["r"],
+    }  # fmt: skip
+    return {**node, **changes}
+
+
+def test_nodes_are_listed_with_what_they_lend(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.machines = [a_node(), a_node(id="beta", gpus=[], sandboxed=False, connected=False)]
+    assert gpunion("nodes") == 0
+    alpha, beta = gpunion.out.splitlines()[1:]
+    assert "2 x A100 40 GiB" in alpha
+    assert "1/2" in alpha
+    assert "sharing (away)" in beta
+    assert "NO" in beta
+    assert gpunion("nodes", "--json") == 0
+    assert json.loads(gpunion.out) == {"nodes": campus.machines}
+
+
+def test_an_empty_campus_says_how_a_machine_joins(gpunion: Terminal) -> None:
+    assert gpunion("nodes") == 0
+    assert "gpunion coordinator token" in gpunion.out
+
+
+def test_a_join_token_comes_with_the_command_to_use_it(gpunion: Terminal) -> None:
+    assert gpunion("coordinator", "token", "--expires", "10m") == 0
+    assert "gpunion join http://campus.example --token join-600" in gpunion.out
+    assert gpunion("coordinator", "token", "-q") == 0
+    assert gpunion.out == "join-3600\n"
+    assert gpunion("coordinator", "token", "--json") == 0
+    assert json.loads(gpunion.out)["join_token"] == "join-3600"
+
+
+def test_login_keeps_what_the_coordinator_accepts(gpunion: Terminal, campus: CampusDouble) -> None:
+    assert gpunion("login", "http://campus.example/", "--token", "t") == 0
+    path = config_path(gpunion.environment)
+    assert path.read_text() == 'url = "http://campus.example"\ntoken = "t"\n'
+    assert str(path) in gpunion.out
+
+
+def test_login_keeps_nothing_that_is_refused(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.refuses = a_problem(401, "unauthenticated", "the token is not known")
+    assert gpunion("login", "http://campus.example", "--token", "t") == 4
+    assert not config_path(gpunion.environment).exists()
+    assert gpunion("login", "http://campus.example", "--token", "t", "--no-check") == 0
+    assert config_path(gpunion.environment).exists()
+
+
+def test_a_coordinator_is_not_started_with_settings_that_make_no_sense(gpunion: Terminal) -> None:
+    assert gpunion("coordinator", "--listen", "nowhere") == 2
+    assert "write HOST:PORT" in gpunion.err
+    assert gpunion("coordinator", "--listen", "127.0.0.1:99999") == 2
+    gpunion.environment["GPUNION_COORDINATOR_PROT"] = "1"
+    assert gpunion("coordinator") == 2
+    assert "did you mean 'port'?" in gpunion.err

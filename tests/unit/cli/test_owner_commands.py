@@ -1,0 +1,69 @@
+"""What an owner types when no agent answers, and how a machine is described."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.cli.campus_double import Terminal
+
+
+@pytest.mark.parametrize("command", ["status", "pause", "resume", "reclaim", "leave"])
+def test_without_an_agent_the_owner_hears_that_kill_still_works(gpunion: Terminal, command: str) -> None:
+    gpunion.environment["GPUNION_STATE_DIR"] = str(gpunion.here)
+    assert gpunion(command) == 6
+    assert "The agent is not running" in gpunion.err
+    assert "`gpunion kill` still works" in gpunion.err
+    assert "Next: gpunion agent" in gpunion.err
+
+
+def test_a_state_directory_that_is_not_there_is_named(gpunion: Terminal) -> None:
+    assert gpunion("status", "--state-dir", str(gpunion.here / "none")) == 6
+    assert str(gpunion.here / "none") in gpunion.err
+
+
+def test_an_agent_that_never_joined_says_how_to(gpunion: Terminal) -> None:
+    assert gpunion("agent", "--state-dir", str(gpunion.here)) == 1
+    assert "has not joined" in gpunion.err
+    assert "Next: gpunion join" in gpunion.err
+
+
+def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:
+    assert gpunion("reclaim", "--notice", "5s", "--now") == 2
+    assert "not allowed with argument" in gpunion.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gpu", "A100"], "--gpu A100: write MODEL:MEMORY"),
+        (["--gpu", "A100:lots"], "'lots' is not a size"),
+        (["--gpu", "A100:40GB:fast"], "'fast' is not a number above zero"),
+        (["--notice", "soon"], "'soon' is not a duration"),
+        (["--max-guests", "0"], "at least 1 is needed"),
+    ],
+)
+def test_a_mistake_in_joining_spends_no_token(gpunion: Terminal, words: list[str], message: str) -> None:
+    state = str(gpunion.here / "state")
+    assert gpunion("join", "http://127.0.0.1:1", "--token", "t", "--state-dir", state, *words) == 2
+    assert message in gpunion.err
+
+
+def test_joining_needs_an_address_and_a_token(gpunion: Terminal) -> None:
+    assert gpunion("join", "http://127.0.0.1:1") == 2
+    assert "--token" in gpunion.err
+    assert gpunion("join", "campus", "--token", "t") == 2
+    assert "not a coordinator's address" in gpunion.err
+
+
+def test_a_campus_that_does_not_answer_cannot_be_joined(gpunion: Terminal) -> None:
+    state = gpunion.here / "state"
+    assert gpunion("join", "http://127.0.0.1:1", "--token", "t", "--state-dir", str(state)) == 6
+    assert "did not let this machine in" in gpunion.err
+    assert not (state / "agent.toml").exists()
+
+
+def test_kill_is_the_same_command_here(gpunion: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpunion("--json", "kill", "--state-dir", str(gpunion.here)) == 0
+    assert json.loads(capsys.readouterr().out)["complete"] is True

@@ -1,0 +1,62 @@
+"""Tables and progress, with and without a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from gpunion.cli.progress import Progress
+from gpunion.cli.screen import STYLES, Screen, Table
+
+TABLE = Table(columns=("NAME", "PHASE"), rows=[["train", "running"], ["a", "failed"]])
+
+
+class FakeTerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_plain_table_is_aligned_and_has_no_blanks_at_the_end() -> None:
+    screen = Screen(out=io.StringIO())
+    screen.table(TABLE)
+    assert isinstance(screen.out, io.StringIO)
+    assert screen.out.getvalue() == "NAME   PHASE\ntrain  running\na      failed\n"
+
+
+def test_on_a_terminal_the_words_stay_when_colour_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = Screen(out=FakeTerminal())
+    screen.table(TABLE)
+    assert isinstance(screen.out, io.StringIO)
+    shown = screen.out.getvalue()
+    assert "\x1b[" in shown
+    for word in ("NAME", "train", "running", "failed"):
+        assert word in shown
+
+
+def test_every_style_belongs_to_a_word() -> None:
+    assert all(word and word == word.lower() for word in STYLES)
+
+
+def test_progress_is_a_bar_on_a_terminal_and_leaves_nothing_behind() -> None:
+    screen = Screen(out=io.StringIO(), err=FakeTerminal())
+    with Progress(screen, 2, "seeds", redraw_s=0.0) as progress:
+        progress.step()
+        progress.interrupt("seed 0 failed")
+        progress.step()
+    assert isinstance(screen.err, io.StringIO)
+    shown = screen.err.getvalue()
+    assert "1/2 seeds" in shown
+    assert "seed 0 failed\n" in shown
+    assert shown.endswith("\r\033[K")
+
+
+def test_progress_without_a_terminal_is_silent_for_short_work() -> None:
+    screen = Screen(out=io.StringIO(), err=io.StringIO())
+    with Progress(screen, 2, "seeds") as progress:
+        progress.step()
+        progress.step()
+    assert isinstance(screen.err, io.StringIO)
+    assert screen.err.getvalue() == ""

@@ -1,0 +1,59 @@
+"""The simulator from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.unit.cli.campus_double import Terminal
+
+
+def test_fuzzing_counts_every_trouble_and_gives_one_digest(gpunion: Terminal) -> None:
+    assert gpunion("sim", "fuzz", "--seeds", "2", "--jobs", "1") == 0
+    assert "message_loss" in gpunion.out
+    assert "2 seeds" in gpunion.out
+    first = gpunion.out.splitlines()[-1]
+    assert first.startswith("digest ")
+    assert gpunion("sim", "fuzz", "--seeds", "2", "--jobs", "1", "--json") == 0
+    shown = json.loads(gpunion.out)
+    assert f"digest {shown['digest']}" == first
+    assert sorted(shown["digests"]) == ["0", "1"]
+
+
+def test_many_processes_give_the_same_digest_as_one(gpunion: Terminal) -> None:
+    digests = set()
+    for jobs in ("1", "2"):
+        assert gpunion("sim", "fuzz", "--seeds", "3", "--from", "5", "--jobs", jobs, "--json") == 0
+        digests.add(json.loads(gpunion.out)["digest"])
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["run", "nowhere.toml"], 3, "there is no scenario nowhere.toml"),
+        (["run"], 2, "the following arguments are required: FILE"),
+        (["fuzz", "--seeds", "0"], 2, "at least 1 is needed"),
+        (["fuzz", "--seed", "3"], 2, "no flag --seed; did you mean --seeds?"),
+    ],
+)
+def test_a_mistake_is_explained(gpunion: Terminal, words: list[str], code: int, message: str) -> None:
+    assert gpunion("sim", *words) == code
+    assert message in gpunion.err
+
+
+def test_a_scenario_that_makes_no_sense_is_refused_with_its_place(gpunion: Terminal) -> None:
+    (gpunion.here / "bad.toml").write_text("horizon_s = 10\nnodse = 1\n")
+    assert gpunion("sim", "run", "bad.toml") == 2
+    assert "nodse" in gpunion.err
+
+
+def test_scenarios_at_hand_are_listed_with_their_own_words(gpunion: Terminal) -> None:
+    (gpunion.here / "scenarios").mkdir()
+    (gpunion.here / "scenarios" / "mine.toml").write_text("# Two labs and\n# one job.\nseed = 1\n")
+    (gpunion.here / "scenarios" / "broken.toml").write_text("not toml")
+    assert gpunion("sim", "scenarios", "--json") == 0
+    found = {scenario["name"]: scenario for scenario in json.loads(gpunion.out)["scenarios"]}
+    assert found["mine"] == {"name": "mine", "path": "scenarios/mine.toml", "about": "Two labs and one job."}
+    assert "cannot be read" in found["broken"]["about"]
