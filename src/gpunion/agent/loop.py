@@ -42,6 +42,10 @@ class AgentLoop:
     def post(self, event: AgentEvent) -> None:
         self._inbox.put(Turn.MACHINE, Happened(event=event))
 
+    def owner_meant(self, event: AgentEvent) -> None:
+        """The owner's word that nobody waits to be answered."""
+        self._inbox.put(Turn.OWNER, Happened(event=event))
+
     async def owner_said(self, event: AgentEvent) -> Answer:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._inbox.put(Turn.OWNER, Happened(event=event, answer=answer))

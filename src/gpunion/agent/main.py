@@ -20,7 +20,7 @@ from gpunion.agent.decision_log import configure_logs, log_commit
 from gpunion.agent.logs import LogPusher
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.owner_api import OwnerApi
-from gpunion.agent.owner_word import listen_for_kill, owner_has_killed
+from gpunion.agent.owner_word import KillListener, owner_has_killed
 from gpunion.agent.perform import Performer
 from gpunion.agent.settings import SETTINGS_FILE, Settings, SettingsTrouble
 from gpunion.agent.status import StatusBoard
@@ -34,7 +34,7 @@ from gpunion.ports.runtime import RuntimeFault
 
 LOCK_FILE = "agent.lock"
 # How long an agent that left waits for the coordinator to know; then the silence says it as well.
-GOODBYE_LIMIT_S = 10.0
+GOODBYE_LIMIT_S = 3.0
 LOOK_S = 0.2
 
 EXIT_FINE, EXIT_TROUBLE, EXIT_REFUSED = 0, 1, 2
@@ -109,7 +109,7 @@ class Agent:
         )
         if self._station.engine.state.holding.tenure is Tenure.LEFT:
             raise CannotStart("this machine has left the campus. Next: gpunion join")
-        self._world = world_of(settings, parts, lambda event: self.loop.post(event))
+        self._world = world_of(settings, parts, lambda event: self._kills.post(event))
         self._logs = LogPusher(parts.link, settings.state_dir / AGENT_DIR / "logs")
         self._performer = Performer(self._world, self._logs)
         self.loop = AgentLoop(
@@ -119,6 +119,7 @@ class Agent:
             perform=self._performer.perform,
             committed=log_commit,
         )
+        self._kills = KillListener(self.loop, settings.state_dir)
         self._connection = Connection(
             loop=self.loop, link=parts.link, clock=parts.clock, progress=self._performer.progress
         )
@@ -141,7 +142,7 @@ class Agent:
         jobs = (
             self._connection.run(),
             self._logs.run(),
-            listen_for_kill(self.loop, self._settings.state_dir),
+            self._kills.run(),
         )
         self._tasks = [asyncio.create_task(job) for job in jobs]
         log.info(

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from gpunion.agent.loop import AgentLoop
-from gpunion.domain.events import OwnerKilled
+from gpunion.domain.events import AgentEvent, GuestExited, GuestStartFailed, OwnerKilled
 from gpunion.owner_kill import killed_at_s
 
 LOOK_S = 0.5
@@ -16,9 +16,30 @@ def owner_has_killed(state_dir: Path) -> bool:
     return killed_at_s(state_dir) is not None
 
 
-async def listen_for_kill(loop: AgentLoop, state_dir: Path) -> None:
-    """Until cancelled. The guests are dead by then; this is so that nobody new comes and the campus knows."""
-    while True:
-        if not loop.station.engine.state.holding.killed and owner_has_killed(state_dir):
-            await loop.owner_said(OwnerKilled())
-        await asyncio.sleep(LOOK_S)
+class KillListener:
+    """The guests are dead by then; this is so that nobody new comes, and the campus knows why."""
+
+    def __init__(self, loop: AgentLoop, state_dir: Path) -> None:
+        self._loop = loop
+        self._state_dir = state_dir
+        self._told = False
+
+    def look(self) -> None:
+        killed = self._loop.station.engine.state.holding.killed
+        if killed or not owner_has_killed(self._state_dir):
+            self._told = False
+        elif not self._told:
+            self._told = True
+            self._loop.owner_meant(OwnerKilled())
+
+    def post(self, event: AgentEvent) -> None:
+        """A guest's end is told after the kill that ended it, or it would be sent straight back here."""
+        if isinstance(event, GuestExited | GuestStartFailed):
+            self.look()
+        self._loop.post(event)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(LOOK_S)
