@@ -75,6 +75,8 @@ class AgentDraft:
 
     def limit(self, run_id: RunId) -> None:
         """The lease and the owner's deadline, handed to the keeper, which needs nobody to enforce them."""
+        if self.lease_until_s is None:
+            return  # restarted and not yet welcomed: the keeper knows its lease's end, we would only lift it
         kill_at_s = self.holding.deadline_s if self.holding.tenure is Tenure.RECLAIMING else None
         self.do(LimitGuest(run_id=run_id, lease_until_s=self.last_moment_s(), kill_at_s=kill_at_s))
 

@@ -136,6 +136,9 @@ def _settle_saving(draft: AgentDraft, guest: Guest, reason: EndReason) -> Guest:
         # A periodic save may still arrive and is worth having, unless it made itself superfluous.
         if reason is EndReason.FINISHED:
             return saves.drop(draft, guest, CheckpointTrouble.GUEST_ENDED)
+        if reason is EndReason.SAVED and not guest.final_saved:
+            guest = saves.drop(draft, guest, CheckpointTrouble.SUPERSEDED)
+            return _ship_what_it_left(draft, guest)  # newer than what was on its way
         return guest
     if guest.saving is not None:
         if reason is not EndReason.SAVED:
@@ -156,6 +159,7 @@ def _ship_what_it_left(draft: AgentDraft, guest: Guest) -> Guest:
         saving = guest.saving
     saving = replace(saving, final=True, saved=True, step=guest.last_step)
     guest = draft.put(replace(guest, saving=saving, final_saved=True))
+    saves.report_captured(draft, guest, saving, stall_s=0.0)  # else nobody would wait for it to arrive
     saves.ship(draft, guest)
     return guest
 

@@ -49,17 +49,7 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
     draft.cancel_timer(f"save:{guest.run_id}")
     saving = replace(guest.saving, saved=True, step=event.step, progress=event.progress)
     guest = draft.put(replace(guest, saving=saving, last_step=max(guest.last_step, event.step)))
-    draft.report(
-        CheckpointCaptured(
-            run_id=guest.run_id,
-            job_id=guest.job_id,
-            epoch=guest.epoch,
-            checkpoint_id=saving.checkpoint_id,
-            step=event.step,
-            progress=event.progress,
-            stall_s=event.stall_s,
-        )
-    )
+    report_captured(draft, guest, saving, event.stall_s)
     ship(draft, guest)
     if saving.final:
         # All it did is in the save: letting it go on would only make work to throw away.
@@ -72,6 +62,20 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
             )
         )
         draft.do(KillGuest(run_id=guest.run_id, cause=EndReason.SAVED))
+
+
+def report_captured(draft: AgentDraft, guest: Guest, saving: Saving, stall_s: float) -> None:
+    draft.report(
+        CheckpointCaptured(
+            run_id=guest.run_id,
+            job_id=guest.job_id,
+            epoch=guest.epoch,
+            checkpoint_id=saving.checkpoint_id,
+            step=saving.step,
+            progress=saving.progress,
+            stall_s=stall_s,
+        )
+    )
 
 
 def ship(draft: AgentDraft, guest: Guest) -> None:

@@ -174,7 +174,7 @@ def test_a_guest_that_starts_during_the_notice_gets_what_the_flushes_leave() -> 
 
 
 def test_a_destination_reclaimed_in_mid_move_is_no_special_case() -> None:
-    headquarters, node = two_nodes()
+    headquarters, _ = two_nodes()
     other = migration(headquarters).destination
     assert other is not None
     headquarters.reported(other, NoticeGiven(deadline_s=headquarters.now_s + 60))

@@ -1,0 +1,175 @@
+"""An agent that starts again: guests it finds are adopted, dead ones buried, strangers ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpunion.domain.effects import (
+    AskToSave,
+    CancelShipping,
+    KillGuest,
+    RemoveGuest,
+    SetTimer,
+    ShipCheckpoint,
+    ShipOutput,
+)
+from gpunion.domain.events import AgentStarted, GuestFound, OwnerReclaimed, OwnerResumed
+from gpunion.domain.guest import Guest, GuestPhase, Holding, Saving, Tenure
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import NodeReclaimed, RunEnded, RunStarted
+from gpunion.domain.run import EndReason
+from gpunion.domain.terms import Terms
+from tests.builders import TIMING, LoneAgent, a_guest, deeds, facts, reports, timers_of, whys
+
+RUN = RunId("job-e1")
+SAVING = Saving(checkpoint_id=CheckpointId("job-e1-c1"), final=False, rate_bps=1e6)
+SAVED = Saving(checkpoint_id=CheckpointId("job-e1-c1"), final=False, rate_bps=1e6, saved=True, step=5)
+ALIVE = GuestFound(run_id=RUN, alive=True, last_step=7)
+
+
+def restarted(*guests: Guest, found: tuple[GuestFound, ...] = (ALIVE,), **more: bool):
+    agent = LoneAgent(*guests, lease=False)
+    return agent, agent.hears(AgentStarted(found=found, **more))
+
+
+def ends(decision) -> list[EndReason]:
+    return [report.reason for report in reports(decision) if isinstance(report, RunEnded)]
+
+
+def test_a_running_guest_is_adopted_and_its_lease_watched() -> None:
+    agent, decision = restarted(a_guest())
+    assert decision.effects == (SetTimer(key="lease", at_s=agent.now_s + TIMING.lease_s),)
+    assert decision.reasons[0].sentence() == "job-e1 was still alive after the agent's restart"
+
+
+def test_an_adopted_guest_may_go_on_as_long_as_its_owner_allows() -> None:
+    agent = LoneAgent(a_guest(), lease=False, of=facts(terms=Terms(autonomy_s=60)))
+    decision = agent.hears(AgentStarted(found=(ALIVE,)))
+    assert timers_of(decision) == {"lease": agent.now_s + TIMING.lease_s + 60}
+
+
+def test_a_guest_that_started_meanwhile_is_adopted_as_running() -> None:
+    agent, decision = restarted(a_guest(phase=GuestPhase.STARTING))
+    assert agent.guest().phase is GuestPhase.RUNNING
+    assert reports(decision) == [
+        RunStarted(run_id=RUN, job_id=JobId("job"), epoch=1, restored=None, resumed_step=7, restore_s=0.0)
+    ]
+
+
+def test_a_guest_that_was_to_go_is_made_to_go() -> None:
+    _, decision = restarted(a_guest(phase=GuestPhase.ENDING, end_cause=EndReason.STOPPED))
+    assert deeds(decision) == [KillGuest(run_id=RUN, cause=EndReason.STOPPED)]
+    _, decision = restarted(a_guest(phase=GuestPhase.ENDING))
+    assert deeds(decision) == [KillGuest(run_id=RUN, cause=EndReason.STOPPED)]
+
+
+def test_a_save_that_was_asked_for_is_asked_for_again() -> None:
+    _, decision = restarted(a_guest(saving=SAVING))
+    assert deeds(decision) == [
+        AskToSave(run_id=RUN, checkpoint_id=SAVING.checkpoint_id, final=False, by_s=None)
+    ]
+
+
+def test_a_save_that_was_written_is_shipped_again() -> None:
+    _, decision = restarted(a_guest(saving=SAVED))
+    assert deeds(decision) == [
+        ShipCheckpoint(run_id=RUN, checkpoint_id=SAVED.checkpoint_id, step=5, progress=0.0, rate_bps=1e6)
+    ]
+
+
+def test_a_guest_that_is_gone_has_its_last_save_shipped_on() -> None:
+    agent, decision = restarted(a_guest(phase=GuestPhase.SHIPPING, saving=SAVED), found=())
+    assert [type(deed) for deed in deeds(decision)] == [ShipCheckpoint]
+    assert agent.guest().phase is GuestPhase.SHIPPING
+    assert "lease" not in agent.timers
+
+
+def test_a_guest_that_finished_has_its_output_shipped_on() -> None:
+    _, decision = restarted(a_guest(phase=GuestPhase.SHIPPING, exit_code=0), found=())
+    assert deeds(decision) == [ShipOutput(run_id=RUN)]
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (GuestFound(run_id=RUN, alive=False, exit_code=2), EndReason.FAILED),
+        (GuestFound(run_id=RUN, alive=False, cause=EndReason.LEASE_ENDED), EndReason.LEASE_ENDED),
+        (GuestFound(run_id=RUN, alive=False), EndReason.GUEST_LOST),
+    ],
+)
+def test_a_guest_that_died_meanwhile_is_reported_as_its_keeper_saw_it(
+    found: GuestFound, reason: EndReason
+) -> None:
+    agent, decision = restarted(a_guest(), found=(found,))
+    assert ends(decision) == [reason]
+    assert agent.state.guests == {}
+
+
+def test_a_guest_that_finished_meanwhile_has_its_output_shipped() -> None:
+    _, decision = restarted(a_guest(), found=(GuestFound(run_id=RUN, alive=False, exit_code=0),))
+    assert deeds(decision) == [ShipOutput(run_id=RUN)]
+
+
+@pytest.mark.parametrize("phase", [GuestPhase.RUNNING, GuestPhase.ENDING])
+def test_a_guest_of_which_nothing_is_left_is_reported_lost(phase: GuestPhase) -> None:
+    _, decision = restarted(a_guest(phase=phase), found=())
+    assert ends(decision) == [EndReason.GUEST_LOST]
+
+
+def test_a_guest_that_was_starting_and_left_nothing_failed_to_start() -> None:
+    for found in ((), (GuestFound(run_id=RUN, alive=False),)):
+        _, decision = restarted(a_guest(phase=GuestPhase.STARTING), found=found)
+        assert ends(decision) == [EndReason.START_FAILED]
+
+
+def test_a_guest_that_started_and_ended_meanwhile_has_ended() -> None:
+    _, decision = restarted(
+        a_guest(phase=GuestPhase.STARTING), found=(GuestFound(run_id=RUN, alive=False, exit_code=3),)
+    )
+    assert ends(decision) == [EndReason.FAILED]
+
+
+def test_a_stranger_is_ended() -> None:
+    _, decision = restarted(found=(ALIVE, GuestFound(run_id=RunId("dead-e1"), alive=False)))
+    assert deeds(decision) == [KillGuest(run_id=RUN, cause=EndReason.STOPPED)]
+    assert whys(decision) == [Why.STRANGER_ENDED]
+
+
+def test_an_owner_who_killed_while_no_agent_listened_is_heard() -> None:
+    agent, decision = restarted(
+        a_guest(), found=(GuestFound(run_id=RUN, alive=False),), killed_meanwhile=True
+    )
+    assert agent.state.holding.killed
+    assert NodeReclaimed(freed_after_s=0.0, killed=True) in reports(decision)
+    assert ends(decision) == [EndReason.KILLED_BY_OWNER]
+
+
+def test_a_kill_that_is_already_known_is_not_told_again() -> None:
+    agent = LoneAgent(lease=False)
+    agent.state.holding = Holding(tenure=Tenure.RECLAIMED, killed=True)
+    assert agent.hears(AgentStarted(found=(), killed_meanwhile=True)).empty
+
+
+def test_a_deadline_that_came_while_no_agent_listened_is_kept() -> None:
+    agent = LoneAgent(a_guest(), lease=False)
+    agent.state.holding = Holding(tenure=Tenure.RECLAIMING, asked_s=50.0, deadline_s=90.0)
+    decision = agent.hears(AgentStarted(found=(ALIVE,)))
+    assert KillGuest(run_id=RUN, cause=EndReason.DEADLINE) in deeds(decision)
+
+
+def test_what_was_being_shipped_to_a_deadline_that_came_is_cut() -> None:
+    agent = LoneAgent(a_guest(phase=GuestPhase.SHIPPING, saving=SAVED, final_saved=True), lease=False)
+    agent.state.holding = Holding(tenure=Tenure.RECLAIMING, asked_s=50.0, deadline_s=90.0)
+    decision = agent.hears(AgentStarted(found=()))
+    assert set(map(type, deeds(decision))) == {CancelShipping, RemoveGuest}
+    assert agent.state.holding.tenure is Tenure.RECLAIMED
+
+
+def test_before_the_first_welcome_the_keepers_limits_are_left_alone() -> None:
+    """The agent forgot when the lease ends; the keepers did not. A limit without a lease would lift theirs."""
+    agent, _ = restarted(a_guest())
+    reclaimed = agent.hears(OwnerReclaimed(notice_s=60))
+    resumed = agent.hears(OwnerResumed())
+    assert [type(deed).__name__ for deed in (*deeds(reclaimed), *deeds(resumed))] == ["TellNotice"] * 2
+    assert [type(deed).__name__ for deed in deeds(agent.renews())] == ["LimitGuest"]

@@ -1,0 +1,139 @@
+"""A job is handed in: placed with a reason, made to wait, or refused because no node could ever run it."""
+
+from __future__ import annotations
+
+from gpunion.domain.effects import SendOrder, SetTimer
+from gpunion.domain.events import CoordinatorStarted, TimerFired
+from gpunion.domain.ids import NodeId, RunId
+from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.reasons import Why
+from gpunion.domain.resources import GIB, Request
+from gpunion.domain.run import RunPhase
+from gpunion.domain.terms import Terms
+from tests.builders import TIMING, Headquarters, a_grant, a_run, a_spec, a_start, facts, orders, whys
+
+
+def test_a_job_that_fits_is_placed_at_once_and_told_why_there() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    decision = headquarters.submits()
+    run = a_run("job-e1", phase=RunPhase.ORDERED, grant=a_grant(0), ordered_s=headquarters.now_s)
+    job = Job(
+        id=headquarters.job().id,
+        spec=a_spec(),
+        phase=JobPhase.STARTING,
+        submitted_s=headquarters.now_s,
+        waiting_since_s=headquarters.now_s,
+        epoch=1,
+    )
+    assert decision.changes == (job, run)
+    assert decision.effects == (
+        SendOrder(node_id=NodeId("alpha"), order=a_start("job-e1")),
+        SetTimer(key="start:job-e1", at_s=headquarters.now_s + TIMING.start_timeout_s),
+    )
+    assert [reason.sentence() for reason in decision.reasons] == [
+        "accepted from sam",
+        "placed on alpha (epoch 1): best of the free ones (card, speed 1, 0 GPU(s) left over)",
+    ]
+
+
+def test_a_job_no_node_could_ever_run_is_refused_with_a_verdict_of_each() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.joins("beta", facts(gpus=4, terms=Terms(deny_labs=("students",))))
+    decision = headquarters.submits(gpus=4)
+    assert decision.changes == ()
+    assert [(reason.subject, reason.why) for reason in decision.reasons] == [
+        ("job", Why.IMPOSSIBLE),
+        ("alpha", Why.TOO_FEW_GPUS),
+        ("beta", Why.LAB_NOT_ADMITTED),
+    ]
+    assert "1 node(s): it has 1 GPU(s), 4 are needed" in decision.reasons[0].sentence()
+
+
+def test_a_job_that_only_a_busy_node_could_run_is_accepted() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha", facts(gpus=4))
+    headquarters.joins("beta")
+    headquarters.submits("first", gpus=4)
+    assert Why.SUBMITTED in whys(headquarters.submits("second", gpus=4))
+
+
+def test_a_job_handed_in_twice_is_one_job() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.submits()
+    assert headquarters.submits(gpus=7).empty
+
+
+def test_no_more_than_three_different_refusals_are_listed() -> None:
+    headquarters = Headquarters()
+    for index in range(4):
+        headquarters.joins(f"node{index}", facts(memory_gib=1 + index))
+    decision = headquarters.submits(
+        spec=a_spec(request=Request(gpus=1, memory_bytes=100 * GIB)),
+    )
+    assert decision.reasons[0].sentence().count("node(s)") == 3
+
+
+def test_a_job_that_needs_no_gpu_takes_none() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    decision = headquarters.submits(gpus=0)
+    [(_, order)] = orders(decision)
+    assert headquarters.run().grant.gpu_indices == ()
+    assert "no GPU needed" in decision.reasons[-1].sentence()
+
+
+def test_two_jobs_share_a_node_without_sharing_a_gpu() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha", facts(gpus=2))
+    headquarters.submits("one")
+    headquarters.submits("two")
+    assert [headquarters.run(f"{job}-e1").grant.gpu_indices for job in ("one", "two")] == [(0,), (1,)]
+
+
+def test_the_owner_s_cap_on_memory_counts_not_what_the_machine_has() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha", facts(gpus=2, memory_gib=64, terms=Terms(memory_bytes=3 * GIB // 2)))
+    headquarters.submits("one")
+    headquarters.submits("two")
+    assert headquarters.job("two").phase is JobPhase.PENDING
+    assert "0.5 GiB of its memory are free" in headquarters.told[-1][1].sentence()
+
+
+def test_a_coordinator_that_starts_looks_at_everybody_who_waits() -> None:
+    headquarters = Headquarters()
+    headquarters.submits()
+    assert headquarters.later(1).hears(CoordinatorStarted()).empty
+    again = headquarters.restarts()
+    again.joins("alpha")
+    assert again.job().phase is JobPhase.STARTING
+
+
+def test_an_order_that_is_neither_obeyed_nor_refused_is_taken_back_in_the_end() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.submits()
+    decision = headquarters.fires("start:job-e1")
+    [(node, order)] = orders(decision)
+    assert (node, type(order).__name__, order.run_id) == ("alpha", "StopRun", "job-e1")
+
+
+def test_the_start_timer_of_a_run_that_started_says_nothing() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.submits()
+    headquarters.started()
+    assert "start:job-e1" not in headquarters.timers
+    assert headquarters.hears(TimerFired(key="start:job-e1")).empty
+    assert headquarters.hears(TimerFired(key="start:nobody-e1")).empty
+
+
+def test_progress_is_believed_of_living_runs_only() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.submits()
+    headquarters.engine.note_progress(RunId("job-e1"), 5, 0.1)
+    headquarters.engine.note_progress(RunId("stranger-e1"), 5, 0.1)
+    assert headquarters.state.progress == {"job-e1": (5, 0.1)}
