@@ -72,7 +72,7 @@ class AgentShell:
         self.station = self._station_type(
             node_id=self.node_id, facts=self._plan.facts, saved=self.disk.load(), timing=self._timing
         )
-        self._hands = Hands(self.place, self.post)
+        self._hands = Hands(self.place, self._heard)
         found = tuple(
             GuestFound(
                 run_id=box.run_id,
@@ -119,6 +119,9 @@ class AgentShell:
         self._flush()
         self._arm()
         return self.station is station
+
+    def _heard(self, outcome: AgentEvent) -> None:
+        self.post(outcome)
 
     def _commit(self, station: AgentStation, commit: AgentCommit) -> None:
         crash = None if commit.decision.empty else self.crash_point

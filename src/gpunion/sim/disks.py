@@ -20,7 +20,7 @@ from gpunion.domain.commit import (
 from gpunion.domain.decision import AgentRecord, Record
 from gpunion.domain.effects import AgentEffect, CancelTimer, CoordinatorEffect, ForgetOrders, SetTimer
 from gpunion.domain.events import AgentEvent, CoordinatorEvent, TimerFired
-from gpunion.domain.guest import Guest, Holding, JobEpoch
+from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
 from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.job import Job
 
@@ -90,6 +90,8 @@ class AgentDisk:
                     self._epochs[record.job_id] = record
                 case Holding():
                     self._holding = (record,)
+                case Lease():
+                    pass  # in memory only: a restarted agent asks anew
         for run_id in commit.decision.forgotten:
             self._guests.pop(run_id, None)
         _keep_timers(self._timers, commit.event, commit.decision.effects)

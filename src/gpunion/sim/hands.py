@@ -127,7 +127,7 @@ class Hands:
             f"restore {order.run_id}",
             self._place.topology.from_vault(box.node_id),
             0 if sealed is None else sealed.size_bytes,
-            lambda: self._place.kernel.after(PREPARE_S, lambda: self._restored(box, sealed, began_s)),
+            lambda: self._fetched(box, sealed, began_s),
         )
 
     def _begin_epoch(self, order: StartRun) -> bool:
@@ -139,6 +139,9 @@ class Hands:
     def _fail_start(self, box: Box, detail: str) -> None:
         box.ended, box.cause = True, EndReason.START_FAILED
         self._tell(GuestStartFailed(run_id=box.run_id, detail=detail))
+
+    def _fetched(self, box: Box, sealed: Sealed | None, began_s: float) -> None:
+        self._place.kernel.after(PREPARE_S, lambda: self._restored(box, sealed, began_s))
 
     def _restored(self, box: Box, sealed: Sealed | None, began_s: float) -> None:
         self._restores.pop(box.run_id, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from gpunion.domain.ids import JobId
+from gpunion.domain.ids import JobId, NodeId
 from gpunion.sim.box import Box
 from gpunion.sim.ledger import Account
 from gpunion.sim.network import Flow
@@ -78,7 +78,7 @@ class Measures(Watch):
                 self.jobs[record.id].phase = record.phase.value
                 self.jobs[record.id].ended_s = record.ended_s
 
-    def totals(self, accounts: Mapping[str, Account]) -> Totals:
+    def totals(self, accounts: Mapping[NodeId, Account]) -> Totals:
         jobs = list(self.jobs.values())
         lent = sum(account.lent_gpu_s for account in accounts.values())
         used = sum(account.used_gpu_s for account in accounts.values())

@@ -1,0 +1,40 @@
+"""A checker that never fails shows nothing: each broken part must be caught, by the invariant it breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpunion.sim.fuzz import run_seed
+from gpunion.sim.world import Parts
+from tests.simulation import planted_bugs as bugs
+
+# Every bug below shows within the first few seeds; the range leaves room for a changed generator.
+SEEDS = range(20)
+
+PLANTED = {
+    "no epoch is checked, by agent or vault": (
+        Parts(agent_station=bugs.AgentWithoutEpochs, vault=bugs.VaultWithoutEpochs),
+        3,
+    ),
+    "the kill timer is forgotten": (Parts(agent_station=bugs.AgentWithoutKillTimer), 1),
+    "a guest starts against its owner's word": (Parts(agent_station=bugs.AgentDeafToItsOwner), 2),
+    "a GPU is given twice": (
+        Parts(coordinator_station=bugs.CoordinatorOfOneGpu, agent_station=bugs.AgentBlindToItsGuests),
+        5,
+    ),
+    "a checkpoint is called durable and was never sealed": (Parts(vault=bugs.VaultThatOnlySaysSo), 4),
+    "last saves go faster than they may": (Parts(agent_station=bugs.AgentInAHurry), 6),
+    "nobody is told why": (Parts(coordinator_station=bugs.TaciturnCoordinator), 8),
+    "an acknowledged report is lost": (Parts(campus_disk=bugs.DiskThatLosesReports), 7),
+    "an agent forgets to say that a run ended": (Parts(agent_station=bugs.AgentThatForgetsToReport), 10),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_planted_bug_is_caught_by_the_invariant_it_breaks(bug: str) -> None:
+    parts, invariant = PLANTED[bug]
+    assert any(invariant in run_seed(seed, parts).invariants for seed in SEEDS)
+
+
+def test_without_a_planted_bug_the_same_seeds_are_clean() -> None:
+    assert {seed: outcome.violations[:1] for seed in SEEDS if not (outcome := run_seed(seed)).ok} == {}
