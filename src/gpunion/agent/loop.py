@@ -52,8 +52,8 @@ class AgentLoop:
         return await answer
 
     async def begin(self, event: AgentStarted) -> None:
-        """The first event of all. Ahead of everything, as the owner's word is."""
-        await self.owner_said(event)
+        """Before `run`, and before any timer: one that came due while no agent lived may be an old one."""
+        await self._settle(event)
 
     async def connected(self) -> Hello:
         hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()

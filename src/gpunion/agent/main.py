@@ -101,6 +101,7 @@ class Agent:
         remembered = parts.disk.load(parts.clock.now_s())
         if remembered.forgot:
             log.error("memory_lost", trouble=remembered.forgot)
+        self._rebooted = remembered.rebooted
         self._station = AgentStation(
             node_id=NodeId(settings.node_id),
             facts=facts_of(settings, parts),
@@ -134,9 +135,9 @@ class Agent:
         self._logs.open()
         found = await self._performer.find()
         self._performer.adopt(found)
+        killed = owner_has_killed(self._settings.state_dir)
+        await self.loop.begin(AgentStarted(found=found, killed_meanwhile=killed, rebooted=self._rebooted))
         self._deciding = asyncio.create_task(self.loop.run(), name="deciding")
-        started = AgentStarted(found=found, killed_meanwhile=owner_has_killed(self._settings.state_dir))
-        await self._or_crash(asyncio.create_task(self.loop.begin(started)))
         self._performer.bury(found, self._station.engine.state.guests)
         await self._owner_api.open()
         jobs = (
@@ -189,15 +190,6 @@ class Agent:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._owner_api.close()
         await self._parts.link.close()
-
-    async def _or_crash(self, work: asyncio.Task[None]) -> None:
-        """Wait for something the loop does, but not for a loop that has died."""
-        assert self._deciding is not None
-        await asyncio.wait([work, self._deciding], return_when=asyncio.FIRST_COMPLETED)
-        if self._deciding.done():
-            work.cancel()
-            self._deciding.result()
-        work.result()
 
     async def _left(self) -> None:
         """Returns when the owner has left the campus and the coordinator knows, or has had its time to."""

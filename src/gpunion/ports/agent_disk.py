@@ -17,6 +17,7 @@ class Remembered:
     """`forgot`: why this is a new incarnation although an agent ran here before; else empty."""
 
     saved: SavedAgent
+    rebooted: bool = False  # since the last write: the clock began anew and no guest can live
     forgot: str = ""
 
 

@@ -46,7 +46,9 @@ class JsonAgentDisk:
             ) from error
         except Unreadable as error:
             return self._start_over(str(error))
-        return Remembered(saved=saved if written_in == self._boot() else after_reboot(saved, now_s))
+        if written_in == self._boot():
+            return Remembered(saved=saved)
+        return Remembered(saved=after_reboot(saved, now_s), rebooted=True)
 
     def write(self, saved: SavedAgent) -> None:
         unfinished = self._directory / f"{STATE_FILE}.{os.getpid()}.tmp"

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpunion.agent.capture import cut
+from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble, ShipCancelled
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    source = tmp_path / "source"
+    (source / "step-1").mkdir(parents=True)
+    (source / "step-1" / "weights").write_text("one")
+    (source / "step-2").mkdir()
+    (source / "step-2" / "weights").write_text("two")
+    os.symlink("/etc/hostname", source / "step-2" / "link")
+    os.mkfifo(source / "pipe")
+    return source
+
+
+def take(source: Path, *, files: tuple[str, ...] | None = None, still: bool = False) -> dict[str, str]:
+    target = source.parent / "cut"
+    cut(source, target, files=files, still=still, cancelled=lambda: False)
+    return {
+        path.relative_to(target).as_posix(): os.readlink(path) if path.is_symlink() else path.read_text()
+        for path in sorted(target.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_the_whole_directory_is_cut_and_links_are_not_followed(source: Path, still: bool) -> None:
+    assert take(source, still=still) == {
+        "step-1/weights": "one",
+        "step-2/link": "/etc/hostname",
+        "step-2/weights": "two",
+    }
+
+
+def test_only_named_files_are_cut(source: Path) -> None:
+    assert take(source, files=("step-2/weights",)) == {"step-2/weights": "two"}
+
+
+def test_a_named_directory_is_cut_whole(source: Path) -> None:
+    assert set(take(source, files=("step-2",))) == {"step-2/link", "step-2/weights"}
+
+
+def test_a_copy_stays_as_it_was_when_the_guest_goes_on(source: Path) -> None:
+    take(source)
+    (source / "step-1" / "weights").write_text("later")
+    assert (source.parent / "cut" / "step-1" / "weights").read_text() == "one"
+
+
+def test_a_cut_taken_again_replaces_the_one_before(source: Path) -> None:
+    take(source)
+    (source / "step-1" / "weights").unlink()
+    assert "step-1/weights" not in take(source)
+
+
+def test_a_file_that_is_named_and_not_there_makes_the_cut_torn(source: Path) -> None:
+    with pytest.raises(CheckpointTorn, match="step-3"):
+        take(source, files=("step-3/weights",))
+
+
+@pytest.mark.parametrize("name", ["../up", "/etc/passwd", "a//b", "./a", ""])
+def test_names_that_lead_outside_are_refused(source: Path, name: str) -> None:
+    with pytest.raises(BadManifest):
+        take(source, files=(name,))
+
+
+def test_a_directory_that_became_a_link_is_not_entered(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("host's")
+    os.rename(source, tmp_path / "moved")
+    os.symlink(tmp_path / "secret", source)
+    with pytest.raises(LocalDiskTrouble):
+        take(source)
+
+
+def test_a_tree_without_end_is_refused(source: Path) -> None:
+    deep = source
+    for _ in range(70):
+        deep = deep / "d"
+    deep.mkdir(parents=True)
+    with pytest.raises(BadManifest, match="deeper"):
+        take(source)
+
+
+def test_a_cut_that_is_no_longer_wanted_stops(source: Path) -> None:
+    with pytest.raises(ShipCancelled):
+        cut(source, source.parent / "cut", files=None, still=False, cancelled=lambda: True)
+
+
+def test_a_directory_that_is_gone_is_torn(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointTorn):
+        take(tmp_path / "source")

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpunion.agent.enrol import JoinRequest, JoinTrouble, join
+from gpunion.agent.settings import load_settings
+from gpunion.domain.resources import GIB, Gpu
+from gpunion.domain.terms import Terms
+from gpunion.ports.coordinator_link import Application, Enrolment
+
+GPU = Gpu(index=0, model='odd "name" \\ \x7f ü', memory_bytes=24 * GIB, speed=0.5)
+
+
+class OneTokenRegistrar:
+    def __init__(self, vault: str | None = "/srv/vault") -> None:
+        self.vault = vault
+        self.applications: list[Application] = []
+
+    async def enrol(self, application: Application) -> Enrolment:
+        self.applications.append(application)
+        return Enrolment(node_id="alpha-1", credential="secret", vault=self.vault)
+
+
+def a_request(state_dir: Path, **changes: object) -> JoinRequest:
+    fields: dict[str, object] = {
+        "url": "http://campus.example:8470",
+        "join_token": "once",
+        "name": "alpha-1",
+        "lab": "alpha",
+        "state_dir": state_dir / "state",
+        "gpus": (GPU, GPU),
+        "memory_bytes": 8 * GIB,
+        "terms": Terms(notice_s=15.0, deny_labs=("beta",), max_guests=2, autonomy_s=5.0),
+        **changes,
+    }
+    return JoinRequest(**fields)  # type: ignore[arg-type]
+
+
+async def test_joining_leaves_settings_that_load_and_a_credential_of_one_s_own(tmp_path: Path) -> None:
+    joined = await join(a_request(tmp_path), OneTokenRegistrar())
+    settings = load_settings(tmp_path / "state", {})
+    assert settings.node_id == joined.node_id == "alpha-1"
+    assert settings.credential() == "secret"
+    assert settings.vault == Path("/srv/vault")
+    assert [gpu.model for gpu in settings.gpus] == [GPU.model, GPU.model]
+    assert settings.terms == Terms(notice_s=15.0, deny_labs=("beta",), max_guests=2, autonomy_s=5.0)
+    assert settings.credential_file.stat().st_mode & 0o077 == 0
+    assert settings.state_dir.stat().st_mode & 0o077 == 0
+
+
+async def test_a_machine_that_has_joined_is_told_what_it_can_do(tmp_path: Path) -> None:
+    registrar = OneTokenRegistrar()
+    await join(a_request(tmp_path), registrar)
+    with pytest.raises(JoinTrouble, match="gpunion leave"):
+        await join(a_request(tmp_path), registrar)
+    assert len(registrar.applications) == 1
+
+
+@pytest.mark.parametrize("changes", [{"url": "campus"}, {"cpus": -1.0}, {"memory_bytes": 0}])
+async def test_bad_settings_do_not_cost_the_token(tmp_path: Path, changes: dict[str, object]) -> None:
+    registrar = OneTokenRegistrar()
+    with pytest.raises(JoinTrouble):
+        await join(a_request(tmp_path, **changes), registrar)
+    assert registrar.applications == []
+
+
+async def test_without_any_vault_the_next_step_says_so(tmp_path: Path) -> None:
+    joined = await join(a_request(tmp_path), OneTokenRegistrar(vault=None))
+    assert "vault =" in joined.next_step
