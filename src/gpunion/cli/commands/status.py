@@ -63,7 +63,7 @@ def _lines(status: Json) -> list[str]:
     if deadline_s is not None:
         what = "It leaves the campus" if status["leaving"] else "It is yours"
         lines.append(f"{what} in {shown_duration(deadline_s)} at the latest.")
-    if status["killed"]:
+    if status["killed"] and status["tenure"] != "left":
         lines.append("You killed all guests; none comes until: gpunion resume")
     trouble = f" ({coordinator['trouble']})" if coordinator["trouble"] else ""
     link = "connected" if coordinator["connected"] else "NOT connected"
