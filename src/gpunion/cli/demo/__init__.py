@@ -1,7 +1,7 @@
 """`gpunion demo`: three labs on this machine, and one job that survives their owners.
 
-Everything is real but the GPUs, which are declared: coordinator and agents are processes of their own, the job
-is a training run in a sandbox, and the weights it ends with are compared with an uninterrupted run's.
+Everything is real but the GPUs, which are declared: coordinator and agents are processes of their own, the
+job is a training run in a sandbox, and its final weights are compared with an uninterrupted run's.
 """
 
 from __future__ import annotations

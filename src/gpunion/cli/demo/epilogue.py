@@ -1,4 +1,4 @@
-"""What the play showed, in figures: moves, downtime, steps redone, bytes shipped, and whether the weights agree."""
+"""What the play showed: moves, downtime, steps redone, bytes shipped, and whether the weights agree."""
 
 from __future__ import annotations
 

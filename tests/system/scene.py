@@ -1,0 +1,140 @@
+"""A small campus of real processes, a job that leaves a trail, and what must be true of the trail."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import tarfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpunion.cli.demo.campus import Lab, LocalCampus
+from gpunion.sdk.errors import ClientError
+from tests.system.trail import Trail
+
+JOB_FILE = Path(__file__).with_name("beating_job.py")
+# Waits that are short for a test and long for a process on a busy machine.
+TIMING = {
+    "heartbeat_s": 0.3,
+    "lease_s": 4.0,
+    "grace_s": 2.0,
+    "resend_s": 0.5,
+    "replan_s": 1.0,
+    "avoid_s": 1.0,
+}
+LIMIT_S = 120.0
+
+
+@dataclass(slots=True)
+class Scene:
+    campus: LocalCampus
+    trail: Trail
+    submitted: int = 0
+    durable: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, root: Path, labs: tuple[str, ...] = ("a", "b"), **timing: float) -> Scene:
+        campus = LocalCampus(root=root, timing={**TIMING, **timing}, unsandboxed=True)
+        campus.start_coordinator()
+        scene = cls(campus=campus, trail=Trail(root))
+        for number, name in enumerate(labs):
+            campus.join(Lab(name=name, lab=name.upper(), model="TEST", memory_gib=8, speed=1.0 - number / 10))
+            campus.start_agent(name)
+        return scene
+
+    def submit(self, *, steps: int = 30, step_s: float = 0.05, every_s: float = 1.0, key: str = "") -> str:
+        digest = self.patiently(lambda: self.campus.client().put_bundle(_bundle()))
+        job = {
+            "name": f"beating-{self.submitted}",
+            "command": ["python", JOB_FILE.name, str(steps), str(step_s)],
+            "bundle": digest,
+            "resources": {"gpus": 1, "cpus": 0.1, "memory": "64MiB"},
+            "checkpoint": {"max_interval_s": every_s},
+        }
+        key = key or f"key-{time.monotonic_ns()}"
+        answer = self.patiently(lambda: self.campus.client().submit(job, idempotency_key=key))
+        self.submitted += 1
+        return str(answer["job"]["id"])
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """The job now; on the way, its durable step is seen never to go back."""
+        job = self.patiently(lambda: self.campus.client().job(job_id))
+        step = job["durable"]["step"] if job["durable"] else 0
+        assert step >= self.durable.get(job_id, 0), f"the durable step of {job_id} went back to {step}"
+        self.durable[job_id] = step
+        return job
+
+    def until(self, job_id: str, what: str, true_of: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        until_s = time.monotonic() + LIMIT_S
+        while True:
+            job = self.job(job_id)
+            if true_of(job):
+                return job
+            assert time.monotonic() < until_s, (
+                f"not {what} in {LIMIT_S} s: {job['phase']}\n{self.story(job_id)}"
+            )
+            time.sleep(0.05)
+
+    def until_phase(self, job_id: str, *phases: str) -> dict[str, Any]:
+        return self.until(job_id, " or ".join(phases), lambda job: job["phase"] in phases)
+
+    def until_over(self, job_id: str) -> dict[str, Any]:
+        return self.until_phase(job_id, "succeeded", "failed", "cancelled")
+
+    def beats(self, job_id: str) -> list[tuple[int, float, int]]:
+        return self.trail.beats(job_id)
+
+    def until_beating(self, job_id: str, at_least: int = 3) -> None:
+        until_s = time.monotonic() + LIMIT_S
+        while len(self.beats(job_id)) < at_least:
+            assert time.monotonic() < until_s, f"no beats\n{self.story(job_id)}"
+            time.sleep(0.02)
+
+    def story(self, job_id: str) -> str:
+        lines = self.patiently(lambda: self.campus.client().why(job_id))["story"]
+        return "\n".join(f"{line['at']} {line['sentence']}" for line in lines)
+
+    def patiently(self, call: Callable[[], Any]) -> Any:
+        """The coordinator may be down for a moment: that is what these tests are about."""
+        until_s = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                return call()
+            except (ClientError, OSError) as error:
+                # OSError: the address file is being rewritten by a coordinator that starts.
+                if time.monotonic() > until_s or getattr(error, "status", 503) < 500:
+                    raise
+                time.sleep(0.05)
+
+    def check_trail(self, job_id: str) -> None:
+        """No two incarnations at once, and every step done in order within one."""
+        beats = self.beats(job_id)
+        assert beats, "the job never beat"
+        by_epoch: dict[int, list[tuple[float, int]]] = {}
+        for epoch, at_s, step in beats:
+            by_epoch.setdefault(epoch, []).append((at_s, step))
+        epochs = sorted(by_epoch)
+        for earlier, later in itertools.pairwise(epochs):
+            ended_s = max(at_s for at_s, _ in by_epoch[earlier])
+            began_s = min(at_s for at_s, _ in by_epoch[later])
+            assert ended_s < began_s, f"epochs {earlier} and {later} of {job_id} overlap"
+        for epoch, rows in by_epoch.items():
+            steps = [step for _, step in rows]
+            assert steps == list(range(steps[0], steps[0] + len(steps))), f"epoch {epoch} skipped: {steps}"
+
+    def check_audit(self) -> None:
+        assert self.patiently(lambda: self.campus.client().audit())["violations"] == []
+
+    def close(self) -> None:
+        self.trail.close()
+        self.campus.close()
+
+
+def _bundle() -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(JOB_FILE, arcname=JOB_FILE.name)
+    return buffer.getvalue()

@@ -1,0 +1,91 @@
+"""kill -9 of the coordinator right before and right after every commit of a small life of a job.
+
+The life: submitted, placed, started, saved, its node reclaimed, moved, finished, its old node lent again. The
+coordinator is started anew for every boundary with a crash planned at its n-th commit, and again afterwards.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpunion.agent import owner_client
+from tests.system.scene import LIMIT_S, Scene
+
+# More boundaries than one such life has; the test ends when a planned crash did not come about any more.
+MOST_BOUNDARIES = 60
+
+
+@pytest.mark.xdist_group("coordinator-before")
+@pytest.mark.timeout(1500)
+def test_nothing_is_lost_when_it_dies_before_a_commit(tmp_path: Path) -> None:
+    assert _every_boundary(tmp_path, "before") >= 8
+
+
+@pytest.mark.xdist_group("coordinator-after")
+@pytest.mark.timeout(1500)
+def test_nothing_is_lost_when_it_dies_after_a_commit(tmp_path: Path) -> None:
+    assert _every_boundary(tmp_path, "after") >= 8
+
+
+def _every_boundary(root: Path, side: str) -> int:
+    """Returns at how many boundaries it died."""
+    scene = Scene.open(root / "campus", lease_s=8.0)
+    try:
+        for number in range(1, MOST_BOUNDARIES):
+            scene.campus.stop_coordinator()
+            with _crashing(scene, f"{number}:{side}") as crashed:
+                _one_life(scene)
+            if not crashed.is_set():
+                return number - 1
+        raise AssertionError("the life never ran out of commits")
+    finally:
+        scene.close()
+
+
+def _one_life(scene: Scene) -> None:
+    job_id = scene.submit(steps=14, step_s=0.04, every_s=1.0)
+    scene.until_beating(job_id)
+    owner_client.reclaim(scene.campus.state_dir("a"), 6.0)
+    job = scene.until_over(job_id)
+    assert job["phase"] == "succeeded", scene.story(job_id)
+    scene.check_trail(job_id)
+    scene.check_audit()
+    owner_client.resume(scene.campus.state_dir("a"))
+    until_s = time.monotonic() + LIMIT_S
+    while any(node["phase"] != "sharing" for node in scene.patiently(lambda: scene.campus.client().nodes())):
+        assert time.monotonic() < until_s, "the nodes did not come back"
+        time.sleep(0.05)
+
+
+@contextmanager
+def _crashing(scene: Scene, crash_at: str) -> Iterator[threading.Event]:
+    """The coordinator with a planned crash, and somebody who starts it again when that came about."""
+    scene.campus.start_coordinator(GPUNION_CRASH_AT_COMMIT=crash_at)
+    crashed, over = threading.Event(), threading.Event()
+    trouble: list[BaseException] = []
+
+    def revive() -> None:
+        while not over.is_set():
+            if scene.campus.coordinator.poll() is not None:
+                crashed.set()
+                try:
+                    scene.campus.start_coordinator()
+                except BaseException as error:  # told to the test below
+                    trouble.append(error)
+                return
+            time.sleep(0.02)
+
+    reviver = threading.Thread(target=revive)
+    reviver.start()
+    try:
+        yield crashed
+    finally:
+        over.set()
+        reviver.join(LIMIT_S)
+        assert not trouble, trouble
