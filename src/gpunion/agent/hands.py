@@ -104,6 +104,11 @@ class GuestHands:
         if limits is not None:
             await self._world.runtime.limit(self.run_id, limits.lease_until_s, limits.kill_at_s)
 
+    async def small_things_done(self) -> None:
+        await asyncio.sleep(0)  # what was just decided takes its place in the queue
+        async with self._in_order:
+            return
+
     def notice(self, deadline_s: float | None) -> None:
         note = self.note
         if note is not None:

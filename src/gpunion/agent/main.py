@@ -125,7 +125,12 @@ class Agent:
             loop=self.loop, link=parts.link, clock=parts.clock, progress=self._performer.progress
         )
         board = StatusBoard(settings=settings, world=self._world, loop=self.loop, connection=self._connection)
-        self._owner_api = OwnerApi(state_dir=settings.state_dir, loop=self.loop, board=board)
+        self._owner_api = OwnerApi(
+            state_dir=settings.state_dir,
+            loop=self.loop,
+            board=board,
+            in_force=self._performer.small_things_done,
+        )
         self._deciding: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 

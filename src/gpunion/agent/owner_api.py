@@ -7,6 +7,7 @@ import json
 import math
 import os
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,16 @@ class No(Exception):
 
 
 class OwnerApi:
-    def __init__(self, *, state_dir: Path, loop: AgentLoop, board: StatusBoard) -> None:
+    def __init__(
+        self,
+        *,
+        state_dir: Path,
+        loop: AgentLoop,
+        board: StatusBoard,
+        in_force: Callable[[], Awaitable[None]],
+    ) -> None:
         self._state_dir = state_dir
+        self._in_force = in_force
         self._loop = loop
         self._board = board
         self._server: asyncio.Server | None = None
@@ -115,6 +124,7 @@ class OwnerApi:
         if self._tenure() is Tenure.LEFT:
             raise No("This machine has left the campus already.")
         answer = await self._loop.owner_said(OwnerReclaimed(notice_s=notice_s, leaving=leaving))
+        await self._in_force()  # the deadline is with the keepers: from now on it needs no agent
         if self._tenure() in (Tenure.RECLAIMED, Tenure.LEFT):
             text = "The machine is yours: no guest is on it, and none comes until `gpunion resume`."
             if leaving:

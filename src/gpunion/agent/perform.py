@@ -130,6 +130,11 @@ class Performer:
                 told.append(Progress(run_id=hands.run_id, step=reached.step, progress=reached.progress))
         return tuple(told)
 
+    async def small_things_done(self) -> None:
+        """Until limits and words decided so far have reached their guests' keepers."""
+        for hands in list(self._hands.values()):
+            await hands.small_things_done()
+
     async def settle(self) -> None:
         """Wait for guests that are being removed: what an agent that leaves owes its owner."""
         while self._removals:
