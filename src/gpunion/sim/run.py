@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -67,9 +67,9 @@ def run_scenario(
     seed: int | None = None,
     *,
     parts: Parts | None = None,
-    watches: Sequence[Watch] = (),
+    prepare: Callable[[World], None] | None = None,
 ) -> Outcome:
-    """The same scenario and seed give the same outcome, to the digest."""
+    """The same scenario and seed give the same digest. `prepare` sees the world before it runs."""
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(Path(scenario), seed)
     elif seed is not None:
@@ -81,8 +81,11 @@ def run_scenario(
         *(kind(court) for kind in CHECKERS),
         BooksBalance(court, ledger),
     ]
-    for watch in (log, ledger, measures, *checkers, *watches):
+    watches: tuple[Watch, ...] = (log, ledger, measures, *checkers)
+    for watch in watches:
         world.watch(watch)
+    if prepare is not None:
+        prepare(world)
     world.run()
     for checker in checkers:
         checker.at_the_end()

@@ -101,7 +101,9 @@ class Table:
         self._known.add(key)
         value = self._values.get(key, default)
         if value is None:
-            raise ScenarioError(f"{self.where or 'the file'}: '{key}' is missing")
+            near = difflib.get_close_matches(key, sorted(set(self._values) - self._known), n=1)
+            hint = f"; you wrote '{near[0]}', did you mean '{key}'?" if near else ""
+            raise ScenarioError(f"{self.where or 'the file'}: '{key}' is missing{hint}")
         return value
 
     def _list(self, key: str) -> list[Any]:

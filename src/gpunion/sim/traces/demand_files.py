@@ -1,0 +1,32 @@
+"""Groups that own GPUs and how many of them they use: Helios partitions, Philly's active nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpunion.sim.traces.records import Demand
+from gpunion.sim.traces.rows import Row
+
+HELIOS_COLUMNS = ("vc", "time", "total_gpus", "running_gpus")
+ACTIVE_NODES_COLUMNS = ("time", "active_nodes", "total_nodes")
+
+
+def read_helios(rows: Iterable[Row]) -> Iterator[Demand]:
+    """Rows of one partition stay together and in order; partitions may come one after the other."""
+    for row in rows:
+        yield Demand(
+            pool=row.text("vc"),
+            at_s=row.epoch_s("time"),
+            total=row.whole("total_gpus"),
+            running=row.whole("running_gpus"),
+        )
+
+
+def read_active_nodes(rows: Iterable[Row]) -> Iterator[Demand]:
+    for row in rows:
+        yield Demand(
+            pool="all",
+            at_s=row.epoch_s("time"),
+            total=row.whole("total_nodes"),
+            running=row.whole("active_nodes"),
+        )

@@ -1,0 +1,43 @@
+"""Spot machines that come and go: SkyPilot's campaigns, Bamboo's counts and node lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from gpunion.sim.traces.records import NodeChange, Supply
+from gpunion.sim.traces.rows import Row
+
+SKYPILOT_COLUMNS = ("trace", "t_s", "nodes_available")
+AWS_COUNTS_COLUMNS = ("timestamp", "count")
+GCP_COUNTS_COLUMNS = ("time", "instances")
+NODE_EVENTS_COLUMNS = ("t_ms", "event", "node")
+
+
+def read_skypilot(rows: Iterable[Row]) -> Iterator[Supply]:
+    for row in rows:
+        yield Supply(unit=row.text("trace"), at_s=row.number("t_s"), nodes=row.whole("nodes_available"))
+
+
+def read_aws_counts(rows: Iterable[Row]) -> Iterator[Supply]:
+    for row in rows:
+        yield Supply(unit="all", at_s=row.epoch_s("timestamp"), nodes=row.whole("count"))
+
+
+def read_gcp_counts(rows: Iterable[Row]) -> Iterator[Supply]:
+    """Readings were written down several times and some step back in time: the first of each counts."""
+    latest_s = float("-inf")
+    for row in rows:
+        at_s = row.epoch_s("time")
+        if at_s >= latest_s:
+            latest_s = at_s
+            yield Supply(unit="all", at_s=at_s, nodes=row.whole("instances"))
+
+
+def read_node_events(rows: Iterable[Row]) -> Iterator[NodeChange]:
+    for row in rows:
+        yield NodeChange(
+            unit="all",
+            at_s=row.number("t_ms") / 1000.0,
+            node=row.text("node"),
+            added=row.one_of("event", ("add", "remove")) == "add",
+        )
