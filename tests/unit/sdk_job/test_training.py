@@ -137,7 +137,7 @@ def test_a_directory_that_was_being_written_when_the_program_died_is_not_resumed
 
 def test_a_request_is_answered_once(guest: Guest) -> None:
     saves: list[Path] = []
-    guest.save = saves.append  # type: ignore[method-assign]
+    guest.save = saves.append  # type: ignore[method-assign, assignment]
     guest.run(5, during=lambda step: guest.ask("c1"))
     assert len(saves) == 1
     assert guest.said("saved.json")["step"] == 1
