@@ -111,11 +111,15 @@ class FakeRuntime:
 
     async def prepare(self, spec: GuestSpec) -> GuestPaths:
         self.journal.append(f"prepare {spec.run_id} resume={spec.resume}")
-        paths = self.paths(spec.run_id)
+        paths = await self.prepare_paths(spec.run_id)
+        self.put(spec.run_id, spec.job_id, spec.epoch, alive=False)
+        return paths
+
+    async def prepare_paths(self, run_id: str) -> GuestPaths:
+        paths = self.paths(run_id)
         for path in (paths.checkpoint_dir, paths.control_dir, paths.output_dir, paths.scratch_dir):
             path.mkdir(parents=True, exist_ok=True)
         paths.log_file.touch()
-        self.put(spec.run_id, spec.job_id, spec.epoch, alive=False)
         return paths
 
     def put(self, run_id: str, job_id: str, epoch: int, *, alive: bool) -> None:

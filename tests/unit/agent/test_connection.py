@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gpunion.agent import connection as connection_module
+from gpunion.agent.connection import Connection
+from gpunion.agent.loop import AgentLoop
+from gpunion.domain.events import OwnerPaused
+from gpunion.domain.frames import Heartbeat, Hello, Progress, ReportFrame, Welcome
+from gpunion.domain.timing import Timing
+from gpunion.ports.clock import BootClock
+from gpunion.ports.coordinator_link import LinkFault
+from tests.unit.agent.fakes import RUN, FakeLink, ScriptedDisk, a_station, until
+
+WELCOME = Welcome(
+    term=1, orders_before=0, ack=0, timing=Timing(heartbeat_s=0.01), sent_s=0.0, hello_sent_s=0.0
+)
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.link = FakeLink()
+        clock = BootClock()
+        self.loop = AgentLoop(
+            station=a_station(),
+            disk=ScriptedDisk(),
+            clock=clock,
+            perform=lambda _: None,
+            committed=lambda *_: None,
+        )
+        progress = (Progress(run_id=RUN, step=3, progress=0.5),)
+        self.connection = Connection(loop=self.loop, link=self.link, clock=clock, progress=lambda: progress)
+
+    def sent(self, kind: type) -> list[object]:
+        return [frame for frame in self.link.sent if isinstance(frame, kind)]
+
+
+@pytest.fixture
+async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    for name in ("FIRST_WAIT_S", "LONGEST_WAIT_S", "PERMANENT_WAIT_S"):
+        monkeypatch.setattr(connection_module, name, 0.001)
+    stage = Stage()
+    tasks = [asyncio.create_task(stage.loop.run()), asyncio.create_task(stage.connection.run())]
+    yield stage
+    for task in tasks:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_hello_comes_first_and_heartbeats_only_after_the_welcome(stage: Stage) -> None:
+    await until(lambda: stage.link.sent)
+    await asyncio.sleep(0.1)
+    assert [type(frame) for frame in stage.link.sent] == [Hello]
+    stage.link.to_agent.put_nowait(WELCOME)
+    await until(lambda: len(stage.sent(Heartbeat)) >= 3)
+    beat = stage.sent(Heartbeat)[0]
+    assert isinstance(beat, Heartbeat)
+    assert beat.progress == (Progress(run_id=RUN, step=3, progress=0.5),)
+    assert stage.connection.trouble == ""
+
+
+async def test_a_report_goes_out_without_waiting_for_a_heartbeat(stage: Stage) -> None:
+    slow = Welcome(
+        term=1, orders_before=0, ack=0, timing=Timing(heartbeat_s=3600.0), sent_s=0.0, hello_sent_s=0.0
+    )
+    stage.link.to_agent.put_nowait(slow)
+    await until(lambda: stage.loop.station.connected)
+    await stage.loop.owner_said(OwnerPaused())
+    await until(lambda: stage.sent(ReportFrame))
+
+
+async def test_a_lost_connection_is_opened_again_and_unacknowledged_reports_go_again(stage: Stage) -> None:
+    stage.link.to_agent.put_nowait(WELCOME)
+    await until(lambda: stage.loop.station.connected)
+    await stage.loop.owner_said(OwnerPaused())
+    await until(lambda: stage.sent(ReportFrame))
+    stage.link.to_agent.put_nowait(None)
+    await until(lambda: stage.link.connections == 2 and len(stage.sent(Hello)) == 2)
+    sent_before = len(stage.sent(ReportFrame))
+    stage.link.to_agent.put_nowait(WELCOME)
+    await until(lambda: len(stage.sent(ReportFrame)) > sent_before)
+
+
+async def test_a_coordinator_that_refuses_is_asked_again_and_the_trouble_is_shown(stage: Stage) -> None:
+    stage.link.refused = LinkFault("wrong credential", temporary=False)
+    stage.link.to_agent.put_nowait(None)
+    await until(lambda: stage.connection.trouble == "wrong credential")
+    before = stage.link.connections
+    await until(lambda: stage.link.connections > before + 2)
+    stage.link.refused = None
+    stage.link.to_agent.put_nowait(WELCOME)
+    await until(lambda: stage.loop.station.connected)

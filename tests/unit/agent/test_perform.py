@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpunion.agent.logs import LogPusher
+from gpunion.agent.perform import Performer
+from gpunion.agent.run_notes import Notebook
+from gpunion.domain.effects import (
+    CancelShipping,
+    CancelTimer,
+    KillGuest,
+    RemoveGuest,
+    ShipOutput,
+    StartGuest,
+    TellNotice,
+    TerminateGuest,
+)
+from gpunion.domain.events import GuestExited, GuestFound, GuestStarted, OutputShipped
+from gpunion.domain.frames import Progress
+from gpunion.domain.ids import RunId
+from gpunion.domain.run import EndReason
+from gpunion.ports.runtime import ExitReason
+from tests.unit.agent.fakes import RUN, FakeWorld, an_order, until
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeWorld:
+    return FakeWorld(tmp_path)
+
+
+@pytest.fixture
+def performer(fake: FakeWorld) -> Performer:
+    logs = LogPusher(fake.link, fake.root / "logs")
+    logs.open()
+    return Performer(fake.world, logs)
+
+
+async def started(fake: FakeWorld, performer: Performer) -> None:
+    performer.perform(StartGuest(order=an_order(), lease_until_s=1010.0))
+    await until(lambda: fake.of(GuestStarted))
+    control_dir = fake.runtime.paths(RUN).control_dir
+    fake.control.write_json(control_dir, "progress.json", {"step": 5, "progress": 0.25})
+
+
+async def test_a_guest_s_whole_stay_leaves_nothing_behind(fake: FakeWorld, performer: Performer) -> None:
+    await started(fake, performer)
+    assert performer.progress() == (Progress(run_id=RUN, step=5, progress=0.25),)
+    performer.perform(TellNotice(run_id=RUN, deadline_s=1060.0))
+    performer.perform(TerminateGuest(run_id=RUN))
+    performer.perform(KillGuest(run_id=RUN, cause=EndReason.STOPPED))
+    await until(lambda: fake.of(GuestExited))
+    performer.perform(ShipOutput(run_id=RUN))
+    await until(lambda: fake.of(OutputShipped))
+    performer.perform(CancelShipping(run_id=RUN))
+    performer.perform(CancelTimer(key="x"))
+    performer.perform(RemoveGuest(run_id=RUN))
+    performer.perform(RemoveGuest(run_id=RUN))
+    await performer.settle()
+    assert fake.runtime.table == {}
+    assert performer.progress() == ()
+    assert fake.notebook.all() == ()
+
+
+async def test_a_restarted_agent_finds_its_guests_with_how_far_they_are(
+    fake: FakeWorld, performer: Performer
+) -> None:
+    await started(fake, performer)
+    fresh = Performer(fake.world, LogPusher(fake.link, fake.root / "logs"))
+    found = await fresh.find()
+    assert found == (GuestFound(run_id=RUN, alive=True, last_step=5),)
+    fresh.adopt(found)
+    fresh.bury(found, [RUN])
+    fake.posted.clear()
+    fake.runtime.end(RUN, 0, ExitReason.EXITED)
+    await until(lambda: fake.of(GuestExited))
+
+
+async def test_a_guest_that_ended_meanwhile_is_found_with_who_ended_it(
+    fake: FakeWorld, performer: Performer
+) -> None:
+    await started(fake, performer)
+    fake.runtime.end(RUN, 137, ExitReason.LEASE_ENDED)
+    found = await Performer(fake.world, LogPusher(fake.link, fake.root / "logs")).find()
+    assert found == (
+        GuestFound(run_id=RUN, alive=False, exit_code=137, last_step=5, cause=EndReason.LEASE_ENDED),
+    )
+
+
+async def test_what_nobody_remembers_is_removed(fake: FakeWorld, performer: Performer) -> None:
+    await started(fake, performer)
+    stranger = RunId("job-9-e1")
+    fake.runtime.put(stranger, "job-9", 1, alive=True)
+    fake.runtime.put("job-8-e1", "job-8", 1, alive=False)
+    fresh = Performer(fake.world, LogPusher(fake.link, fake.root / "logs"))
+    found = await fresh.find()
+    assert {guest.run_id for guest in found} == {RUN, stranger}
+    assert "job-8-e1" not in fake.runtime.table
+    fresh.adopt(found)
+    fresh.perform(KillGuest(run_id=stranger, cause=EndReason.STOPPED))
+    fresh.bury(found, [RUN])
+    await fresh.settle()
+    assert set(fake.runtime.table) == {RUN}
+
+
+def test_a_note_that_is_damaged_makes_its_guest_a_stranger(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    (tmp_path / "y.json").write_text("no")
+    notebook = Notebook(tmp_path)
+    notebook.open()
+    assert notebook.all() == ()
