@@ -167,7 +167,7 @@ def test_what_was_being_shipped_to_a_deadline_that_came_is_cut() -> None:
 
 
 def test_before_the_first_welcome_the_keepers_limits_are_left_alone() -> None:
-    """The agent forgot when the lease ends; the keepers did not. A limit without a lease would lift theirs."""
+    """The agent forgot when the lease ends; the keepers did not, and must not be told otherwise."""
     agent, _ = restarted(a_guest())
     reclaimed = agent.hears(OwnerReclaimed(notice_s=60))
     resumed = agent.hears(OwnerResumed())

@@ -80,7 +80,7 @@ def test_a_job_that_needs_no_gpu_takes_none() -> None:
     headquarters = Headquarters()
     headquarters.joins("alpha")
     decision = headquarters.submits(gpus=0)
-    [(_, order)] = orders(decision)
+    assert len(orders(decision)) == 1
     assert headquarters.run().grant.gpu_indices == ()
     assert "no GPU needed" in decision.reasons[-1].sentence()
 

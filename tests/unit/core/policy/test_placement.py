@@ -1,0 +1,149 @@
+"""Which nodes may take a job, which of them does, and with which GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpunion.domain.ids import NodeId
+from gpunion.domain.job import Avoidance, Job
+from gpunion.domain.node import NodePhase
+from gpunion.domain.reasons import Why
+from gpunion.domain.resources import GIB, Request
+from gpunion.domain.snapshot import NodeView
+from gpunion.domain.terms import Terms
+from gpunion.policy.placement.filters import FOR_GOOD, refusal, suitable
+from gpunion.policy.placement.pick import FastThenTight, NotPlaced, Placed, choose_gpus, place
+from tests.builders import a_grant, a_job, a_node, a_spec, a_view, facts, some_gpus
+
+
+def asking(**request: object) -> Job:
+    return a_job(spec=a_spec(request=Request(**request)))  # type: ignore[arg-type]
+
+
+REFUSALS: dict[Why, tuple[Job, NodeView]] = {
+    Why.NODE_LEFT: (a_job(), a_view(a_node(phase=NodePhase.LEFT))),
+    Why.TOO_FEW_GPUS: (a_job(gpus=2), a_view()),
+    Why.WRONG_MODEL: (asking(models=("other",)), a_view()),
+    Why.TOO_LITTLE_VRAM: (asking(vram_bytes=25 * GIB), a_view()),
+    Why.TOO_FEW_CPUS: (asking(cpus=17), a_view()),
+    Why.TOO_LITTLE_MEMORY: (asking(memory_bytes=65 * GIB), a_view()),
+    Why.LAB_NOT_ADMITTED: (a_job(), a_view(a_node(of=facts(terms=Terms(allow_labs=("others",)))))),
+    Why.UNSANDBOXED: (a_job(), a_view(a_node(of=facts(sandboxed=False)))),
+    Why.NODE_PAUSED: (a_job(), a_view(a_node(phase=NodePhase.PAUSED))),
+    Why.NODE_RECLAIMED: (a_job(), a_view(a_node(phase=NodePhase.RECLAIMING))),
+    Why.NODE_SILENT: (a_job(), a_view(a_node(phase=NodePhase.SILENT))),
+    Why.REFUSED_LATELY: (a_job(avoid=(Avoidance(node_id=NodeId("alpha"), until_s=11.0),)), a_view()),
+    Why.GUESTS_FULL: (a_job(), a_view(a_node(of=facts(terms=Terms(max_guests=2))), guests=2)),
+    Why.TOO_FEW_FREE_GPUS: (a_job(), a_view(free_gpus=())),
+    Why.TOO_FEW_FREE_CPUS: (a_job(), a_view(free_cpus=0.5)),
+    Why.TOO_LITTLE_FREE_MEMORY: (a_job(), a_view(free_memory_bytes=GIB // 2)),
+}
+
+
+@pytest.mark.parametrize("why", REFUSALS, ids=lambda why: why.value)
+def test_each_refusal_has_its_reason_in_words(why: Why) -> None:
+    job, view = REFUSALS[why]
+    reason = refusal(job, view, 10.0)
+    assert reason is not None
+    assert (reason.why, reason.subject) == (why, "alpha")
+    assert "{" not in reason.sentence()
+
+
+def test_a_node_that_has_everything_refuses_nobody() -> None:
+    assert refusal(a_job(), a_view(), 0.0) is None
+
+
+def test_a_reclaimed_node_is_its_owner_s_too() -> None:
+    reason = refusal(a_job(), a_view(a_node(phase=NodePhase.RECLAIMED)), 0.0)
+    assert reason is not None
+    assert reason.why is Why.NODE_RECLAIMED
+
+
+def test_an_owner_may_allow_what_their_machine_cannot_shut_in() -> None:
+    open_house = a_node(of=facts(sandboxed=False, terms=Terms(allow_unsandboxed=True)))
+    assert refusal(a_job(), a_view(open_house), 0.0) is None
+
+
+def test_a_refusal_wears_off() -> None:
+    job, view = REFUSALS[Why.REFUSED_LATELY]
+    assert refusal(job, view, 11.0) is None
+
+
+def test_what_never_fits_is_said_before_what_does_not_fit_now() -> None:
+    reason = refusal(a_job(gpus=2), a_view(a_node(phase=NodePhase.PAUSED)), 0.0)
+    assert reason is not None
+    assert reason.why is Why.TOO_FEW_GPUS
+
+
+def test_what_no_waiting_mends_is_what_the_node_has_and_its_standing_terms() -> None:
+    assert set(REFUSALS) - FOR_GOOD == {
+        Why.NODE_PAUSED,
+        Why.NODE_RECLAIMED,
+        Why.NODE_SILENT,
+        Why.REFUSED_LATELY,
+        Why.GUESTS_FULL,
+        Why.TOO_FEW_FREE_GPUS,
+        Why.TOO_FEW_FREE_CPUS,
+        Why.TOO_LITTLE_FREE_MEMORY,
+    }
+
+
+def test_an_excluded_model_does_not_do() -> None:
+    gpus = some_gpus(1, model="old") + some_gpus(1, model="new", first=1)
+    assert suitable(gpus, Request(exclude_models=("old",))) == gpus[1:]
+
+
+def test_the_fastest_node_is_taken() -> None:
+    views = [a_view(a_node("slow")), a_view(a_node("fast", of=facts(speed=2.0)))]
+    found = place(a_job(), views, 0.0, FastThenTight())
+    assert isinstance(found, Placed)
+    assert (found.node_id, found.grant) == ("fast", a_grant(0))
+    assert found.because == "best of the free ones (card, speed 2, 0 GPU(s) left over)"
+    assert [(verdict.node, verdict.score) for verdict in found.verdicts] == [("slow", 1.0), ("fast", 2.0)]
+
+
+def test_among_equally_fast_nodes_the_one_with_the_least_left_over_is_taken() -> None:
+    views = [a_view(a_node("roomy", of=facts(gpus=4))), a_view(a_node("tight"))]
+    found = place(a_job(), views, 0.0, FastThenTight())
+    assert isinstance(found, Placed)
+    assert found.node_id == "tight"
+
+
+def test_a_place_that_was_kept_is_taken_even_if_another_is_better() -> None:
+    views = [a_view(a_node("kept")), a_view(a_node("fast", of=facts(speed=9.0)))]
+    found = place(a_job(), views, 0.0, FastThenTight(), NodeId("kept"))
+    assert isinstance(found, Placed)
+    assert (found.node_id, found.because) == ("kept", "a place was kept for it there")
+
+
+def test_a_place_that_was_kept_and_does_not_do_any_more_is_passed_over() -> None:
+    views = [a_view(a_node("kept", phase=NodePhase.PAUSED)), a_view(a_node("other"))]
+    found = place(a_job(), views, 0.0, FastThenTight(), NodeId("kept"))
+    assert isinstance(found, Placed)
+    assert found.node_id == "other"
+
+
+def test_where_nobody_would_do_everybody_says_why() -> None:
+    found = place(a_job(), [a_view(a_node(phase=NodePhase.PAUSED))], 0.0, FastThenTight())
+    assert isinstance(found, NotPlaced)
+    assert [verdict.fits for verdict in found.verdicts] == [False]
+
+
+def test_ties_are_broken_the_same_way_whatever_the_order_of_the_nodes() -> None:
+    views = [a_view(a_node(f"node{index}")) for index in range(5)]
+    there = place(a_job(), views, 0.0, FastThenTight())
+    back = place(a_job(), reversed(views), 0.0, FastThenTight())
+    assert isinstance(there, Placed)
+    assert isinstance(back, Placed)
+    assert there.node_id == back.node_id
+
+
+def test_the_fastest_gpus_are_taken_but_none_bigger_than_needed() -> None:
+    gpus = (
+        some_gpus(1, speed=1.0)
+        + some_gpus(1, speed=2.0, memory_gib=80, first=1)
+        + some_gpus(2, speed=2.0, memory_gib=24, first=2)
+    )
+    view = a_view(a_node(of=facts(gpus=gpus)))
+    assert [gpu.index for gpu in choose_gpus(a_job(gpus=1), view)] == [2]
+    assert [gpu.index for gpu in choose_gpus(a_job(gpus=3), view)] == [1, 2, 3]
