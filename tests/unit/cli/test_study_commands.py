@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
+from gpunion.cli.commands.sim_fuzz import conclude
+from gpunion.cli.context import Context
+from gpunion.cli.screen import Screen
+from gpunion.sim.fuzz import FuzzOutcome, SeedOutcome
+from gpunion.sim.tally import KINDS
 from tests.unit.cli.campus_double import Terminal
 
 
@@ -19,6 +25,16 @@ def test_fuzzing_counts_every_trouble_and_gives_one_digest(gpunion: Terminal) ->
     shown = json.loads(gpunion.out)
     assert f"digest {shown['digest']}" == first
     assert sorted(shown["digests"]) == ["0", "1"]
+
+
+def test_a_broken_promise_is_an_error_with_the_one_line_that_repeats_it(gpunion: Terminal) -> None:
+    failed = SeedOutcome(seed=17, digest="d", troubles=dict.fromkeys(KINDS, 0), violations=("invariant 3",))
+    screen = Screen(out=io.StringIO(), err=io.StringIO())
+    assert conclude(Context(screen=screen), FuzzOutcome(seeds=(failed,))) == 1
+    assert isinstance(screen.out, io.StringIO)
+    lines = screen.out.getvalue().splitlines()
+    assert lines[-1] == "repeat with: gpunion sim fuzz --from 17 --seeds 1"
+    assert "1 SEED(S) FAILED" in screen.out.getvalue()
 
 
 def test_many_processes_give_the_same_digest_as_one(gpunion: Terminal) -> None:
@@ -41,6 +57,17 @@ def test_many_processes_give_the_same_digest_as_one(gpunion: Terminal) -> None:
 def test_a_mistake_is_explained(gpunion: Terminal, words: list[str], code: int, message: str) -> None:
     assert gpunion("sim", *words) == code
     assert message in gpunion.err
+
+
+def test_a_scenario_of_the_checkout_can_be_run_by_its_name(gpunion: Terminal) -> None:
+    assert gpunion("sim", "scenarios", "--json") == 0
+    names = [scenario["name"] for scenario in json.loads(gpunion.out)["scenarios"]]
+    assert "small" in names
+    assert gpunion("sim", "run", "small", "--json") == 0
+    first = json.loads(gpunion.out)
+    assert first["violations"] == []
+    assert gpunion("sim", "run", "small", "--seed", str(first["seed"])) == 0
+    assert first["digest"] in gpunion.out
 
 
 def test_a_scenario_that_makes_no_sense_is_refused_with_its_place(gpunion: Terminal) -> None:

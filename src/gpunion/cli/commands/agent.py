@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gpunion.cli.context import Context
-from gpunion.cli.exits import Trouble
+from gpunion.cli.exits import ERROR, Trouble
 from gpunion.cli.extras import missing_extra
 from gpunion.cli.owner import add_state_dir, state_dir
 
@@ -26,7 +26,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         what, _, next_step = str(trouble).partition("Next: ")
         raise Trouble(what.strip(), next_step=next_step) from trouble
     try:
-        from gpunion.agent.main import run_agent
+        from gpunion.agent.main import EXIT_REFUSED, run_agent
     except ImportError as error:
         raise missing_extra(error, "agent") from error
-    return run_agent(settings)
+    code = run_agent(settings)
+    return ERROR if code == EXIT_REFUSED else code

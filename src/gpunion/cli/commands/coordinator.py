@@ -14,12 +14,14 @@ EXAMPLES = ("gpunion coordinator", "gpunion coordinator --listen 0.0.0.0:8470 --
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    from gpunion.coordinator.settings import DEFAULT_PORT
+
     parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with settings")
     parser.add_argument("--data", metavar="DIR", help="where the database, the admin token and the logs live")
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help="where to listen; port 0 picks a free one (127.0.0.1, the usual port)",
+        help=f"where to listen; port 0 picks a free one (127.0.0.1:{DEFAULT_PORT})",
     )
     parser.add_argument(
         "--vault", metavar="DIR", help="where checkpoints live, as agents are told (DIR/vault)"

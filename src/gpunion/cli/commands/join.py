@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpunion.cli.config import checked_url
 from gpunion.cli.context import Context
-from gpunion.cli.exits import OK, UNAVAILABLE, Trouble
+from gpunion.cli.exits import DENIED, ERROR, OK, UNAVAILABLE, USAGE, Trouble
 from gpunion.cli.extras import missing_extra
 from gpunion.cli.owner import add_state_dir, state_dir
 from gpunion.cli.quantities import duration_s, positive_count, positive_number, size_bytes
@@ -102,12 +102,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     try:
         joined = join(request)
     except JoinTrouble as trouble:
-        what, _, next_step = str(trouble).partition("Next: ")
-        unreachable = type(trouble.__cause__).__name__ == "LinkFault" and getattr(
-            trouble.__cause__, "temporary", False
-        )
-        code = UNAVAILABLE if unreachable else 1
-        raise Trouble(what.strip(), next_step=next_step, code=code) from trouble
+        raise _not_joined(trouble) from trouble
     if context.screen.as_json:
         shown = {
             "node_id": joined.node_id,
@@ -122,6 +117,14 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     return OK
 
 
+def _not_joined(trouble: Exception) -> Trouble:
+    """Nobody there, a refusal (the token is the one thing the other side can object to), or trouble here."""
+    what, _, next_step = str(trouble).partition("Next: ")
+    temporary = getattr(trouble.__cause__, "temporary", None)
+    code = {None: ERROR, True: UNAVAILABLE, False: DENIED}[temporary]
+    return Trouble(what.strip().removesuffix("."), next_step=next_step, code=code)
+
+
 def _gpu(index: int, text: str) -> Gpu:
     from gpunion.domain.resources import Gpu
 
@@ -129,13 +132,13 @@ def _gpu(index: int, text: str) -> Gpu:
     if len(parts) not in (2, 3) or not parts[0]:
         raise Trouble(
             f"--gpu {text}: write MODEL:MEMORY or MODEL:MEMORY:SPEED, like RTX4090:24GB or A100:40GB:2.5",
-            code=2,
+            code=USAGE,
         )
     try:
         speed = positive_number(parts[2]) if len(parts) == 3 else 1.0
         return Gpu(index=index, model=parts[0], memory_bytes=size_bytes(parts[1]), speed=speed)
     except argparse.ArgumentTypeError as error:
-        raise Trouble(f"--gpu {text}: {error}", code=2) from error
+        raise Trouble(f"--gpu {text}: {error}", code=USAGE) from error
 
 
 def _terms(arguments: argparse.Namespace) -> Terms:

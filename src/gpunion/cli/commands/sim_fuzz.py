@@ -41,9 +41,11 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         from gpunion.sim.fuzz import SeedOutcome, failure_text, fuzz
     except ImportError as error:
         raise missing_extra(error, "sim") from error
-    screen = context.screen
     seeds = range(arguments.first, arguments.first + arguments.seeds)
-    with Progress(screen, len(seeds), "seeds") as progress, _workers(arguments.jobs, len(seeds)) as in_order:
+    with (
+        Progress(context.screen, len(seeds), "seeds") as progress,
+        _workers(arguments.jobs, len(seeds)) as in_order,
+    ):
 
         def tell(seed: SeedOutcome) -> None:
             progress.step()
@@ -51,8 +53,12 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
                 progress.interrupt(failure_text(seed))
 
         outcome = fuzz(seeds, tell, in_order)
-    if screen.as_json:
-        screen.data({**outcome.shown(), "digest": digest_of(outcome)})
+    return conclude(context, outcome)
+
+
+def conclude(context: Context, outcome: FuzzOutcome) -> int:
+    if context.screen.as_json:
+        context.screen.data({**outcome.shown(), "digest": digest_of(outcome)})
     else:
         _show(context, outcome)
     return OK if outcome.ok else ERROR
