@@ -10,7 +10,16 @@ from __future__ import annotations
 import os
 import time
 
-from gpunion.owner_kill.guest import KILLED_BY_OWNER, guest_dirs, lives, members, note_kill, settle, strike
+from gpunion.owner_kill.guest import (
+    KILLED_BY_OWNER,
+    clear_cgroup,
+    guest_dirs,
+    lives,
+    members,
+    note_kill,
+    settle,
+    strike,
+)
 from gpunion.owner_kill.records import read_json, write_json
 
 OWNER_KILL_FILE = os.path.join("owner", "killed.json")
@@ -57,8 +66,12 @@ def kill_all(state_dir: str | os.PathLike[str]) -> KillReceipt:
             strike(guest_dir, keeper_too=waited_s > KEEPER_PATIENCE_S)
         time.sleep(SCAN_PAUSE_S)
     for guest_dir in guest_dirs(root):
-        if os.path.basename(guest_dir) in ended and guest_dir not in living:
+        if guest_dir in living:
+            continue
+        if os.path.basename(guest_dir) in ended:
             settle(guest_dir, KILLED_BY_OWNER)
+        else:
+            clear_cgroup(guest_dir)  # of one whose keeper had died before
     survivors = sorted(pid for guest_dir in living for pid, _ in members(guest_dir))
     return KillReceipt(sorted(ended), survivors, time.monotonic() - began_s, trouble)
 

@@ -120,11 +120,16 @@ def note_kill(guest_dir: str, reason: str) -> None:
             return  # a full disk must not save a guest; only its reason is lost
 
 
+def clear_cgroup(guest_dir: str) -> None:
+    """Remove the cgroup of a guest that no longer lives, whoever ended it."""
+    keeper = read_keeper(guest_dir)
+    if keeper is not None and keeper.cgroup and not keeper.alive():
+        remove_cgroup(keeper.cgroup)
+
+
 def settle(guest_dir: str, reason: str) -> None:
     """Record the end of a guest whose keeper could not, and remove its empty cgroup."""
-    keeper = read_keeper(guest_dir)
-    if keeper is not None and keeper.cgroup:
-        remove_cgroup(keeper.cgroup)
+    clear_cgroup(guest_dir)
     path = os.path.join(guest_dir, EXIT_FILE)
     if not os.path.exists(path):
         try:

@@ -6,10 +6,14 @@ touched.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import time
 
 STATE_FIELD, PARENT_FIELD, START_FIELD = 0, 1, 19  # of /proc/<pid>/stat, counted after the name
+
+CGROUP_BUSY_S = 0.5  # a killed process stays in its cgroup until the kernel has taken it apart
 
 
 def process_table() -> dict[int, tuple[int, int]]:
@@ -73,12 +77,23 @@ def boot_id() -> str:
 
 
 def remove_cgroup(cgroup: str) -> None:
-    """Remove a guest's cgroup and those the guest made in it. One that is not empty stays."""
+    """Remove a guest's cgroup and those the guest made in it. One that stays busy stays."""
     for directory, _, _ in os.walk(cgroup, topdown=False):
-        try:
-            os.rmdir(directory)
-        except OSError:
-            return
+        give_up_s = time.monotonic() + CGROUP_BUSY_S
+        while not _remove_directory(directory):
+            if time.monotonic() > give_up_s:
+                return
+            time.sleep(CGROUP_BUSY_S / 100)
+
+
+def _remove_directory(path: str) -> bool:
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        return error.errno != errno.EBUSY
+    return True
 
 
 def cgroup_pids(cgroup: str) -> set[int]:

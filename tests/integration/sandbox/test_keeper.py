@@ -67,6 +67,7 @@ def test_a_guest_dies_with_its_keeper_and_counts_as_lost(host: Host) -> None:
     assert status.exit_reason is ExitReason.LOST
     assert processes_with(token) == []
     assert not lives(str(root))
+    assert not (keeper.cgroup and Path(keeper.cgroup).exists())
 
 
 def test_a_keeper_that_is_stopped_does_not_save_its_guest(host: Host) -> None:

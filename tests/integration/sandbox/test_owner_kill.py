@@ -116,6 +116,7 @@ def test_kill_finds_what_hid_from_a_keeper_that_is_already_dead(host: Host) -> N
     eventually(lambda: not keeper.alive())
     assert kill_all(host.state_dir).survivors == []
     assert not lives(str(root))
+    assert not (keeper.cgroup and Path(keeper.cgroup).exists())
 
 
 def test_kill_works_when_the_flag_cannot_be_written_and_says_so(host: Host) -> None:

@@ -34,6 +34,7 @@ from gpunion.owner_kill.guest import (
     EXIT_FILE,
     GUESTS_DIR,
     KILL_FILE,
+    clear_cgroup,
     lives,
     note_kill,
     read_keeper,
@@ -263,6 +264,7 @@ class SandboxRuntime:
         keeper = self._keepers.pop(run_id, None)
         if keeper is not None:
             keeper.wait()  # it has recorded the end; only its own exit is left
+        clear_cgroup(str(root))
         if root.exists():
             aside = root.with_name(f".removed-{run_id}-{time.monotonic_ns()}")
             with _faults(f"cannot remove {run_id}"):
