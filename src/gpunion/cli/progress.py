@@ -34,7 +34,10 @@ class Progress:
         self._clear()
 
     def step(self) -> None:
-        self._done += 1
+        self.reach(self._done + 1)
+
+    def reach(self, done: int) -> None:
+        self._done = min(done, self._total)
         now_s = time.monotonic()
         if now_s - self._drawn_s >= self._every_s:
             self._drawn_s = now_s
@@ -46,7 +49,7 @@ class Progress:
         self._screen.note(text)
 
     def _draw(self, now_s: float) -> None:
-        left_s = (now_s - self._began_s) / self._done * (self._total - self._done)
+        left_s = (now_s - self._began_s) / max(1, self._done) * (self._total - self._done)
         text = f"{self._done}/{self._total} {self._what}, about {shown_duration(left_s)} left"
         if not self._bar:
             self._screen.note(text)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import math
+from typing import TYPE_CHECKING
 
 from gpunion.cli.context import Context
 from gpunion.cli.exits import ERROR, NOT_FOUND, OK, USAGE, Trouble
 from gpunion.cli.extras import missing_extra
+from gpunion.cli.progress import Progress
 from gpunion.cli.quantities import count
 from gpunion.cli.scenarios import find_scenario
+
+if TYPE_CHECKING:
+    from gpunion.domain.commit import Commit
+    from gpunion.engine.coordinator_station import CoordinatorStation
+    from gpunion.sim.watch import Watch
 
 JSON = """`{name, seed, ended_s, events, decisions, jobs, totals, troubles, violations, digest}`.
 The same scenario and seed give the same digest."""
@@ -26,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, context: Context) -> int:
     try:
         from gpunion.sim.run import run_scenario, table
+        from gpunion.sim.scenario_file import read_scenario
         from gpunion.sim.tables import ScenarioError
     except ImportError as error:
         raise missing_extra(error, "sim") from error
@@ -37,9 +45,11 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             code=NOT_FOUND,
         )
     try:
-        outcome = run_scenario(Path(path), arguments.seed)
+        scenario = read_scenario(path, arguments.seed)
     except ScenarioError as error:
         raise Trouble(str(error), next_step=f"mend {path}", code=USAGE) from error
+    with Progress(context.screen, math.ceil(scenario.horizon_s), "s of campus time at most") as progress:
+        outcome = run_scenario(scenario, watches=[_watch(progress)])
     if context.screen.as_json:
         context.screen.data(outcome.shown())
     else:
@@ -49,3 +59,14 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     repeat = f"gpunion sim run {arguments.file} --seed {outcome.seed}"
     context.screen.note(f"{len(outcome.violations)} violation(s). Repeat with: {repeat}")
     return ERROR
+
+
+def _watch(progress: Progress) -> Watch:
+    """Sees the campus's time pass; changes nothing of what happens."""
+    from gpunion.sim.watch import Watch
+
+    class Pulse(Watch):
+        def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+            progress.reach(int(commit.at_s))
+
+    return Pulse()
