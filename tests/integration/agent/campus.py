@@ -173,7 +173,11 @@ class TestCampus:
                     await node_socket.send_bytes(pack(frame))
 
     async def _agent(self, node_socket: WebSocket) -> None:
-        node_id = NodeId(node_socket.headers["authorization"].removeprefix("Bearer secret-of-"))
+        _, _, name = node_socket.headers["authorization"].partition("secret-of-")
+        if not name:
+            await node_socket.send_denial_response(Response(status_code=401))
+            return
+        node_id = NodeId(name)
         await node_socket.accept()
         self._sockets[node_id] = node_socket
         try:
@@ -198,7 +202,8 @@ class TestCampus:
         )
 
     async def _bundle(self, request: HttpRequest) -> Response:
-        return Response(self.bundles[request.path_params["digest"]])
+        data = self.bundles.get(request.path_params["digest"])
+        return Response(status_code=404) if data is None else Response(data)
 
     async def _log(self, request: HttpRequest) -> JSONResponse:
         run_id, offset = request.path_params["run_id"], int(request.query_params["offset"])

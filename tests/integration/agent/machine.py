@@ -15,7 +15,7 @@ from gpunion.agent.enrol import JoinRequest
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.domain.terms import Terms
 from gpunion.owner_kill import kill_all
-from gpunion.owner_kill.guest import guest_dirs, lives
+from gpunion.owner_kill.guest import guest_dirs, members
 from tests.integration.agent.campus import TestCampus, eventually
 
 TRAIN = """
@@ -92,7 +92,8 @@ class Machine:
         self.agent.wait()
 
     def living_guests(self) -> list[str]:
-        return [os.path.basename(path) for path in guest_dirs(str(self.state_dir)) if lives(path)]
+        """Those with a process of their own; a keeper that is just leaving is none of theirs."""
+        return [os.path.basename(path) for path in guest_dirs(str(self.state_dir)) if members(path)]
 
     def status(self) -> dict[str, Any]:
         answer: dict[str, Any] = owner_client.status(self.state_dir)["status"]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.restore import restore_directory
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import JobPhase
 from gpunion.domain.node import NodePhase
@@ -225,3 +229,25 @@ async def test_a_damaged_memory_ends_guests_and_waits_for_the_owner(
     await eventually(lambda: not list((machine.state_dir / "guests").iterdir()), "and removed")
     assert list(state.parent.glob("state.json.unreadable-*"))
     assert "memory was damaged" in machine.log.read_text()
+
+
+async def test_an_agent_that_crashes_again_and_again_costs_the_job_nothing(
+    campus: TestCampus, machine: Machine, tmp_path: Path
+) -> None:
+    """At any moment: while it fetches, saves, ships or buries. The result is that of an undisturbed run."""
+    steps = 500
+    moments = random.Random(7)
+    machine.boot()
+    job = campus.submit("job-1", TRAIN, every_s=0.1, STEPS=str(steps))
+    while not campus.job(job).phase.over:
+        await asyncio.sleep(moments.uniform(0.2, 1.5))
+        machine.crash()
+        machine.boot()
+        await machine.listening()
+    assert campus.job(job).phase is JobPhase.SUCCEEDED, campus.story
+    vault = DirectoryVault(machine.vault)
+    restore_directory(vault, vault.get(job, str(campus.job(job).output)), tmp_path / "output")
+    assert (tmp_path / "output" / "total").read_text() == str(sum(range(steps)))
+    await eventually(
+        lambda: not list((machine.state_dir / "guests").iterdir()), "nothing is left of the guest"
+    )
