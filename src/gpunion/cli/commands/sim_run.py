@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     except ScenarioError as error:
         raise Trouble(str(error), next_step=f"mend {path}", code=USAGE) from error
     with Progress(context.screen, math.ceil(scenario.horizon_s), "s of campus time at most") as progress:
-        outcome = run_scenario(scenario, watches=[_watch(progress)])
+        outcome = run_scenario(scenario, prepare=lambda world: world.watch(_watch(progress)))
     if context.screen.as_json:
         context.screen.data(outcome.shown())
     else:
