@@ -69,11 +69,25 @@ class Connection:
             raise _first_of(faults) from faults
 
     async def _receive(self, session: LinkSession) -> None:
-        async for frame in session.frames():
+        frames = aiter(session.frames())
+        while True:
+            try:
+                async with asyncio.timeout(self._silence_s()):
+                    frame = await anext(frames)
+            except StopAsyncIteration:
+                return
+            except TimeoutError as error:
+                # A cut cable closes no connection; opening a new one finds out sooner than waiting.
+                raise LinkFault("nothing was heard on the connection", temporary=True) from error
             if self.trouble:
                 self.trouble = ""
                 log.info("coordinator_found")
             await self._loop.arrived(frame)
+
+    def _silence_s(self) -> float:
+        """Every heartbeat is answered, so a connection on which nothing comes for a lease is none."""
+        timing = self._loop.station.timing
+        return max(timing.lease_s, 3 * timing.heartbeat_s)
 
     async def _send(self, session: LinkSession) -> None:
         beat_s = self._clock.now_s()

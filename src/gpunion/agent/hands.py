@@ -199,8 +199,8 @@ class GuestHands:
             try:
                 status = await self._world.runtime.kill(self.run_id, exit_reason_for(cause))
                 break
-            except RuntimeFault as fault:
-                log.error("guest_does_not_die", run=self.run_id, trouble=str(fault))
+            except Exception as trouble:  # even a bug must not save a guest that has to go
+                log.error("guest_does_not_die", run=self.run_id, trouble=repr(trouble))
                 await asyncio.sleep(KILL_AGAIN_S)
         await self._ended(status)
 

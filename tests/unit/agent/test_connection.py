@@ -87,6 +87,16 @@ async def test_a_lost_connection_is_opened_again_and_unacknowledged_reports_go_a
     await until(lambda: len(stage.sent(ReportFrame)) > sent_before)
 
 
+async def test_a_connection_on_which_nothing_comes_is_given_up(stage: Stage) -> None:
+    """A cut cable closes nothing: only the missing answers tell."""
+    timing = Timing(heartbeat_s=0.01, lease_s=0.05)
+    stage.link.to_agent.put_nowait(
+        Welcome(term=1, orders_before=0, ack=0, timing=timing, sent_s=0.0, hello_sent_s=0.0)
+    )
+    await until(lambda: stage.link.connections >= 2)
+    assert "nothing was heard" in stage.connection.trouble
+
+
 async def test_a_coordinator_that_refuses_is_asked_again_and_the_trouble_is_shown(stage: Stage) -> None:
     stage.link.refused = LinkFault("wrong credential", temporary=False)
     stage.link.to_agent.put_nowait(None)
