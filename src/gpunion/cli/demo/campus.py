@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,14 +78,13 @@ class LocalCampus:
     def start_coordinator(self, **environment: str) -> None:
         """May be called again after it was stopped or killed: same data, same port."""
         address = self.data_dir / "address"
-        if address.exists():
-            self._port = int(self.url.rsplit(":", 1)[1])
-            address.unlink()
+        address.unlink(missing_ok=True)  # of one that was killed
         timing = {f"GPUNION_COORDINATOR_TIMING_{k.upper()}": str(v) for k, v in self.timing.items()}
         command = ["gpunion.coordinator", "--data-dir", str(self.data_dir), "--port", str(self._port)]
         command += ["--vault", str(self.vault_dir)]
         self._coordinator = self._spawn("coordinator", command, {**timing, **environment})
-        self._wait(lambda: address.exists(), self._coordinator, "coordinator")
+        self._wait(address.exists, self._coordinator, "coordinator")
+        self._port = int(self.url.rsplit(":", 1)[1])
 
     def stop_coordinator(self, signum: int = signal.SIGTERM) -> None:
         if self._coordinator is not None:
@@ -119,7 +118,7 @@ class LocalCampus:
         command = ["gpunion.agent", "--state-dir", str(self.state_dir(name))]
         self._agents[name] = self._spawn(name, command, environment)
         socket = self.state_dir(name) / "owner.sock"
-        self._wait(lambda: socket.exists(), self._agents[name], name)
+        self._wait(socket.exists, self._agents[name], name)
 
     def stop_agent(self, name: str, signum: int = signal.SIGTERM) -> None:
         _end(self._agents[name], signum)
@@ -170,8 +169,7 @@ class LocalCampus:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GPUNION_")}
         return {**kept, **self.environment, **more}
 
-    def _wait(self, ready: object, process: subprocess.Popen[bytes], name: str) -> None:
-        assert callable(ready)
+    def _wait(self, ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
         until_s = time.monotonic() + START_LIMIT_S
         while not ready():
             if process.poll() is not None:
