@@ -127,6 +127,8 @@ class Performer:
             note = hands.note
             if note is not None:
                 reached = read_reached(self._world.control, note.paths)
+                if reached.step == 0:
+                    continue  # it has said nothing yet; a resumed one is further than that
                 told.append(Progress(run_id=hands.run_id, step=reached.step, progress=reached.progress))
         return tuple(told)
 
