@@ -70,8 +70,9 @@ class AgentStation:
             return []  # a coordinator that was replaced has no say any more
         self.skew.learn(now_s, frame.sent_s)
         if isinstance(frame, Welcome):
+            newest_s = self._granted_s if frame.term == self.term else frame.sent_s
+            self._granted_s = max(newest_s, frame.sent_s)  # another term is another machine's time
             self.term = frame.term
-            self._granted_s = frame.sent_s
             self.connected = True
             self.engine.timing = frame.timing
             self.orders.took(frame.orders_before)
