@@ -37,7 +37,15 @@ class Scene:
 
     @classmethod
     def open(cls, root: Path, labs: tuple[str, ...] = ("a", "b"), **timing: float) -> Scene:
-        campus = LocalCampus(root=root, timing={**TIMING, **timing}, unsandboxed=True)
+        campus = LocalCampus(
+            root=root,
+            timing={**TIMING, **timing},
+            unsandboxed=True,
+            environment={
+                "GPUNION_COORDINATOR_LOG_FORMAT": "json",
+                "GPUNION_COORDINATOR_STRICT_AUDIT": "true",
+            },
+        )
         campus.start_coordinator()
         scene = cls(campus=campus, trail=Trail(root))
         for number, name in enumerate(labs):

@@ -16,6 +16,7 @@ from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.adapters.sandbox import control
+from gpunion.adapters.sandbox.confinement import find_bubblewrap
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
 from gpunion.agent.enrol import join as enrol_join
@@ -107,6 +108,17 @@ def join(request: JoinRequest) -> Joined:
         return asyncio.run(enrol_join(request, HttpRegistrar(request.url.rstrip("/"))))
     except LinkFault as fault:
         raise JoinTrouble(str(fault)) from fault
+
+
+def can_sandbox() -> bool:
+    """Whether guests would be shut in on this machine, as it is and as this user."""
+    return find_bubblewrap() is not None
+
+
+def fetch(vault: Path, job_id: str, checkpoint_id: str, target: Path) -> None:
+    """What a job saved or left as output, out of a directory vault."""
+    shelf = DirectoryVault(vault)
+    restore_directory(shelf, shelf.get(job_id, checkpoint_id), target)
 
 
 def _vault_opener(place: Path) -> Callable[[], Vault]:

@@ -9,6 +9,7 @@ import structlog
 from gpunion.domain.commit import AgentCommit
 from gpunion.domain.effects import CancelTimer, LimitGuest, SendReport, SetTimer
 from gpunion.domain.events import LeaseRenewed, OrderReceived, TimerFired
+from gpunion.engine.transcript import Transcript
 
 log = structlog.get_logger()
 
@@ -26,24 +27,32 @@ def configure_logs() -> None:
     )
 
 
-def log_commit(commit: AgentCommit, took_ms: float) -> None:
-    if isinstance(commit.event, LeaseRenewed):
-        return  # every heartbeat has one
-    event = commit.event
-    effects = [
-        type(effect).__name__
-        for effect in commit.decision.effects
-        if not isinstance(effect, SetTimer | CancelTimer | SendReport | LimitGuest)
-    ]
-    log.info(
-        "decision",
-        on=type(event.order).__name__ if isinstance(event, OrderReceived) else type(event).__name__,
-        subject=_subject(commit),
-        reasons=[reason.sentence() for reason in commit.decision.reasons],
-        effects=effects,
-        reports=[type(numbered.report).__name__ for numbered in commit.reports],
-        took_ms=round(took_ms, 1),
-    )
+class DecisionLog:
+    """`told` is the decision as every shell tells it: laid beside the simulator's, it must be the same."""
+
+    def __init__(self) -> None:
+        self._transcript = Transcript()
+
+    def committed(self, commit: AgentCommit, took_ms: float) -> None:
+        told = self._transcript.line(commit)
+        if isinstance(commit.event, LeaseRenewed):
+            return  # every heartbeat has one
+        event = commit.event
+        effects = [
+            type(effect).__name__
+            for effect in commit.decision.effects
+            if not isinstance(effect, SetTimer | CancelTimer | SendReport | LimitGuest)
+        ]
+        log.info(
+            "decision",
+            on=type(event.order).__name__ if isinstance(event, OrderReceived) else type(event).__name__,
+            subject=_subject(commit),
+            reasons=[reason.sentence() for reason in commit.decision.reasons],
+            effects=effects,
+            reports=[type(numbered.report).__name__ for numbered in commit.reports],
+            told=told,
+            took_ms=round(took_ms, 1),
+        )
 
 
 def _subject(commit: AgentCommit) -> str:

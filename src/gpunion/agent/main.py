@@ -16,7 +16,7 @@ import structlog
 
 from gpunion.agent.compose import AGENT_DIR, Parts, compose, facts_of, world_of
 from gpunion.agent.connection import Connection
-from gpunion.agent.decision_log import configure_logs, log_commit
+from gpunion.agent.decision_log import DecisionLog, configure_logs
 from gpunion.agent.logs import LogPusher
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.owner_api import OwnerApi
@@ -118,7 +118,7 @@ class Agent:
             disk=parts.disk,
             clock=parts.clock,
             perform=self._performer.perform,
-            committed=log_commit,
+            committed=DecisionLog().committed,
         )
         self._kills = KillListener(self.loop, settings.state_dir)
         self._connection = Connection(

@@ -26,6 +26,7 @@ from gpunion.domain.ids import NodeId
 from gpunion.domain.job import Job
 from gpunion.engine import audit
 from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.transcript import Transcript
 from gpunion.ports.store import LoggedDecision, Store, StoreFault, event_name, log_line
 
 # Each connection and request waits for its own answer, so this many are many clients, not a backlog of one.
@@ -97,6 +98,7 @@ class Loop:
         self._wake = asyncio.Event()
         self._ending = False
         self._acknowledged: dict[NodeId, int] = {}
+        self._transcript = Transcript()
 
     # --- for routes ------------------------------------------------------------------------------
 
@@ -247,6 +249,7 @@ class Loop:
             subjects=list(line.subjects),
             reasons=[f"{reason.subject}: {reason.why.value}" for reason in line.reasons],
             effects=list(line.effects),
+            told=self._transcript.line(commit),
         )
         for observer in self.observers:
             observer(commit, line)

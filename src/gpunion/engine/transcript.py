@@ -56,6 +56,8 @@ class Transcript:
 
     def line(self, commit: Commit | AgentCommit) -> str | None:
         self._learn(commit)
+        if commit.decision.empty:
+            return None  # something happened, and nobody had to do anything about it
         event = self._event(commit.event)
         effects = [shown for effect in commit.decision.effects if (shown := self._effect(effect))]
         reasons = [_reason(reason) for reason in commit.decision.reasons if reason.why not in QUIET_REASONS]

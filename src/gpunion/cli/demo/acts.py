@@ -104,9 +104,9 @@ def _open_campus(campus: LocalCampus, audience: Audience) -> None:
 
 
 def _can_sandbox() -> bool:
-    from gpunion.adapters.sandbox.confinement import find_bubblewrap
+    from gpunion.agent.compose import can_sandbox
 
-    return find_bubblewrap() is not None
+    return can_sandbox()
 
 
 def _moves(job: Job) -> int:

@@ -56,13 +56,11 @@ def compare(vault_dir: Path, job: Job, reference: Path) -> tuple[bool, str]:
     """The job's output out of the vault, byte by byte against the uninterrupted run's arrays."""
     import numpy as np
 
-    from gpunion.adapters.files.directory import DirectoryVault
-    from gpunion.adapters.files.restore import restore_directory
+    from gpunion.agent.compose import fetch
 
-    vault = DirectoryVault(vault_dir)
     with tempfile.TemporaryDirectory(prefix="gpunion-demo-output-") as folder:
         target = Path(folder) / "output"
-        restore_directory(vault, vault.get(job["id"], job["output"]), target)
+        fetch(vault_dir, job["id"], job["output"], target)
         found = next(target.rglob(WEIGHTS))
         with np.load(found) as ours, np.load(reference / WEIGHTS) as theirs:
             equal = sorted(ours.files) == sorted(theirs.files) and all(

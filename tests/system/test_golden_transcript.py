@@ -1,0 +1,118 @@
+"""One brain: the same small scenario through the simulator and through live processes decides the same.
+
+The scenario is `scenarios/golden.toml`. Its decisions, told without times and sizes, are kept in `golden/`:
+one file for the coordinator and one for each agent. Who joins first is chance, so those lines are sorted.
+`python -m tests.system.test_golden_transcript` writes the files anew, when a change of behaviour is meant.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpunion.agent import owner_client
+from gpunion.domain.commit import AgentCommit, Commit
+from gpunion.domain.ids import NodeId
+from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.transcript import Transcript
+from gpunion.sim.run import run_scenario
+from gpunion.sim.watch import Watch
+from gpunion.sim.world import World
+from tests.system.scene import Scene
+
+SCENARIO = Path(__file__).parents[2] / "scenarios" / "golden.toml"
+GOLDEN = Path(__file__).with_name("golden")
+NOTICE_S = 20.0
+
+Told = dict[str, list[str]]
+
+
+class _Listener(Watch):
+    def __init__(self) -> None:
+        self.told: Told = {}
+        self._transcripts: dict[str, Transcript] = {}
+
+    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+        self._add("coordinator", commit)
+
+    def agent_committed(self, node_id: NodeId, commit: AgentCommit) -> None:
+        self._add(str(node_id), commit)
+
+    def _add(self, who: str, commit: Commit | AgentCommit) -> None:
+        line = self._transcripts.setdefault(who, Transcript()).line(commit)
+        if line is not None:
+            self.told.setdefault(who, []).append(line)
+
+
+def _simulated() -> Told:
+    listener = _Listener()
+
+    def listen(world: World) -> None:
+        world.watch(listener)
+
+    outcome = run_scenario(SCENARIO, prepare=listen)
+    assert outcome.ok, outcome.violations
+    listener.told["coordinator"] = _joins_sorted(listener.told["coordinator"])
+    return listener.told
+
+
+def _joins_sorted(lines: list[str]) -> list[str]:
+    joins = [line for line in lines if line.startswith("NodeJoined")]
+    return sorted(joins) + lines[len(joins) :]
+
+
+def _golden() -> Told:
+    return {path.stem: path.read_text().splitlines() for path in sorted(GOLDEN.glob("*.txt"))}
+
+
+def test_the_simulator_tells_the_golden_transcript() -> None:
+    assert _simulated() == _golden()
+
+
+@pytest.mark.xdist_group("golden")
+@pytest.mark.timeout(600)
+def test_live_processes_tell_the_golden_transcript(tmp_path: Path) -> None:
+    scene = Scene.open(tmp_path / "campus", labs=("a", "b", "c"))
+    try:
+        job_id = scene.submit(steps=150, step_s=0.05, every_s=1.0)
+        _saved_on(scene, job_id, "a")
+        owner_client.reclaim(scene.campus.state_dir("a"), NOTICE_S)
+        _saved_on(scene, job_id, "b")
+        scene.campus.lose_power("b")
+        assert scene.until_over(job_id)["phase"] == "succeeded"
+        golden = _golden()
+        live = {who: _live(scene, who, job_id) for who in golden}
+        live["coordinator"] = _joins_sorted(live["coordinator"])
+        assert live == golden
+    finally:
+        scene.close()
+
+
+def _saved_on(scene: Scene, job_id: str, node: str) -> None:
+    """A periodic save of the run there is durable: the next act may begin."""
+
+    def saved(job: dict[str, object]) -> bool:
+        if job["phase"] != "running" or job["node_id"] != node:
+            return False
+        rows = scene.campus.client().checkpoints(job_id)
+        return any(row["run_id"] == f"{job_id}-e{job['epoch']}" and row["phase"] == "durable" for row in rows)
+
+    scene.until(job_id, f"saved on {node}", saved)
+
+
+def _live(scene: Scene, who: str, job_id: str) -> list[str]:
+    told = []
+    for line in scene.campus.log_of(who).read_text().splitlines():
+        if line.startswith("{"):
+            found = json.loads(line).get("told")
+            if found:
+                told.append(found.replace(job_id, "JOB"))
+    return told
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for name, lines in _simulated().items():
+        (GOLDEN / f"{name}.txt").write_text("\n".join(lines) + "\n")
