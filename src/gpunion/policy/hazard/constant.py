@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import exp
 from typing import Protocol
 
 from gpunion.domain.node import Node
+from gpunion.policy.hazard.credible import upper_ratio
 
 # GPUnion's campus saw 0.5 to 3.2 interruptions a day and node (HotNets '25); the prior is one a day,
 # worth half a day of evidence.
@@ -18,7 +20,28 @@ class Hazard(Protocol):
         ...
 
 
+class Survival(Hazard, Protocol):
+    """A hazard that also says how likely a node is to stay. In [0, 1], never growing with the horizon."""
+
+    def survival(self, node: Node, now_s: float, horizon_s: float) -> float: ...
+
+    def lower_survival(self, node: Node, now_s: float, horizon_s: float) -> float:
+        """The same with the rate we are 80 % sure is not exceeded: what admission asks."""
+        ...
+
+    def upper_rate_per_s(self, node: Node, now_s: float) -> float: ...
+
+
 class ConstantHazard:
     def rate_per_s(self, node: Node, now_s: float) -> float:
         exposure_s = max(0.0, now_s - node.joined_s)
         return (node.departures + PRIOR_DEPARTURES) / (exposure_s + PRIOR_EXPOSURE_S)
+
+    def upper_rate_per_s(self, node: Node, now_s: float) -> float:
+        return self.rate_per_s(node, now_s) * upper_ratio(node.departures + PRIOR_DEPARTURES)
+
+    def survival(self, node: Node, now_s: float, horizon_s: float) -> float:
+        return exp(-self.rate_per_s(node, now_s) * horizon_s)
+
+    def lower_survival(self, node: Node, now_s: float, horizon_s: float) -> float:
+        return exp(-self.upper_rate_per_s(node, now_s) * horizon_s)

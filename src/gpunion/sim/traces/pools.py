@@ -1,8 +1,8 @@
-"""From an owner's demand to reclaims: a rise in the GPUs a group runs, while others of its GPUs lie idle, takes
-back what would have been lent.
+"""From an owner's demand to reclaims: a rise in the GPUs a group runs, while others of its GPUs lie idle,
+takes back what would have been lent.
 
-A GPU between two jobs of its owner is not lent yet. It counts as lent once it has been idle for `idle_s`, so a
-reclaim is a rise above everything the group ran in that time: a smaller one is met by GPUs kept back.
+A GPU between two jobs of its owner is not lent yet. It counts as lent once it has been idle for `idle_s`, so
+a reclaim is a rise above everything the group ran in that time: a smaller one is met by GPUs kept back.
 `idle_s` = 0 counts every rise.
 """
 
@@ -19,12 +19,16 @@ from gpunion.sim.traces.records import Demand
 IDLE_S = 30 * 60.0
 
 
-def spans_of_pool(demand: Iterable[Demand], idle_s: float = IDLE_S) -> list[LentSpan]:
-    """Changes of one pool, in order of time. What was before the first is unknown, so nothing is lent yet."""
-    pool = _Pool(idle_s)
+def spans_of_pools(demand: Iterable[Demand], idle_s: float = IDLE_S) -> dict[str, list[LentSpan]]:
+    """Each pool's changes in order of time. What was before the first is unknown: nothing is lent yet."""
+    pools: dict[str, _Pool] = {}
     for change in demand:
-        pool.change(change)
-    return pool.spans
+        if change.pool not in pools:
+            pools[change.pool] = _Pool(idle_s)
+        pools[change.pool].change(change)
+    for pool in pools.values():
+        pool.finish()
+    return {name: pool.spans for name, pool in pools.items()}
 
 
 class _Pool:
@@ -45,10 +49,10 @@ class _Pool:
             self._now = to
             return
         self._pass_time(before, to.at_s)
-        if to.running > before.running:
-            if to.running > self._most_lately(before, to.at_s):
-                self._end(to.at_s, departed=True)
-                self._begin(to.at_s)
+        lent = self._free_since_s is not None
+        if lent and to.running > self._most_lately(before, to.at_s):
+            self._end(to.at_s, departed=True)
+            self._free_since_s = to.at_s
         if before.running >= before.total:
             self._full_until_s = to.at_s + self._idle_s
         if to.running >= to.total:
@@ -61,7 +65,7 @@ class _Pool:
         """Something may have become lent between two changes, just by lying idle long enough."""
         idle = before.running < before.total
         if idle and self._free_since_s is None and self._full_until_s < to_s:
-            self._begin(max(before.at_s, self._full_until_s))
+            self._free_since_s = max(before.at_s, self._full_until_s)
 
     def _most_lately(self, before: Demand, now_s: float) -> float:
         while self._lately and self._lately[0][1] <= now_s:
@@ -72,9 +76,6 @@ class _Pool:
         while self._lately and self._lately[-1][0] <= running:
             self._lately.pop()
         self._lately.append((running, until_s))
-
-    def _begin(self, at_s: float) -> None:
-        self._free_since_s = at_s
 
     def _end(self, at_s: float, *, departed: bool) -> None:
         since_s, self._free_since_s = self._free_since_s, None

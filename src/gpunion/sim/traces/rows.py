@@ -75,6 +75,20 @@ class Row:
         raise self.error(f"{column}: expected {expected}, found {self.cells[column]!r}")
 
 
+class InOrder:
+    """Refuses a row that steps back in time within its series."""
+
+    def __init__(self) -> None:
+        self._latest_s: dict[str, float] = {}
+
+    def checked(self, row: Row, column: str, series: str, at_s: float) -> float:
+        if at_s < self._latest_s.get(series, at_s):
+            found = row.cells[column]
+            raise row.error(f"{column}: expected no earlier than {series}'s row before it, found {found!r}")
+        self._latest_s[series] = at_s
+        return at_s
+
+
 def read_header(path: Path) -> tuple[str, ...]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

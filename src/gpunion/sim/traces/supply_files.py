@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpunion.sim.traces.records import NodeChange, Supply
-from gpunion.sim.traces.rows import Row
+from gpunion.sim.traces.rows import InOrder, Row
 
 SKYPILOT_COLUMNS = ("trace", "t_s", "nodes_available")
 AWS_COUNTS_COLUMNS = ("timestamp", "count")
@@ -14,13 +14,18 @@ NODE_EVENTS_COLUMNS = ("t_ms", "event", "node")
 
 
 def read_skypilot(rows: Iterable[Row]) -> Iterator[Supply]:
+    in_order = InOrder()
     for row in rows:
-        yield Supply(unit=row.text("trace"), at_s=row.number("t_s"), nodes=row.whole("nodes_available"))
+        unit = row.text("trace")
+        at_s = in_order.checked(row, "t_s", unit, row.number("t_s"))
+        yield Supply(unit=unit, at_s=at_s, nodes=row.whole("nodes_available"))
 
 
 def read_aws_counts(rows: Iterable[Row]) -> Iterator[Supply]:
+    in_order = InOrder()
     for row in rows:
-        yield Supply(unit="all", at_s=row.epoch_s("timestamp"), nodes=row.whole("count"))
+        at_s = in_order.checked(row, "timestamp", "all", row.epoch_s("timestamp"))
+        yield Supply(unit="all", at_s=at_s, nodes=row.whole("count"))
 
 
 def read_gcp_counts(rows: Iterable[Row]) -> Iterator[Supply]:
@@ -34,10 +39,11 @@ def read_gcp_counts(rows: Iterable[Row]) -> Iterator[Supply]:
 
 
 def read_node_events(rows: Iterable[Row]) -> Iterator[NodeChange]:
+    in_order = InOrder()
     for row in rows:
         yield NodeChange(
             unit="all",
-            at_s=row.number("t_ms") / 1000.0,
+            at_s=in_order.checked(row, "t_ms", "all", row.number("t_ms") / 1000.0),
             node=row.text("node"),
             added=row.one_of("event", ("add", "remove")) == "add",
         )

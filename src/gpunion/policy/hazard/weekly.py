@@ -1,0 +1,62 @@
+"""The hazard of a live campus: the book of its nodes, the signs they show, the ends owners announced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpunion.domain.ids import NodeId
+from gpunion.domain.node import Node
+from gpunion.policy.hazard.book import HazardBook
+from gpunion.policy.hazard.profile import RateProfile
+from gpunion.policy.hazard.signs import Sign, SignBook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeeklyHazard:
+    book: HazardBook = field(default_factory=HazardBook)
+    sign_book: SignBook = field(default_factory=SignBook)
+    signs: Mapping[NodeId, frozenset[Sign]] = field(default_factory=dict)
+    hard_ends_s: Mapping[NodeId, float] = field(default_factory=dict)
+    # A profile is made once a refit and asked thousands of times between two.
+    _profiles: dict[NodeId, RateProfile] = field(default_factory=dict, compare=False, repr=False)
+
+    def rate_per_s(self, node: Node, now_s: float) -> float:
+        profile = self._profile(node)
+        return profile.rate_at(now_s, free_since_s=_free_since_s(node, now_s), factor=self._factor(node))
+
+    def upper_rate_per_s(self, node: Node, now_s: float) -> float:
+        profile = self._profile(node)
+        return profile.upper_rate_at(
+            now_s, free_since_s=_free_since_s(node, now_s), factor=self._factor(node)
+        )
+
+    def survival(self, node: Node, now_s: float, horizon_s: float) -> float:
+        return self._profile(node).survival(
+            now_s,
+            horizon_s,
+            free_since_s=_free_since_s(node, now_s),
+            factor=self._factor(node),
+            hard_end_s=self.hard_ends_s.get(node.id),
+        )
+
+    def lower_survival(self, node: Node, now_s: float, horizon_s: float) -> float:
+        return self._profile(node).lower_survival(
+            now_s,
+            horizon_s,
+            free_since_s=_free_since_s(node, now_s),
+            factor=self._factor(node),
+            hard_end_s=self.hard_ends_s.get(node.id),
+        )
+
+    def _profile(self, node: Node) -> RateProfile:
+        if node.id not in self._profiles:
+            self._profiles[node.id] = self.book.profile(node.id)
+        return self._profiles[node.id]
+
+    def _factor(self, node: Node) -> float:
+        return self.sign_book.factor(self.signs.get(node.id, frozenset()))
+
+
+def _free_since_s(node: Node, now_s: float) -> float:
+    return min(now_s, node.phase_since_s)
