@@ -15,7 +15,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -161,7 +161,7 @@ class Client:
 
     # --- events ----------------------------------------------------------------------------------
 
-    def events(self, since: int | None = None, *, reconnect: bool = True) -> Iterator[Answer]:
+    def events(self, since: int | None = None, *, reconnect: bool = True) -> Generator[Answer, None, None]:
         """Decisions as they are committed, each with its `seq`. Goes on by itself when the stream breaks."""
         last = since
         while True:

@@ -41,7 +41,7 @@ async def enrol(machine: EnrolIn, campus: TheCampus) -> EnrolOut:
         )
     except JoinRefused as refused:
         status, detail = _SENTENCES[refused.outcome]
-        next_step = "ask the campus operator for a new one (`gpunion coordinator join-token`)"
+        next_step = "ask the campus operator for a new one (`gpunion coordinator token`)"
         raise ApiError(status, f"join_token_{refused.outcome}", detail, next_step) from refused
     return EnrolOut(
         node_id=credential.name,

@@ -19,7 +19,7 @@ _UNITS = {
     "GIB": 2**30,
     "TIB": 2**40,
 }
-_PATTERN = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]{0,3})\s*")
+_PATTERN = re.compile(r"\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]{0,3})\s*", re.ASCII)
 # More than any machine has, less than what a database's integer holds.
 SIZE_LIMIT_BYTES = 2**50
 

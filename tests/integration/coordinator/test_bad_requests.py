@@ -1,0 +1,235 @@
+"""What nobody should send: a clear refusal each, with a stable code and what to do next."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from gpunion.sdk.client import Client
+from gpunion.sdk.errors import ApiProblem, NotACoordinator, Unreachable
+from tests.integration.coordinator.process import Coordinator, a_job
+
+DIGEST = "0" * 64
+
+
+@pytest.fixture
+def http(shared: Coordinator) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {shared.token}"}
+    with httpx.Client(base_url=shared.url + "/api/v1", headers=headers, trust_env=False, timeout=60) as http:
+        yield http
+
+
+def assert_problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json()
+    assert (answer.status_code, problem["status"], problem["code"]) == (status, status, code)
+    assert problem["detail"]
+    assert problem["next_step"]
+    assert "Traceback" not in answer.text
+    return problem
+
+
+def test_a_misspelt_key_is_refused_with_the_one_that_was_meant(http: httpx.Client) -> None:
+    problem = assert_problem(http.post("/jobs", json=a_job(comand=["x"])), 422, "unknown_key")
+    assert problem["errors"] == [{"at": "body", "message": "unknown key 'comand'; did you mean 'command'?"}]
+    problem = assert_problem(http.post("/jobs", json=a_job(resources={"gpu": 1})), 422, "unknown_key")
+    assert problem["errors"][0] == {
+        "at": "body.resources",
+        "message": "unknown key 'gpu'; did you mean 'gpus'?",
+    }
+    problem = assert_problem(http.get("/jobs", params={"limt": 3}), 422, "unknown_key")
+    assert "did you mean 'limit'" in problem["detail"]
+    assert_problem(http.post("/join-tokens", json={"expires": 3}), 422, "unknown_key")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"command": []},
+        {"command": [""]},
+        {"command": "python train.py"},
+        {"command": ["a\0b"]},
+        {"name": ""},
+        {"name": "two\nlines"},
+        {"name": 7},
+        {"resources": {"gpus": -1}},
+        {"resources": {"gpus": 10**400}},
+        {"resources": {"vram": "a lot"}},
+        {"resources": {"memory": -5}},
+        {"resources": {"cpus": "NaN"}},
+        {"resources": None},
+        {"environment": {"2BAD": "x"}},
+        {"environment": {"GPUNION_JOB_ID": "x"}},
+        {"environment": {"BIG": "x" * 300_000}},
+        {"priority": "urgent"},
+        {"bundle": "../../etc/passwd"},
+        {"lab": "../x"},
+        {"checkpoint": {"max_interval_s": 0}},
+        {"expected_s": -1},
+    ],
+)
+def test_a_job_that_makes_no_sense_is_refused(http: httpx.Client, changes: dict[str, Any]) -> None:
+    problem = assert_problem(http.post("/jobs", json=a_job(**changes)), 422, "invalid_request")
+    assert problem["errors"][0]["at"].startswith(f"body.{next(iter(changes))}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"\xff\xfe", b'{"name": NaN', b"[" * 100_000, b'{"name": "\\ud800", "command": ["x"]}'],
+)
+def test_a_body_that_is_no_json_is_refused(http: httpx.Client, body: bytes) -> None:
+    answer = http.post("/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert_problem(answer, answer.status_code, answer.json()["code"])
+    assert answer.json()["code"] in ("malformed_json", "invalid_request")
+
+
+@pytest.mark.parametrize("body", ["[]", "null", "3", '"text"'])
+def test_a_body_that_is_no_object_is_refused(http: httpx.Client, body: str) -> None:
+    answer = http.post("/jobs", content=body, headers={"Content-Type": "application/json"})
+    assert_problem(answer, 422, "invalid_request")
+
+
+def test_routes_and_methods_that_are_not_there(http: httpx.Client) -> None:
+    assert_problem(http.get("/nothing"), 404, "not_found")
+    assert_problem(http.get("/jobs/"), 404, "not_found")
+    assert_problem(http.delete("/jobs"), 405, "method_not_allowed")
+    assert_problem(http.get("/jobs/job-unknown"), 404, "not_found")
+    assert_problem(http.get("/jobs/job-unknown/why"), 404, "not_found")
+    assert_problem(http.post("/jobs/job-unknown/stop"), 404, "not_found")
+    assert_problem(http.get("/nodes/nobody"), 404, "not_found")
+
+
+def test_a_body_that_is_too_large_is_refused(http: httpx.Client, client: Client) -> None:
+    huge = b'{"name": "' + b"x" * (2 * 1024**2) + b'"}'
+    assert_problem(http.post("/jobs", content=huge), 413, "too_large")
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(40):
+            yield b"x" * 65536
+
+    assert_problem(http.post("/jobs", content=pieces()), 413, "too_large")
+    assert_problem(http.put(f"/bundles/{DIGEST}", content=b"x" * (32 * 1024**2 + 1)), 413, "too_large")
+    assert_problem(http.post("/enrol", content=b"x" * 20_000), 413, "too_large")
+    with pytest.raises(ApiProblem, match="33554433 bytes"):
+        client.put_bundle(b"x" * (32 * 1024**2 + 1))
+
+
+def test_a_large_body_is_refused_before_it_is_sent(shared: Coordinator) -> None:
+    address = urlsplit(shared.url)
+    with socket.create_connection((address.hostname, address.port), timeout=30) as raw:
+        head = (
+            f"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {shared.token}\r\n"
+            "Content-Length: 1000000000000\r\n\r\n"
+        )
+        raw.sendall(head.encode())
+        assert raw.recv(4096).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_bundle_under_a_wrong_name_is_refused(http: httpx.Client) -> None:
+    assert_problem(http.put(f"/bundles/{DIGEST}", content=b"code"), 422, "digest_mismatch")
+    assert_problem(http.put("/bundles/short", content=b"code"), 422, "invalid_request")
+    assert_problem(http.get(f"/bundles/{DIGEST}"), 404, "not_found")
+    assert_problem(http.post("/jobs", json=a_job(bundle=DIGEST)), 422, "bundle_missing")
+
+
+def test_a_bundle_comes_back_as_it_was(client: Client) -> None:
+    data = bytes(range(256)) * 1000
+    assert client.put_bundle(data) == hashlib.sha256(data).hexdigest()
+    assert client.put_bundle(data) == hashlib.sha256(data).hexdigest()
+    assert client.get_bundle(hashlib.sha256(data).hexdigest()) == data
+
+
+PATHS = [
+    ("GET", "/jobs"),
+    ("POST", "/jobs"),
+    ("GET", "/jobs/x"),
+    ("GET", "/nodes"),
+    ("GET", "/events"),
+    ("GET", "/audit"),
+    ("GET", "/campus"),
+    ("GET", f"/bundles/{DIGEST}"),
+    ("PUT", f"/bundles/{DIGEST}"),
+    ("POST", "/join-tokens"),
+    ("POST", "/agent/runs/x/log"),
+    ("GET", "/openapi.json"),
+    ("GET", "/nothing"),
+    ("GET", "/enrol"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+@pytest.mark.parametrize("header", [None, "Bearer wrong", "Basic YTpi", "Bearer", "Bearer " + "x" * 5000])
+def test_nothing_is_open_without_a_token(
+    shared: Coordinator, method: str, path: str, header: str | None
+) -> None:
+    headers = {} if header is None else {"Authorization": header}
+    answer = httpx.request(method, shared.url + "/api/v1" + path, headers=headers, trust_env=False)
+    assert_problem(answer, 401, "unauthenticated")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_nothing_is_open_outside_the_api_either(shared: Coordinator) -> None:
+    for path in ("/", "/docs", "/openapi.json", "/metrics"):
+        assert_problem(httpx.get(shared.url + path, trust_env=False), 401, "unauthenticated")
+
+
+def test_a_join_token_is_wrong_used_or_expired(shared: Coordinator, http: httpx.Client) -> None:
+    def enrol(token: str, **changes: Any) -> httpx.Response:
+        body = {"join_token": token, "node_name": "gamma", "lab": "lab-c", **changes}
+        return httpx.post(shared.url + "/api/v1/enrol", json=body, trust_env=False)
+
+    assert_problem(enrol("wrong"), 401, "join_token_unknown")
+    token = http.post("/join-tokens").json()["join_token"]
+    for name in ("", "../x", "a b", "-a", "x" * 64):
+        assert_problem(enrol(token, node_name=name), 422, "invalid_request")
+    first = enrol(token)
+    assert first.status_code == 201
+    assert first.json()["node_id"] == "gamma"
+    assert_problem(enrol(token), 403, "join_token_used")
+    assert_problem(enrol(shared.token), 401, "join_token_unknown")
+
+
+def test_a_taken_name_gets_a_number(shared: Coordinator) -> None:
+    assert shared.enrol("delta")[0] == "delta"
+    assert shared.enrol("Delta")[0] == "delta-2"
+
+
+def test_a_nodes_credential_opens_only_what_a_node_needs(shared: Coordinator) -> None:
+    _, credential = shared.enrol("epsilon")
+    headers = {"Authorization": f"Bearer {credential}"}
+    with httpx.Client(base_url=shared.url + "/api/v1", headers=headers, trust_env=False) as node:
+        assert node.get("/nodes").status_code == 200
+        for method, path in [
+            ("GET", "/jobs"),
+            ("POST", "/join-tokens"),
+            ("GET", "/events"),
+            ("GET", "/audit"),
+        ]:
+            assert_problem(node.request(method, path), 403, "forbidden")
+        assert_problem(node.post("/jobs", json=a_job()), 403, "forbidden")
+        assert_problem(node.put(f"/bundles/{DIGEST}", content=b"x"), 403, "forbidden")
+        assert_problem(node.post("/agent/runs/unknown/log", content=b"x"), 404, "not_found")
+
+
+def test_the_client_says_in_a_sentence_that_nobody_answers() -> None:
+    with socket.socket() as placeholder:
+        placeholder.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{placeholder.getsockname()[1]}"
+        with Client(url, "token") as client, pytest.raises(Unreachable, match="is it running"):
+            client.make_join_token()
+
+
+def test_the_client_knows_when_it_talks_to_somebody_else() -> None:
+    def somebody(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, text="<html>welcome</html>")
+
+    client = Client("http://example.invalid", "t", transport=httpx.MockTransport(somebody))
+    with client, pytest.raises(NotACoordinator, match="not a GPUnion coordinator"):
+        client.nodes()

@@ -1,0 +1,251 @@
+"""The single writer: committed first, told afterwards, and gone when the store is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunion.adapters.memory.store import Disk, MemoryStore
+from gpunion.coordinator import loop as loop_module
+from gpunion.coordinator.auth import JoinRefused
+from gpunion.coordinator.campus import Campus
+from gpunion.coordinator.clock import SteadyClock
+from gpunion.coordinator.compose import open_campus
+from gpunion.coordinator.loop import NotAccepting
+from gpunion.coordinator.settings import Settings
+from gpunion.coordinator.switchboard import Line
+from gpunion.domain.events import JobStopAsked, JobSubmitted
+from gpunion.domain.frames import Heartbeat, Hello, LeaseGrant, OrderFrame, Welcome
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.job import JobPhase, JobSpec
+from gpunion.domain.node import NodeFacts, NodePhase
+from gpunion.domain.resources import GIB, Capacity, Gpu
+from gpunion.engine import audit
+from gpunion.ports.store import Overtaken, Redeemed, StoreFault
+
+SPEC = JobSpec(name="train", command=("true",), owner="admin")
+JOB = JobId("job-1")
+ALPHA = NodeId("alpha")
+
+
+class Time:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.elapsed_s = 0.0
+
+    def clock(self) -> SteadyClock:
+        return SteadyClock(lambda: 1000.0, lambda: self.elapsed_s)
+
+
+@asynccontextmanager
+async def running(
+    tmp_path: Path, disk: Disk | None = None, time: Time | None = None, **settings: Any
+) -> AsyncIterator[tuple[Campus, MemoryStore, asyncio.Task[None]]]:
+    store = MemoryStore(disk)
+    settings_ = Settings(data_dir=tmp_path, strict_audit=True, **settings)
+    campus = await open_campus(settings_, store, (time or Time()).clock())
+    task = asyncio.create_task(campus.loop.run())
+    try:
+        yield campus, store, task
+    finally:
+        campus.loop.end()
+        await asyncio.gather(task, return_exceptions=True)
+        await store.close(term=campus.station.term)
+
+
+def submitted(job_id: JobId = JOB) -> JobSubmitted:
+    return JobSubmitted(job_id=job_id, spec=SPEC)
+
+
+def hello(**changes: Any) -> Hello:
+    gpu = Gpu(index=0, model="A100", memory_bytes=40 * GIB)
+    capacity = Capacity(gpus=(gpu,), cpus=8.0, memory_bytes=64 * GIB, uplink_bps=1e9)
+    defaults: dict[str, Any] = {
+        "node_id": ALPHA,
+        "incarnation": "i1",
+        "facts": NodeFacts(lab="a", capacity=capacity),
+        "guests": (),
+        "ack": 0,
+        "sent_s": 0.0,
+    }
+    return Hello(**{**defaults, **changes})
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not true():
+            await asyncio.sleep(0)
+
+
+async def test_a_posted_event_is_committed_before_it_is_answered_and_told_after(tmp_path: Path) -> None:
+    async with running(tmp_path) as (campus, store, _):
+        told: list[tuple[int, int]] = []
+        campus.loop.observers.append(lambda _commit, line: told.append((line.seq, len(store.disk.lines))))
+        outcome = await campus.loop.post(submitted())
+        assert outcome.seq == 1
+        assert told == [(1, 1)]
+        assert campus.state.jobs[JOB].phase is JobPhase.PENDING
+        assert ("Job", JOB) in store.disk.records
+
+
+async def test_a_passing_fault_of_the_store_is_waited_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "RETRY_PAUSES_S", (0.0, 0.0))
+    async with running(tmp_path) as (campus, store, task):
+        store.faults = [StoreFault("locked"), StoreFault("locked")]
+        await campus.loop.post(submitted())
+        assert len(store.disk.lines) == 1
+        assert campus.ledger.counters["store_faults"] == 2
+        assert not task.done()
+
+
+@pytest.mark.parametrize("faults", [[Overtaken("another leads")], [StoreFault("full")] * 3])
+async def test_a_fault_that_does_not_pass_ends_the_loop_and_nothing_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[StoreFault]
+) -> None:
+    monkeypatch.setattr(loop_module, "RETRY_PAUSES_S", (0.0, 0.0))
+    async with running(tmp_path) as (campus, store, task):
+        store.faults = list(faults)
+        results = await asyncio.gather(
+            campus.loop.post(submitted()), campus.loop.post(submitted(JobId("job-2"))), return_exceptions=True
+        )
+        assert [type(result) for result in results] == [NotAccepting, NotAccepting]
+        with pytest.raises(type(faults[0])):
+            await task
+        assert campus.state.jobs == {}
+        assert store.disk.lines == []
+        with pytest.raises(NotAccepting):
+            await campus.loop.post(submitted())
+
+
+async def test_a_broken_invariant_is_shown_and_in_tests_ends_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    violation = audit.Violation(invariant=4, subject="job-1", what="went back")
+    monkeypatch.setattr(audit, "check", lambda _state, _decision: [violation])
+    async with running(tmp_path) as (campus, _, task):
+        await asyncio.gather(campus.loop.post(submitted()), return_exceptions=True)
+        with pytest.raises(audit.BrokenInvariant):
+            await task
+        assert [(found.invariant, found.detail) for found in campus.ledger.findings] == [
+            ("4", "job-1: went back")
+        ]
+
+
+async def test_a_decision_that_changes_nothing_costs_no_write(tmp_path: Path) -> None:
+    async with running(tmp_path) as (campus, _, _):
+        await campus.loop.post(submitted())
+        before = campus.ledger.counters["commits"]
+        outcome = await campus.loop.post(submitted())
+        assert outcome.seq == 0
+        assert campus.ledger.counters["commits"] == before
+
+
+async def test_a_node_is_welcomed_granted_and_given_orders(tmp_path: Path) -> None:
+    time = Time()
+    async with running(tmp_path, time=time) as (campus, store, _):
+        line = Line(ALPHA)
+        campus.switchboard.take(line)
+        await campus.loop.deliver(line, hello())
+        await campus.loop.post(submitted())
+        assert line.wake.is_set()
+        frames = list(campus.station.outgoing(campus.clock.now_s(), ALPHA))
+        assert [type(frame) for frame in frames] == [Welcome, OrderFrame]
+        assert len(store.disk.orders) == 1
+        before = campus.ledger.counters["commits"]
+        await campus.loop.deliver(line, Heartbeat(sent_s=0.0, ack=1))
+        assert store.disk.orders == {}
+        (grant,) = campus.station.outgoing(campus.clock.now_s(), ALPHA)
+        assert isinstance(grant, LeaseGrant)
+        assert campus.ledger.counters["commits"] == before  # heartbeats cost no write
+
+
+async def test_a_line_that_was_replaced_is_not_listened_to(tmp_path: Path) -> None:
+    async with running(tmp_path) as (campus, _, _):
+        old, new = Line(ALPHA), Line(ALPHA)
+        campus.switchboard.take(old)
+        await campus.loop.deliver(old, hello())
+        campus.switchboard.take(new)
+        await campus.loop.deliver(old, Heartbeat(sent_s=0.0, ack=0))
+        campus.loop.hang_up(old)
+        assert campus.ledger.counters["frames.Heartbeat"] == 0
+        assert campus.switchboard.connected(ALPHA)
+
+
+async def test_time_makes_a_node_silent_and_its_word_brings_it_back(tmp_path: Path) -> None:
+    time = Time()
+    async with running(tmp_path, time=time) as (campus, _, _):
+        line = Line(ALPHA)
+        campus.switchboard.take(line)
+        await campus.loop.deliver(line, hello())
+        time.elapsed_s += campus.station.leases.silence_s
+        await campus.loop.post(JobStopAsked(job_id=JOB))  # anything that wakes the loop
+        await until(lambda: campus.state.nodes[ALPHA].phase is NodePhase.SILENT)
+        await campus.loop.deliver(line, Heartbeat(sent_s=0.0, ack=0))
+        assert campus.state.nodes[ALPHA].phase is NodePhase.SHARING
+
+
+async def test_another_coordinator_goes_on_from_the_store_alone(tmp_path: Path) -> None:
+    disk, time = Disk(), Time()
+    async with running(tmp_path, disk, time) as (campus, _, _):
+        line = Line(ALPHA)
+        campus.switchboard.take(line)
+        await campus.loop.deliver(line, hello())
+        await campus.loop.post(submitted())
+        state, timers = campus.state, campus.station.timers.items()
+    async with running(tmp_path, disk, time) as (campus, _, _):
+        await campus.loop.post(JobStopAsked(job_id=JobId("job-unknown")))
+        assert campus.station.term == 2
+        assert set(campus.state.records()) == set(state.records())
+        assert dict(timers).items() <= dict(campus.station.timers.items()).items()
+        assert list(campus.station.links[ALPHA].orders.waiting) == [1]
+
+
+async def test_a_new_lead_starts_no_earlier_than_what_was_committed(tmp_path: Path) -> None:
+    disk = Disk(newest_s=99_999.0)
+    async with running(tmp_path, disk) as (campus, _, _):
+        assert campus.clock.now_s() == 99_999.0
+
+
+async def test_a_join_token_expires(tmp_path: Path) -> None:
+    time = Time()
+    async with running(tmp_path, time=time) as (campus, _, _):
+        token = await campus.keyring.make_join_token(campus.clock.now_s() + 3600)
+        late = await campus.keyring.make_join_token(campus.clock.now_s() + 3600)
+        credential, secret = await campus.keyring.enrol(token, "Alpha", "lab-a", lambda _: False)
+        assert campus.keyring.who(secret) == credential
+        assert credential.name == "alpha"
+        time.elapsed_s += 3600
+        with pytest.raises(JoinRefused) as caught:
+            await campus.keyring.enrol(late, "beta", "", lambda _: False)
+        assert caught.value.outcome is Redeemed.EXPIRED
+
+
+async def test_a_node_that_left_gets_its_name_back_and_its_old_credential_is_void(tmp_path: Path) -> None:
+    async with running(tmp_path) as (campus, _, _):
+        until_s = campus.clock.now_s() + 60
+        tokens = [await campus.keyring.make_join_token(until_s) for _ in range(3)]
+        _, first = await campus.keyring.enrol(tokens[0], "alpha", "", lambda _: False)
+        other, _ = await campus.keyring.enrol(tokens[1], "alpha", "", lambda _: False)
+        assert other.name == "alpha-2"
+        again, second = await campus.keyring.enrol(tokens[2], "alpha", "", lambda node: node == "alpha")
+        assert again.name == "alpha"
+        assert campus.keyring.who(first) is None
+        assert campus.keyring.who(second) == again
+
+
+async def test_the_admin_token_of_a_start_that_died_is_taken_over(tmp_path: Path) -> None:
+    async with running(tmp_path) as (campus, _, _):
+        token = await campus.keyring.bootstrap_admin(tmp_path)
+        assert token is not None
+        assert (tmp_path / "admin.token").read_text().strip() == token
+        assert await campus.keyring.bootstrap_admin(tmp_path) is None
+    async with running(tmp_path, Disk()) as (campus, _, _):
+        assert await campus.keyring.bootstrap_admin(tmp_path) == token

@@ -1,0 +1,147 @@
+"""The API's models: strict where people type, and true to the domain both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gpunion.domain.ids import JobId, NodeId, RunId
+from gpunion.domain.job import CheckpointWish, Job, JobPhase, Priority
+from gpunion.domain.reasons import Verdict, Why, because
+from gpunion.domain.resources import Grant, Request
+from gpunion.domain.run import Run, RunPhase
+from gpunion.wire.v1 import convert
+from gpunion.wire.v1.jobs import JobIn
+from gpunion.wire.v1.sizes import parse_size
+from gpunion.wire.v1.strict import hint
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("0", 0),
+        ("512", 512),
+        ("1KiB", 1024),
+        ("16 GiB", 16 * 2**30),
+        ("1.5gib", 3 * 2**29),
+        ("2MB", 2_000_000),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(written: str, size: int) -> None:
+    assert parse_size(written) == size
+
+
+@pytest.mark.parametrize("written", ["", "GiB", "1 XiB", "-1", "1e9", "٣", "1.2.3GiB", "9" * 30])
+def test_what_is_no_size_is_refused(written: str) -> None:
+    with pytest.raises(ValueError, match="is not a size"):
+        parse_size(written)
+
+
+def test_a_hint_names_what_was_meant_or_what_there_is() -> None:
+    assert hint(["prioritty"], ["priority", "name"]) == "unknown key 'prioritty'; did you mean 'priority'?"
+    assert hint(["zzz"], ["priority", "name"]) == "unknown key 'zzz'; known are priority, name"
+    assert hint(["zzz"], []) == "unknown key 'zzz'; none is known here"
+
+
+def test_a_whole_job_becomes_its_spec() -> None:
+    job = JobIn.model_validate(
+        {
+            "name": "train",
+            "command": ["python", "train.py"],
+            "resources": {
+                "gpus": 2,
+                "vram": "16GiB",
+                "models": ["A100"],
+                "exclude": ["T4"],
+                "cpus": 4,
+                "memory": "8GiB",
+            },
+            "environment": {"B": "2", "A": "1"},
+            "bundle": "0" * 64,
+            "priority": "high",
+            "lab": "vision",
+            "checkpoint": {"max_interval_s": 600, "min_interval_s": 5},
+            "expected_s": 3600,
+        }
+    )
+    spec = convert.spec_from(job, owner="mona")
+    assert spec.owner == "mona"
+    assert spec.request == Request(
+        gpus=2,
+        vram_bytes=16 * 2**30,
+        models=("A100",),
+        exclude_models=("T4",),
+        cpus=4.0,
+        memory_bytes=8 * 2**30,
+    )
+    assert spec.environment == (("A", "1"), ("B", "2"))
+    assert spec.priority is Priority.HIGH
+    assert spec.checkpoint == CheckpointWish(max_interval_s=600.0, min_interval_s=5.0)
+    assert (spec.lab, spec.bundle, spec.expected_s) == ("vision", "0" * 64, 3600.0)
+
+
+def test_the_least_job_has_the_domain_s_defaults() -> None:
+    spec = convert.spec_from(JobIn.model_validate({"name": "n", "command": ["true"]}), owner="o")
+    assert spec.request == Request()
+    assert spec.checkpoint == CheckpointWish()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"expected_s": float("nan")},
+        {"expected_s": float("inf")},
+        {"resources": {"memory": "99999999TiB"}},
+        {"command": ["x"] * 2000},
+        {"command": ["x" * 30_000] * 20},
+    ],
+)
+def test_what_would_not_fit_an_order_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        JobIn.model_validate({"name": "n", "command": ["true"], **changes})
+
+
+def a_job(**changes: Any) -> Job:
+    spec = convert.spec_from(JobIn.model_validate({"name": "n", "command": ["true"]}), owner="o")
+    defaults: dict[str, Any] = {
+        "id": JobId("job-1"),
+        "spec": spec,
+        "phase": JobPhase.PENDING,
+        "submitted_s": 0.0,
+        "waiting_since_s": 0.0,
+    }
+    return Job(**{**defaults, **changes})
+
+
+def test_times_are_rfc_3339_in_utc() -> None:
+    shown = convert.job_out(a_job(submitted_s=1_700_000_000.1234), None, None)
+    assert shown.submitted_at == "2023-11-14T22:13:20.123Z"
+    assert shown.ended_at is None
+
+
+def test_live_progress_is_of_the_living_run() -> None:
+    run = Run(
+        id=RunId("job-1-e1"),
+        job_id=JobId("job-1"),
+        node_id=NodeId("alpha"),
+        epoch=1,
+        phase=RunPhase.RUNNING,
+        grant=Grant(gpu_indices=(0,), cpus=1.0, memory_bytes=1),
+        ordered_s=0.0,
+    )
+    shown = convert.job_out(a_job(epoch=1, phase=JobPhase.RUNNING), run, (7, 0.25))
+    assert shown.node_id == "alpha"
+    assert shown.live is not None
+    assert (shown.live.step, shown.live.progress) == (7, 0.25)
+    assert convert.job_out(a_job(), None, None).live is None
+
+
+def test_a_verdict_shows_its_reason_or_that_there_is_none() -> None:
+    refusal = because("alpha", Why.TOO_FEW_GPUS, has=1, needs=2)
+    refused = convert.verdict_out(Verdict(node="alpha", refusal=refusal))
+    assert (refused.fits, refused.code) == (False, "too_few_gpus")
+    assert refused.sentence == "it has 1 GPU(s), 2 are needed"
+    fits = convert.verdict_out(Verdict(node="beta", score=2.0))
+    assert (fits.fits, fits.code, fits.sentence, fits.score) == (True, None, None, 2.0)
