@@ -49,7 +49,7 @@ def read_lending(path: Path, idle_s: float = IDLE_S) -> Lending:
     if not units:
         raise TraceError(
             f"{path}: read as '{known.name}', it has no time in which anything was lent",
-            next_step="give a longer record, or a shorter --idle-min",
+            next_step="give a longer record, or a shorter --idle",
         )
     return Lending(format=known.name, departure_word=word, utc_offset_s=utc_offset_s, units=units)
 
