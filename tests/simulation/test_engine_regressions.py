@@ -148,7 +148,6 @@ def test_an_order_overtaken_by_a_lease_waits_to_be_sent_again() -> None:
     assert [seq for _, seq in station.frame_arrived(3.0, fresh)] == [1]
 
 
-@pytest.mark.xfail(reason="the engine hands no deadline to keepers while it has no lease", strict=True)
 def test_a_deadline_given_before_the_first_lease_of_a_new_agent_is_kept_by_the_keeper() -> None:
     """The agent restarts without a lease, hears its owner, and dies again before the deadline."""
     outcome = run(

@@ -80,6 +80,9 @@ class StatusBoard:
         return {
             "run_id": guest.run_id,
             "job_id": guest.job_id,
+            "name": guest.name,
+            "user": guest.user,
+            "lab": guest.lab,
             "epoch": guest.epoch,
             "phase": guest.phase.value,
             "gpus": list(guest.grant.gpu_indices),

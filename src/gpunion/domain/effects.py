@@ -93,7 +93,7 @@ class LimitGuest:
     """Ends the guest at the earlier time even if the agent is dead or stopped by then."""
 
     run_id: RunId
-    lease_until_s: float | None
+    lease_until_s: float | None  # None: as it was
     kill_at_s: float | None
 
 

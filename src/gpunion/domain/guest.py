@@ -37,6 +37,9 @@ class Guest:
     epoch: int
     grant: Grant
     phase: GuestPhase
+    name: str = ""
+    user: str = ""
+    lab: str = ""
     saving: Saving | None = None
     own_saves: int = 0  # checkpoints the agent took by itself; numbers the next one
     final_saved: bool = False

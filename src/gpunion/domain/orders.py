@@ -21,6 +21,9 @@ class StartRun:
     environment: tuple[tuple[str, str], ...]
     bundle: str | None
     grant: Grant
+    name: str = ""  # who comes, for the owner to see and for the terms to judge
+    user: str = ""
+    lab: str = ""
     # The least it must go on from. The agent may find a newer one sealed in the vault and use that.
     restore: CheckpointId | None = None
     restore_step: int = 0

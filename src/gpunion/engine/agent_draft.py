@@ -74,9 +74,10 @@ class AgentDraft:
         return sorted((g for g in self.guests.values() if g.living), key=lambda g: g.run_id)
 
     def limit(self, run_id: RunId) -> None:
-        """The lease and the owner's deadline, handed to the keeper, which needs nobody to enforce them."""
-        if self.lease_until_s is None:
-            return  # restarted and not yet welcomed: the keeper knows its lease's end, we would only lift it
+        """The lease and the owner's deadline, handed to the keeper, which needs nobody to enforce them.
+
+        An agent that was restarted and not yet welcomed has no lease to give; the keeper keeps the one it has.
+        """
         kill_at_s = self.holding.deadline_s if self.holding.tenure is Tenure.RECLAIMING else None
         self.do(LimitGuest(run_id=run_id, lease_until_s=self.last_moment_s(), kill_at_s=kill_at_s))
 

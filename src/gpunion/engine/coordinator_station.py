@@ -93,7 +93,11 @@ class CoordinatorStation:
         link.orders.acknowledge(frame.ack)
         events: list[Posted] = []
         node = self.engine.state.nodes.get(node_id)
-        if node is None or node.phase is NodePhase.LEFT:
+        if node is None:
+            return []
+        if node.phase is NodePhase.LEFT:
+            if isinstance(frame, Heartbeat):
+                link.replies.append(self._grant(now_s, link, frame))  # its goodbye is acknowledged
             return []
         if node.phase is NodePhase.SILENT:
             events.append((NodeHeard(node_id=node_id), None))

@@ -112,7 +112,9 @@ class Runtime(Protocol):
         ...
 
     async def limit(self, run_id: str, lease_until_s: float | None, kill_at_s: float | None) -> None:
-        """Let the guest live until the earlier of the two; the last call counts, None means no such limit.
+        """Let the guest live until the earlier of the two; the last call counts.
+
+        A lease of None leaves the lease as it was; a `kill_at_s` of None means there is no deadline.
 
         May be called at any time from `prepare` on and as often as wished. Enforced with the agent
         stopped or dead. Without effect on a guest that has ended.

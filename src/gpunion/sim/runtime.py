@@ -100,6 +100,8 @@ class GuestRuntime:
         self._arm(box.run_id)
 
     def limit(self, run_id: RunId, lease_until_s: float | None, kill_at_s: float | None) -> None:
+        if lease_until_s is None and run_id in self._limits:
+            lease_until_s = self._limits[run_id].lease_until_s
         self._limits[run_id] = Limits(lease_until_s=lease_until_s, kill_at_s=kill_at_s)
         self._arm(run_id)
 
@@ -125,6 +127,11 @@ class GuestRuntime:
             alarm.cancel()
         self._alarms.clear()
         self._limits.clear()
+
+    def wipe(self) -> None:
+        """Nothing is left of any guest."""
+        self.power_off()
+        self.boxes.clear()
 
     def _arm(self, run_id: RunId) -> None:
         old = self._alarms.pop(run_id, None)

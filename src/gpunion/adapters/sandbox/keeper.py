@@ -211,7 +211,8 @@ class Limits:
                 return
             record = read_json(self._path) or {}
             lease, kill = record["lease_until_s"], record["kill_at_s"]
-            self._lease_until_s = None if lease is None else float(str(lease))
+            if lease is not None:
+                self._lease_until_s = float(str(lease))
             self._kill_at_s = None if kill is None else float(str(kill))
             self._seen = (stat.st_ino, stat.st_mtime_ns)
         except (OSError, KeyError, ValueError):

@@ -103,6 +103,8 @@ class SandboxRuntime:
         root = self._known(run_id)
         limits: dict[str, object] = {"lease_until_s": lease_until_s, "kill_at_s": kill_at_s}
         with _faults(f"cannot limit {run_id}"):
+            if lease_until_s is None:
+                limits["lease_until_s"] = (read_json(str(root / LIMITS_FILE)) or {}).get("lease_until_s")
             write_json(str(root / LIMITS_FILE), limits, durable=False)  # it means nothing after a power cut
 
     async def signal(self, run_id: str, signum: int) -> None:

@@ -124,8 +124,7 @@ def _known(
     """The checkpoint's record; made here where the agent took it by itself. None for an older epoch."""
     job = draft.state.jobs.get(report.job_id)
     if job is None or report.epoch != job.epoch or job.phase.over:
-        current = 0 if job is None else job.epoch
-        draft.because(report.job_id, Why.STALE_EPOCH, epoch=report.epoch, current=current)
+        draft.came_too_late(report.job_id, report.epoch)
         return None
     known = draft.state.checkpoints.get(report.checkpoint_id)
     if known is not None:

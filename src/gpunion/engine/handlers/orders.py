@@ -40,10 +40,14 @@ def start_run(draft: AgentDraft, order: StartRun) -> None:
             epoch=order.epoch,
             grant=order.grant,
             phase=GuestPhase.STARTING,
+            name=order.name,
+            user=order.user,
+            lab=order.lab,
         )
     )
     last_moment_s = draft.last_moment_s()
-    assert last_moment_s is not None and draft.lease_until_s is not None  # no lease was a refusal
+    assert last_moment_s is not None
+    assert draft.lease_until_s is not None
     draft.do(StartGuest(order=order, lease_until_s=last_moment_s))
     draft.limit(order.run_id)
     draft.set_timer("lease", draft.lease_until_s + draft.facts.terms.autonomy_s)
@@ -91,11 +95,26 @@ def _refusal(draft: AgentDraft, order: StartRun) -> Why | None:
         return Why.OLD_EPOCH
     if draft.holding.tenure is not Tenure.SHARING:
         return Why.OWNER_SAID_NO
+    against = _against_the_terms(draft, order)
+    if against is not None:
+        return against
     if draft.lease_until_s is None or draft.now_s >= draft.lease_until_s:
         return Why.NO_LEASE
     for guest in draft.living():
         if guest.job_id == order.job_id or set(guest.grant.gpu_indices) & set(order.grant.gpu_indices):
             return Why.GPU_BUSY
+    return None
+
+
+def _against_the_terms(draft: AgentDraft, order: StartRun) -> Why | None:
+    """The coordinator has looked too, but at what it was last told; the owner's own word is here."""
+    facts = draft.facts
+    if not facts.terms.admits_lab(order.lab):
+        return Why.LAB_NOT_ADMITTED
+    if not facts.sandboxed and not facts.terms.allow_unsandboxed:
+        return Why.UNSANDBOXED
+    if len(draft.living()) >= facts.terms.max_guests:
+        return Why.GUESTS_FULL
     return None
 
 
@@ -105,6 +124,10 @@ def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
         draft.because(order.run_id, why, epoch=order.epoch, current=current)
     elif why is Why.OWNER_SAID_NO:
         draft.because(order.run_id, why, phase=draft.holding.tenure.value)
+    elif why is Why.LAB_NOT_ADMITTED:
+        draft.because(order.run_id, why, lab=order.lab)
+    elif why is Why.GUESTS_FULL:
+        draft.because(order.run_id, why, limit=draft.facts.terms.max_guests)
     else:
         draft.because(order.run_id, why)
     draft.report(

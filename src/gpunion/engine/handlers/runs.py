@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.ids import JobId, NodeId, RunId, migration_id
+from gpunion.domain.ids import NodeId, RunId, migration_id
 from gpunion.domain.job import Avoidance, Job, JobPhase
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.orders import StopRun
@@ -40,7 +40,7 @@ def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
     run = draft.state.runs.get(report.run_id)
     job = draft.state.jobs.get(report.job_id)
     if run is None or job is None or report.epoch != job.epoch or not run.living:
-        _stale(draft, report.job_id, report.epoch)
+        draft.came_too_late(report.job_id, report.epoch)
         draft.order(node_id, StopRun(run_id=report.run_id, job_id=report.job_id, epoch=report.epoch))
         return
     draft.cancel_timer(f"start:{run.id}")
@@ -76,7 +76,7 @@ def ended(draft: Draft, report: RunEnded) -> None:
     run = draft.state.runs.get(report.run_id)
     job = draft.state.jobs.get(report.job_id)
     if run is None or job is None or report.epoch != job.epoch:
-        _stale(draft, report.job_id, report.epoch)
+        draft.came_too_late(report.job_id, report.epoch)
         return
     if not run.living:
         _heard_too_late(draft, job, run, report)
@@ -301,14 +301,9 @@ def _heard_too_late(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
     if job.phase is JobPhase.MIGRATING and report.reason is EndReason.FINISHED:
         _finished(draft, job, run, report)
     else:
-        _stale(draft, job.id, report.epoch)
+        draft.came_too_late(job.id, report.epoch)
 
 
 def _moves(draft: Draft, job: Job) -> int:
     ids = (migration_id(job.id, number) for number in range(1, job.migrations + 1))
     return sum(draft.state.migrations[id].phase is MigrationPhase.DONE for id in ids)
-
-
-def _stale(draft: Draft, job_id: JobId, epoch: int) -> None:
-    job = draft.state.jobs.get(job_id)
-    draft.because(job_id, Why.STALE_EPOCH, epoch=epoch, current=0 if job is None else job.epoch)

@@ -89,7 +89,7 @@ def test_a_start_is_obeyed_with_the_lease_s_limit_in_force_from_the_first_moment
     decision = agent.ordered(a_start())
     assert decision.changes == (
         JobEpoch(job_id=JOB, epoch=1),
-        a_guest("job-e1", phase=GuestPhase.STARTING),
+        a_guest("job-e1", phase=GuestPhase.STARTING, name="train", user="sam", lab="students"),
     )
     assert decision.effects == (
         StartGuest(order=a_start(), lease_until_s=until_s),
@@ -175,6 +175,23 @@ def test_nobody_new_comes_without_a_lease_or_after_its_end() -> None:
     refused(LoneAgent(lease=False), a_start(), Why.NO_LEASE)
     agent = LoneAgent()
     refused(agent.later(TIMING.lease_s), a_start(), Why.NO_LEASE)
+
+
+def test_a_lab_the_owner_does_not_admit_is_refused_here_as_well() -> None:
+    agent = LoneAgent(of=facts(terms=Terms(deny_labs=("students",))))
+    decision = refused(agent, a_start(), Why.LAB_NOT_ADMITTED)
+    assert "lab 'students'" in decision.reasons[0].sentence()
+
+
+def test_a_machine_that_cannot_shut_guests_in_takes_none_unless_its_owner_says_so() -> None:
+    refused(LoneAgent(of=facts(sandboxed=False)), a_start(), Why.UNSANDBOXED)
+    allowed = LoneAgent(of=facts(sandboxed=False, terms=Terms(allow_unsandboxed=True)))
+    assert deeds(allowed.ordered(a_start())) != []
+
+
+def test_no_more_guests_than_the_owner_allows_are_taken() -> None:
+    agent = an_agent_with_a_guest(of=facts(gpus=2, terms=Terms(max_guests=1)))
+    refused(agent, a_start("other-e1", gpu=1), Why.GUESTS_FULL)
 
 
 def test_a_granted_gpu_that_is_still_held_is_refused() -> None:

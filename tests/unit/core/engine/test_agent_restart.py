@@ -166,10 +166,19 @@ def test_what_was_being_shipped_to_a_deadline_that_came_is_cut() -> None:
     assert agent.state.holding.tenure is Tenure.RECLAIMED
 
 
-def test_before_the_first_welcome_the_keepers_limits_are_left_alone() -> None:
+def test_before_the_first_welcome_keepers_learn_deadlines_and_keep_their_lease() -> None:
     """The agent forgot when the lease ends; the keepers did not, and must not be told otherwise."""
     agent, _ = restarted(a_guest())
     reclaimed = agent.hears(OwnerReclaimed(notice_s=60))
     resumed = agent.hears(OwnerResumed())
-    assert [type(deed).__name__ for deed in (*deeds(reclaimed), *deeds(resumed))] == ["TellNotice"] * 2
+    limits = [deed for deed in (*deeds(reclaimed), *deeds(resumed)) if isinstance(deed, LimitGuest)]
+    assert [limit.lease_until_s for limit in limits] == [None, None]
+    assert [limit.kill_at_s is not None for limit in limits] == [True, False]
     assert [type(deed).__name__ for deed in deeds(agent.renews())] == ["LimitGuest"]
+
+
+def test_a_notice_that_a_reboot_cut_through_is_over() -> None:
+    agent = LoneAgent(a_guest(), lease=False)
+    agent.state.holding = Holding(tenure=Tenure.RECLAIMING, asked_s=50.0, deadline_s=1e9)
+    agent.hears(AgentStarted(found=(), rebooted=True))
+    assert agent.state.holding.tenure is Tenure.RECLAIMED

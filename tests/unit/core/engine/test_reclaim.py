@@ -469,3 +469,47 @@ def test_on_the_wire_an_owner_who_resumes_is_lent_from_again() -> None:
     machine.owner(OwnerResumed())
     campus.advance(60)
     assert campus.job().phase is JobPhase.SUCCEEDED
+
+
+def test_a_pause_and_a_resume_leave_guests_alone() -> None:
+    headquarters = a_running_job()
+    headquarters.reported("alpha", NodePaused())
+    assert whys(headquarters.reported("alpha", NodeResumed())) == [Why.NODE_BACK]
+    assert (headquarters.job().phase, headquarters.job().epoch) == (JobPhase.RUNNING, 1)
+
+
+def test_only_last_saves_of_the_same_node_count_against_its_uplink() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha", facts(gpus=2))
+    headquarters.joins("beta", facts(gpus=2))
+    for job in ("one", "two", "three"):
+        headquarters.submits(job)
+        headquarters.started(f"{job}-e1")
+    by_node: dict[str, list[str]] = {"alpha": [], "beta": []}
+    for job in ("one", "two", "three"):
+        by_node[headquarters.run(f"{job}-e1").node_id].append(job)
+    crowded = max(by_node, key=lambda node: len(by_node[node]))
+    quiet = min(by_node, key=lambda node: len(by_node[node]))
+    headquarters.fires(f"checkpoint:{by_node[crowded][0]}-e1")
+    headquarters.reported(quiet, NoticeGiven(deadline_s=headquarters.now_s + 60))
+    decision = headquarters.reported(crowded, NoticeGiven(deadline_s=headquarters.now_s + 60))
+    rates = [order.rate_bps for _, order in orders(decision) if isinstance(order, TakeCheckpoint)]
+    assert sum(rates) == pytest.approx(reclaim_cap_bps(GIGABIT_BPS))
+
+
+def test_a_last_save_given_up_for_good_is_called_off_when_the_job_goes_on() -> None:
+    headquarters, node = two_nodes()
+    headquarters.captured("job-e1-c1", step=7)
+    headquarters.ended("job-e1", EndReason.SAVED)
+    decision = headquarters.fires("flush:job-m1")
+    assert [(where, type(order).__name__) for where, order in orders(decision)] == [
+        (node, "StopRun"),
+        (headquarters.run("job-e2").node_id, "StartRun"),
+    ]
+
+
+def test_a_state_that_stalled_nobody_teaches_nothing_about_stalls() -> None:
+    headquarters = a_running_job()
+    stall_s = headquarters.job().cost.stall_s
+    headquarters.captured("job-e1-a1", step=7, stall_s=0.0)
+    assert headquarters.job().cost.stall_s == stall_s

@@ -197,7 +197,9 @@ def test_a_program_that_fails_fails_its_job_and_is_not_run_again() -> None:
 def test_an_end_is_heard_once() -> None:
     headquarters = a_running_job()
     headquarters.ended("job-e1", EndReason.FINISHED)
-    assert whys(headquarters.ended("job-e1", EndReason.FINISHED)) == [Why.STALE_EPOCH]
+    decision = headquarters.ended("job-e1", EndReason.FINISHED)
+    assert decision.changes == ()
+    assert decision.reasons[0].sentence() == "the job is already over (succeeded)"
 
 
 def test_the_end_of_a_run_nobody_knows_changes_nothing() -> None:

@@ -306,3 +306,11 @@ def test_silence_is_an_event_only_once() -> None:
     silences = [c for c in campus.commits if isinstance(c, Commit) and isinstance(c.event, NodeFellSilent)]
     assert len(silences) == 1
     assert StopRun not in [type(order.order) for c in silences for order in c.orders]
+
+
+def test_a_second_lost_memory_does_not_put_the_fence_off() -> None:
+    headquarters = a_running_job()
+    headquarters.joins("alpha", incarnation="second")
+    fence_s = headquarters.timers.at("fence:job-e1")
+    headquarters.later(5).joins("alpha", incarnation="third")
+    assert headquarters.timers.at("fence:job-e1") == fence_s

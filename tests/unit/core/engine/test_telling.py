@@ -118,3 +118,14 @@ def test_every_line_of_an_eventful_day_can_be_told_in_short_and_in_full() -> Non
     assert "LeaseRenewed" not in words
     assert "SetTimer" not in words
     assert "SetTimer" in "\n".join(full_line(commit) for commit in campus.commits)
+
+
+def test_a_last_save_that_fails_is_told_with_its_trouble() -> None:
+    campus = a_campus()
+    campus.submits("job", a_spec(expected_s=1000))
+    campus.advance(30)
+    source = campus.machine_of()
+    source.answers = False
+    source.owner(OwnerReclaimed(notice_s=10))
+    campus.advance(12)
+    assert f"{source.node_id}: CheckpointFailed job-e1 deadline" in list(transcript(campus.commits))

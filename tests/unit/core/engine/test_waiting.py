@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gpunion.domain.effects import SetTimer
 from gpunion.domain.job import Avoidance, JobPhase, Priority
-from gpunion.domain.reasons import Why
+from gpunion.domain.reasons import Verdict, Why
 from gpunion.domain.reports import NodePaused, NodeResumed
 from gpunion.domain.run import EndReason
+from gpunion.engine.planner import blockers
 from tests.builders import TIMING, Headquarters, a_spec, facts, orders, whys
 
 
@@ -110,3 +111,7 @@ def test_every_node_gives_its_verdict_on_a_waiting_job() -> None:
         "alpha": Why.NODE_PAUSED,
         "beta": Why.NODE_PAUSED,
     }
+
+
+def test_a_node_that_would_do_stands_in_nobody_s_way() -> None:
+    assert blockers([Verdict(node="alpha")]) == "no node has joined yet"
