@@ -8,6 +8,7 @@ from gpunion.domain.effects import (
     AskToSave,
     CancelShipping,
     KillGuest,
+    LimitGuest,
     RemoveGuest,
     SetTimer,
     ShipCheckpoint,
