@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, field
 
 from fastapi import Request
 from starlette.requests import HTTPConnection
@@ -35,6 +36,8 @@ class Campus:
     logs: JobLogs
     names: JobNames
     ledger: Ledger
+    # Submissions with a key take turns: of two with one key at once, the second must see the first's job.
+    keyed: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def state(self) -> CampusState:

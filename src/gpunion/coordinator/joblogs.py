@@ -8,6 +8,7 @@ their position is the run's epoch and the byte within it, folded into one number
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,10 +40,28 @@ class JobLogs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._appending = threading.Lock()  # a push and its repetition may come at once
 
     def append(self, job_id: JobId, epoch: int, offset: int, data: bytes) -> int:
         """Adds what is new of `data`, which begins at byte `offset`; returns the next byte wanted."""
+        with self._appending:
+            return self._append(self._folder / job_id, epoch, offset, data)
+
+    def read(self, job_id: JobId, position: int, limit_bytes: int) -> Piece:
+        """From `position` on, over the end of a run into the next one that printed something."""
         folder = self._folder / job_id
+        epochs = sorted({int(path.name.partition(".")[0]) for path in folder.glob("*.*.log")})
+        epoch, offset = divmod(position, RUN_SPAN)
+        for current in (known for known in epochs if known >= epoch):
+            start = offset if current == epoch else 0
+            last = current == epochs[-1]
+            text, end = _read_run(folder, current, start, limit_bytes, whole=not last)
+            if end > start or last:
+                at_end = last and end >= _end(_segments(folder, current))
+                return Piece(text, current * RUN_SPAN + end, at_end)
+        return Piece("", position, True)
+
+    def _append(self, folder: Path, epoch: int, offset: int, data: bytes) -> int:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         segments = _segments(folder, epoch)
         end = _end(segments)
@@ -61,20 +80,6 @@ class JobLogs:
             end += len(part)
             segments[-1] = (start, size + len(part), path)
         return end
-
-    def read(self, job_id: JobId, position: int, limit_bytes: int) -> Piece:
-        """From `position` on, over the end of a run into the next one that printed something."""
-        folder = self._folder / job_id
-        epochs = sorted({int(path.name.partition(".")[0]) for path in folder.glob("*.*.log")})
-        epoch, offset = divmod(position, RUN_SPAN)
-        for current in (known for known in epochs if known >= epoch):
-            start = offset if current == epoch else 0
-            last = current == epochs[-1]
-            text, end = _read_run(folder, current, start, limit_bytes, whole=not last)
-            if end > start or last:
-                at_end = last and end >= _end(_segments(folder, current))
-                return Piece(text, current * RUN_SPAN + end, at_end)
-        return Piece("", position, True)
 
 
 def _read_run(folder: Path, epoch: int, offset: int, limit_bytes: int, *, whole: bool) -> tuple[str, int]:

@@ -131,7 +131,7 @@ class Loop:
                     await self._work(self._queue.popleft())
                 now_s = self._clock.now_s()
                 if now_s >= renew_s:
-                    await self._store.renew(term=self.station.term, now_s=now_s, lead_s=self._lead_s)
+                    await self._renew(now_s)
                     renew_s = now_s + self._lead_s / 3
                 due = self.station.due(now_s)
                 if due is not None:
@@ -152,6 +152,14 @@ class Loop:
             raise NotAccepting
         self._queue.append(work)
         self._wake.set()
+
+    async def _renew(self, now_s: float) -> None:
+        try:
+            await self._store.renew(term=self.station.term, now_s=now_s, lead_s=self._lead_s)
+        except StoreFault as fault:
+            if not fault.temporary:
+                raise
+            log.warning("store_fault", trouble=str(fault))  # the lead lasts for two more attempts
 
     async def _sleep_until(self, renew_s: float) -> None:
         next_s = self.station.next_due_s()

@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 
 import structlog
@@ -57,6 +58,8 @@ async def _serve(settings: Settings) -> int:
     except OSError as error:
         await campus.store.close(term=campus.station.term)
         return _cannot_start(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}")
+    if not ip_address(listener.getsockname()[0]).is_loopback:
+        log.warning("tokens_travel_in_the_clear", host=settings.host, next_step="put TLS in front")
     token = await campus.keyring.bootstrap_admin(settings.data_dir)
     if token is not None:
         print(f"admin token (shown once, kept in {settings.data_dir / ADMIN_FILE}): {token}", flush=True)

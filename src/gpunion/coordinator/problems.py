@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gpunion.coordinator.loop import NotAccepting
+from gpunion.ports.store import StoreFault
 from gpunion.wire.v1.campus import FieldError, Problem
 from gpunion.wire.v1.jobs import VerdictOut
 
@@ -64,6 +65,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(NotAccepting, _on_not_accepting)
+    app.add_exception_handler(StoreFault, _on_store_fault)
     app.add_exception_handler(Exception, _on_bug)
 
 
@@ -103,6 +105,13 @@ async def _on_invalid(_request: Request, error: Exception) -> Response:
 async def _on_not_accepting(_request: Request, _error: Exception) -> Response:
     detail = "the coordinator is ending or has too much to do; nothing was changed"
     return response_of(ApiError(503, "busy", detail, "ask again in a moment"))
+
+
+async def _on_store_fault(_request: Request, error: Exception) -> Response:
+    log.error("store_fault", trouble=str(error))
+    detail = f"the coordinator's store could not do it: {error}"
+    next_step = "ask again in a moment; if it stays, the operator should look at the disk"
+    return response_of(ApiError(503, "store_unavailable", detail, next_step))
 
 
 async def _on_bug(request: Request, error: Exception) -> Response:

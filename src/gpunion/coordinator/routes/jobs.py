@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
@@ -26,8 +25,6 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 STORY_LIMIT_LINES = 20_000
 _PAGE = 1000
 _KEY = Header(alias="Idempotency-Key", min_length=1, max_length=255)
-# Requests with a key take turns: of two with the same key at once, the second must see the first's job.
-_keyed = asyncio.Lock()
 
 
 @router.post("", status_code=201)
@@ -45,7 +42,7 @@ async def submit(
     if idempotency_key is None:
         return await _submit(campus, spec, None)
     key = f"{caller.kind}:{caller.name}:{idempotency_key}"
-    async with _keyed:
+    async with campus.keyed:
         before = await campus.store.job_for_key(key)
         if before is None:
             return await _submit(campus, spec, key)

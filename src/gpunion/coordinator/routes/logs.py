@@ -47,9 +47,11 @@ async def push_log(
         raise ApiError(403, "not_your_run", detail, "push only logs of runs this node was given")
     data = await request.body()
     try:
-        # Pushes of one node come one after another; two at once would meet the gap check.
         end = await asyncio.to_thread(campus.logs.append, run.job_id, run.epoch, query.offset, data)
     except LogGap as gap:
         next_step = f"push again from byte {gap.expected}"
         raise ApiError(409, "log_gap", str(gap), next_step, next_offset=gap.expected) from gap
+    except OSError as error:
+        detail = f"the log cannot be kept: {error.strerror}"
+        raise ApiError(503, "store_unavailable", detail, "push it again in a moment") from error
     return LogPushed(next_offset=end)
