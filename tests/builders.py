@@ -206,6 +206,9 @@ def a_start(id: str = "job-e1", *, gpu: int = 0, **changes: Any) -> StartRun:
         environment=(),
         bundle=None,
         grant=a_grant(gpu),
+        name="train",
+        user="sam",
+        lab="students",
     )
     return replace(order, **changes)
 

@@ -9,4 +9,4 @@ SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.d
 QUICK = settings(
     derandomize=True, deadline=None, database=None, max_examples=150, suppress_health_check=SLOW_IS_FINE
 )
-FEW = settings(QUICK, max_examples=25)
+FEW = settings(QUICK, max_examples=40)

@@ -297,6 +297,18 @@ def test_a_node_that_left_is_neither_heard_nor_missed() -> None:
     assert len(campus.commits) == commits
 
 
+def test_a_node_that_left_hears_that_its_goodbye_arrived() -> None:
+    campus = a_campus(["alpha"])
+    machine = campus.machines[ALPHA]
+    machine.linked = False
+    machine.owner(OwnerReclaimed(notice_s=10, leaving=True))
+    machine.linked = True
+    campus.advance(4)
+    assert campus.node("alpha").phase is NodePhase.LEFT
+    campus.advance(4)
+    assert machine.station.reports.waiting == {}
+
+
 def test_orders_are_numbered_per_node_and_acknowledged_by_any_frame() -> None:
     campus = a_campus(["alpha"], gpus=2)
     campus.machines[ALPHA].linked = False
@@ -344,10 +356,10 @@ def test_the_same_incarnation_on_a_new_connection_gets_what_it_has_not_acknowled
     station.disconnected(NodeId("stranger"))
     assert list(station.outgoing(100.5, ALPHA)) == []
     hello(station, 101.0, ack=1)
-    welcome, order = station.outgoing(101.0, ALPHA)
+    welcome, frame = station.outgoing(101.0, ALPHA)
     assert isinstance(welcome, Welcome)
-    assert isinstance(order, OrderFrame)
-    assert (welcome.orders_before, order.seq) == (1, 2)
+    assert isinstance(frame, OrderFrame)
+    assert (welcome.orders_before, frame.seq) == (1, 2)
 
 
 def test_a_coordinator_goes_on_from_its_store() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpunion.domain.commit import AgentCommit, Commit
 from gpunion.domain.events import OwnerKilled, OwnerReclaimed, OwnerResumed
 from gpunion.domain.reasons import Why, because
 from gpunion.engine.story import Line, tell
@@ -105,7 +106,8 @@ def test_a_transcript_of_a_move_leaves_out_what_differs_from_shell_to_shell() ->
 
 def test_every_line_of_an_eventful_day_can_be_told_in_short_and_in_full() -> None:
     campus = an_eventful_day()
-    histories = [list(campus.commits), *(list(m.commits) for m in campus.machines.values())]
+    histories: list[list[Commit | AgentCommit]] = [list(campus.commits)]
+    histories += [list(machine.commits) for machine in campus.machines.values()]
     for commits in histories:
         told = Transcript()
         lines = [told.line(commit) for commit in commits]
