@@ -91,8 +91,12 @@ class AgentShell:
 
     def crash(self) -> None:
         """The process is gone at once. Its guests live on under their keepers."""
-        if self.station is None:
-            return
+        if self.station is not None:
+            self.stop()
+            self.on_crash()
+
+    def stop(self) -> None:
+        """On purpose: nobody will start it again by itself."""
         self.station, self.crash_point = None, None
         if self._hands is not None:
             self._hands.let_go()
@@ -101,7 +105,6 @@ class AgentShell:
                 alarm.cancel()
         self._wake = self._beat = self._dial = None
         self._transport.hang_up(self.node_id)
-        self.on_crash()
 
     # --- deciding --------------------------------------------------------------------------------
 

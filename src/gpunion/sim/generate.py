@@ -149,9 +149,11 @@ def _owner(draw: random.Random, node_id: NodeId, heal_s: float) -> OwnerPlan:
         announced_share=draw.choice((0.5, 0.8)),
         notices_s=(0.0, 3.0, 8.0, 20.0, 60.0),
         paused_share=0.15,
+        leaving_share=draw.choice((0.0, 0.15)),
     )
     # Whatever the owner did last, in the end the machine is lent again: else some jobs could never end.
-    return OwnerPlan(node_id=node_id, random=random_owner, acts=(OwnerAct(at_s=heal_s + 100.0, do="resume"),))
+    last_words = tuple(OwnerAct(at_s=heal_s + 100.0, do=do) for do in ("rejoin", "resume"))
+    return OwnerPlan(node_id=node_id, random=random_owner, acts=last_words)
 
 
 def _troubles(draw: random.Random, heal_s: float) -> TroublePlan:
@@ -173,4 +175,5 @@ def _troubles(draw: random.Random, heal_s: float) -> TroublePlan:
         slow_disks_per_h=some(30.0),
         full_disks_per_h=some(30.0),
         clock_jumps=draw.random() < 0.5,
+        wiped_share=draw.choice((0.0, 0.6)),
     )

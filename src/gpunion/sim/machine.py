@@ -14,6 +14,7 @@ from gpunion.domain.ids import NodeId
 from gpunion.domain.run import EndReason
 from gpunion.sim.agent import AgentShell
 from gpunion.sim.clocks import Clock
+from gpunion.sim.disks import AgentDisk
 from gpunion.sim.kernel import Kernel
 from gpunion.sim.runtime import GuestRuntime
 from gpunion.sim.scenario import NodePlan
@@ -46,6 +47,7 @@ class Machine(Watch):
         self.word = Word.SHARING
         self.deadline_s: float | None = None  # true time; nothing of a guest after it until the owner resumes
         self._leaving = False
+        self._incarnations = 1
         self._kernel = kernel
         self._watch = watch
 
@@ -58,6 +60,22 @@ class Machine(Watch):
         if self.on and not self.agent.up:
             self.agent.start()
 
+    def join_anew(self) -> None:
+        """Installed again: nothing of before is left on it, and its owner lends it."""
+        self.agent.stop()
+        self.runtime.wipe()
+        self._incarnations += 1
+        self.agent.disk = AgentDisk(f"{self.id}-{self._incarnations}")
+        self.agent.killed_meanwhile = False
+        self._leaving = False
+        self._say(Word.SHARING, None)
+        self.join()
+
+    def rejoin(self) -> bool:
+        if self.word is Word.LEFT and self.on:
+            self.join_anew()
+        return self.on
+
     # --- power -----------------------------------------------------------------------------------
 
     def power_off(self) -> None:
@@ -67,12 +85,15 @@ class Machine(Watch):
         self.agent.crash()
         self.runtime.power_off()
 
-    def power_on(self, clock_jump_s: float = 0.0) -> None:
+    def power_on(self, clock_jump_s: float = 0.0, *, wiped: bool = False) -> None:
         if clock_jump_s:
             self.clock.jump(self._kernel.now_s, clock_jump_s)
         self.on = True
-        self._watch.machine_changed(self.id, "booted")
-        self.join()
+        self._watch.machine_changed(self.id, "booted anew, its disk wiped" if wiped else "booted")
+        if wiped:
+            self.join_anew()
+        else:
+            self.join()
 
     # --- the owner -------------------------------------------------------------------------------
 

@@ -9,10 +9,9 @@ from gpunion.sim.kernel import Kernel
 from gpunion.sim.machine import Machine
 from gpunion.sim.scenario import DAY_S, WEEK_S, OwnerAct, OwnerPlan, RandomOwner
 
-# An owner whose command met no agent tries again after this...
+# An owner whose command got no answer tries again after this, and when the notice they had in mind is over
+# takes the kill path, which needs no agent.
 RETRY_S = 2.0
-# ...and after so many tries takes the kill path, which needs none.
-PATIENCE = 5
 
 
 class Owner:
@@ -24,7 +23,7 @@ class Owner:
         self._plan = plan
         self._stream = stream
         self._line: deque[OwnerAct] = deque()
-        self._tries = 0
+        self._patience_ends_s: float | None = None
 
     def start(self, until_s: float) -> None:
         acts = [*self._plan.acts, *calendar_acts(self._plan, until_s)]
@@ -41,24 +40,36 @@ class Owner:
     def _say(self) -> None:
         while self._line:
             if not self._said(self._line[0]):
-                self._tries += 1
-                self._kernel.after(RETRY_S, self._say)
+                again_s = self._kernel.now_s + RETRY_S
+                if self._patience_ends_s is not None and self._patience_ends_s > self._kernel.now_s:
+                    again_s = min(again_s, self._patience_ends_s)
+                self._kernel.at(again_s, self._say)
                 return
             self._line.popleft()
-            self._tries = 0
+            self._patience_ends_s = None
 
     def _said(self, act: OwnerAct) -> bool:
         machine = self._machine
         if act.do in ("reclaim", "leave"):
-            if self._tries >= PATIENCE:
-                return machine.kill()
             notice_s = machine.plan.facts.terms.notice_s if act.notice_s is None else act.notice_s
-            return machine.reclaim(notice_s, leaving=act.do == "leave")
+            return self._reclaimed(notice_s, leaving=act.do == "leave")
         if act.do == "kill":
             return machine.kill()
+        if act.do == "rejoin":
+            return machine.rejoin()
         if act.do == "pause":
             return machine.pause()
         return machine.resume()
+
+    def _reclaimed(self, notice_s: float, *, leaving: bool) -> bool:
+        machine, now_s = self._machine, self._kernel.now_s
+        if self._patience_ends_s is None:
+            self._patience_ends_s = machine.clock.true(machine.clock.local(now_s) + notice_s)
+        elif now_s >= self._patience_ends_s:
+            return machine.kill()
+        if machine.reclaim(notice_s, leaving=leaving):
+            return True
+        return now_s >= self._patience_ends_s and machine.kill()
 
 
 def calendar_acts(plan: OwnerPlan, until_s: float) -> list[OwnerAct]:
@@ -94,6 +105,10 @@ def random_acts(plan: RandomOwner, stream: random.Random, until_s: float) -> lis
         else:
             acts.append(OwnerAct(at_s=at_s, do="kill"))
         at_s += stream.expovariate(1.0 / plan.mean_away_s)
+        if stream.random() < plan.leaving_share:
+            acts.append(OwnerAct(at_s=at_s, do="leave", notice_s=notice_s))
+            at_s += notice_s + stream.expovariate(1.0 / plan.mean_away_s)
+            acts.append(OwnerAct(at_s=at_s, do="rejoin"))
         acts.append(OwnerAct(at_s=at_s, do="resume"))
         at_s += stream.expovariate(1.0 / plan.mean_shared_s)
     return acts

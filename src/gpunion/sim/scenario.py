@@ -54,7 +54,7 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerAct:
-    """One word of an owner. `do`: reclaim, kill, pause, resume, leave."""
+    """One word of an owner. `do`: reclaim, kill, pause, resume, leave, rejoin."""
 
     at_s: float
     do: str
@@ -77,6 +77,7 @@ class RandomOwner:
     announced_share: float = 0.7  # the rest come as kills
     notices_s: tuple[float, ...] = (10.0, 30.0, 60.0)
     paused_share: float = 0.1  # visits that only pause
+    leaving_share: float = 0.0  # visits after which the machine leaves the campus, and joins again later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,7 @@ class TroublePlan:
     slow_disks_per_h: float = 0.0
     full_disks_per_h: float = 0.0
     clock_jumps: bool = False  # a machine that reboots comes back with another idea of the time
+    wiped_share: float = 0.0  # of the machines that reboot: those that come back installed anew
     scripted: tuple[ScriptedTrouble, ...] = ()
 
 

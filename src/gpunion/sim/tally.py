@@ -16,6 +16,7 @@ KINDS = (
     "clock_jump",
     "slow_disk",
     "full_disk",
+    "wiped_disk",
 )
 
 

@@ -168,6 +168,7 @@ class Troubles:
     def _crash_node(self, machine: Machine, stream: random.Random, for_s: float | None) -> None:
         down_s = for_s or stream.uniform(*NODE_DOWN_S)
         jump_s = stream.uniform(-CLOCK_JUMP_S, CLOCK_JUMP_S)
+        wiped = stream.random() < self._plan.wiped_share
         if not machine.on:
             return
         self._tally.count("node_crash")
@@ -176,7 +177,9 @@ class Troubles:
         def back() -> None:
             if self._plan.clock_jumps:
                 self._tally.count("clock_jump")
-            machine.power_on(jump_s if self._plan.clock_jumps else 0.0)
+            if wiped:
+                self._tally.count("wiped_disk")
+            machine.power_on(jump_s if self._plan.clock_jumps else 0.0, wiped=wiped)
 
         self._kernel.after(down_s, back)
 
