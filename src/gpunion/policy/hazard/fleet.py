@@ -85,8 +85,8 @@ def _level_prior(tallies: Sequence[Tally]) -> tuple[float, float]:
     lent_s = sum(one.ever_lent_s for one in tallies)
     mean = (departures + PRIOR_DEPARTURES) / (lent_s + PRIOR_EXPOSURE_S)
     excess = sum((one.ever_departures - mean * one.ever_lent_s) ** 2 for one in tallies) - departures
-    between = max(0.0, excess) / sum((mean * one.ever_lent_s) ** 2 for one in tallies)
-    alpha = LEVEL_ALPHA_MOST if between == 0 else 1.0 / between
+    # alpha is one over the relative variance between nodes.
+    alpha = sum((mean * one.ever_lent_s) ** 2 for one in tallies) / max(excess, 1e-12)
     alpha = min(LEVEL_ALPHA_MOST, max(LEVEL_ALPHA_LEAST, alpha))
     return alpha, alpha / mean
 

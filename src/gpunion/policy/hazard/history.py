@@ -58,15 +58,19 @@ class NodeHistory:
     ever_departures: int = 0
 
     def absorbed(self, spans: Iterable[LentSpan]) -> NodeHistory:
-        spans = tuple(spans)
+        spans = tuple(span for span in spans if span.departed or span.to_s > span.from_s)
         if not spans:
             return self
         latest_s = max(span.to_s for span in spans)
-        as_of_s = latest_s if self.ever_lent_s == 0 else max(self.as_of_s, latest_s)
+        as_of_s = latest_s if self.is_empty else max(self.as_of_s, latest_s)
         sums = _Sums(self, as_of_s)
         for span in spans:
             sums.add(span)
         return sums.history(self, spans)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.ever_lent_s == 0 and self.ever_departures == 0
 
     def faded_by(self, now_s: float) -> float:
         """What the sums have to be multiplied with to be as of now."""
@@ -102,7 +106,7 @@ class _Sums:
     """The sums of a history while spans are added; everything is as of one moment."""
 
     def __init__(self, history: NodeHistory, as_of_s: float) -> None:
-        fade = exp(-_FADE_PER_S * (as_of_s - history.as_of_s)) if history.ever_lent_s else 0.0
+        fade = exp(-_FADE_PER_S * (as_of_s - history.as_of_s)) if not history.is_empty else 0.0
         self._as_of_s = as_of_s
         self._utc_offset_s = history.utc_offset_s
         self._lent_s = [value * fade for value in history.lent_s]

@@ -66,10 +66,11 @@ def _curve(horizon: Shown, colour: str, shape: str) -> list[str]:
 def _legend(number: int, horizon: Shown, colour: str, shape: str) -> list[str]:
     x, y = LEFT + SIDE + 16, TOP + 12 + number * 40
     hours = f"{horizon['horizon_h']:g} h"
+    brier = f"Brier {horizon['brier']:.3f}, constant {horizon['constant_brier']:.3f}"
     return [
         _mark(x, y - 4, colour, shape),
         _text(x + 12, y, f"within {hours}"),
-        _text(x + 12, y + 15, f"Brier {horizon['brier']:.3f}, constant {horizon['constant_brier']:.3f}", size=10),
+        _text(x + 12, y + 15, brier, size=10),
     ]
 
 
