@@ -12,7 +12,7 @@ from gpunion.domain.ids import NodeId
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.engine.transcript import transcript
 from gpunion.sim.crash_points import CrashPoint, Moment
-from gpunion.sim.fuzz import fuzz, run_seed, summary
+from gpunion.sim.fuzz import SeedOutcome, fuzz, run_seed, summary
 from gpunion.sim.run import main, run_scenario, table
 from gpunion.sim.scenario import Scenario
 from gpunion.sim.scenario_file import read_scenario
@@ -154,7 +154,7 @@ def test_coordinator_may_die_around_any_commit_of_the_small_scenario(moment: Mom
 
 
 def test_fuzz_counts_troubles_and_says_how_to_repeat_a_failure() -> None:
-    told = []
+    told: list[SeedOutcome] = []
     outcome = fuzz(range(3, 6), told.append)
     assert [seed.seed for seed in told] == [3, 4, 5]
     assert outcome.ok

@@ -30,7 +30,11 @@ def test_a_cancelled_event_never_runs() -> None:
 
 def test_a_time_that_has_passed_means_now() -> None:
     kernel, seen = Kernel(), []
-    kernel.at(5.0, lambda: kernel.at(1.0, lambda: seen.append(kernel.now_s)))
+
+    def too_late() -> None:
+        kernel.at(1.0, lambda: seen.append(kernel.now_s))
+
+    kernel.at(5.0, too_late)
     kernel.run(10.0)
     assert seen == [5.0]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,9 +82,9 @@ def test_bytes_are_conserved_whatever_comes_goes_and_shifts(planned, background)
             kernel.after(cancel_s, lambda: network.cancel(flow))
 
     for start_s, *rest in planned:
-        kernel.at(start_s, lambda rest=rest: begin(*rest))
+        kernel.at(start_s, partial(begin, *rest))
     for at_s, link, share in background:
-        kernel.at(at_s, lambda link=link, share=share: network.set_background(link, share))
+        kernel.at(at_s, partial(network.set_background, link, share))
     kernel.run(100_000.0)
 
     assert network.flows == ()
@@ -103,7 +105,8 @@ def test_a_lone_flow_arrives_when_its_bytes_fit_the_link() -> None:
 
 
 def test_two_flows_share_and_the_rest_is_faster_when_one_is_done() -> None:
-    kernel, seen = Kernel(), {}
+    kernel = Kernel()
+    seen: dict[str, float] = {}
     network = Network(kernel, {"a": 8e6})
     network.start("short", ("a",), 1e6, lambda: seen.setdefault("short", kernel.now_s))
     network.start("long", ("a",), 2e6, lambda: seen.setdefault("long", kernel.now_s))
@@ -131,7 +134,8 @@ def test_background_traffic_takes_its_share_first() -> None:
 
 
 def test_a_cancelled_flow_never_arrives_and_frees_its_share() -> None:
-    kernel, seen = Kernel(), []
+    kernel = Kernel()
+    seen: list[object] = []
     network = Network(kernel, {"a": 8e6})
     gone = network.start("gone", ("a",), 1e6, lambda: seen.append("gone"))
     kernel.at(1.0, lambda: network.cancel(gone))
