@@ -81,6 +81,10 @@ def ended(draft: Draft, report: RunEnded) -> None:
     if not run.living:
         _heard_too_late(draft, job, run, report)
         return
+    if run.phase is RunPhase.ORDERED and report.reason is EndReason.STOPPED:
+        # Stopped by `start_overdue`: a start that hangs is a start that failed, else it is tried for ever.
+        detail = report.detail or "it did not start in time"
+        report = replace(report, reason=EndReason.START_FAILED, detail=detail)
     close(draft, run, report.reason, last_step=report.last_step)
     run = draft.state.runs[run.id]
     if job.phase is JobPhase.STOPPING and report.reason is not EndReason.FINISHED:

@@ -8,7 +8,7 @@ from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.resources import GIB, Request
-from gpunion.domain.run import RunPhase
+from gpunion.domain.run import EndReason, RunPhase
 from gpunion.domain.terms import Terms
 from tests.builders import TIMING, Headquarters, a_grant, a_run, a_spec, a_start, facts, orders, whys
 
@@ -118,6 +118,17 @@ def test_an_order_that_is_neither_obeyed_nor_refused_is_taken_back_in_the_end() 
     decision = headquarters.fires("start:job-e1")
     [(node, order)] = orders(decision)
     assert (node, type(order).__name__, order.run_id) == ("alpha", "StopRun", "job-e1")
+
+
+def test_a_start_that_hangs_counts_as_a_start_that_failed() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.submits()
+    headquarters.fires("start:job-e1")
+    decision = headquarters.ended("job-e1", EndReason.STOPPED)
+    assert decision.reasons[0].sentence() == "could not start on alpha: it did not start in time"
+    assert headquarters.job().start_failures == 1
+    assert headquarters.job().phase is JobPhase.MIGRATING
 
 
 def test_the_start_timer_of_a_run_that_started_says_nothing() -> None:
