@@ -108,8 +108,8 @@ def test_two_flows_share_and_the_rest_is_faster_when_one_is_done() -> None:
     kernel = Kernel()
     seen: dict[str, float] = {}
     network = Network(kernel, {"a": 8e6})
-    network.start("short", ("a",), 1e6, lambda: seen.setdefault("short", kernel.now_s))
-    network.start("long", ("a",), 2e6, lambda: seen.setdefault("long", kernel.now_s))
+    network.start("short", ("a",), 1e6, lambda: seen.update(short=kernel.now_s))
+    network.start("long", ("a",), 2e6, lambda: seen.update(long=kernel.now_s))
     kernel.run(10.0)
     assert seen == {"short": pytest.approx(2.0), "long": pytest.approx(3.0)}
 
