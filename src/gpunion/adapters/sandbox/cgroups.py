@@ -53,14 +53,14 @@ def make(parent: str, name: str) -> str:
     return path
 
 
-def limit(cgroup: str, *, memory_bytes: int, cpus: float) -> None:
+def limit(cgroup: str, *, memory_bytes: int, cpus: float, processes_max: int) -> None:
     """Limits whose controller is absent are left unenforced; `describe()` of the runtime says which."""
     if memory_bytes > 0:
         _write(os.path.join(cgroup, "memory.max"), str(memory_bytes))
         _write(os.path.join(cgroup, "memory.oom.group"), "1")
     if cpus > 0:
         _write(os.path.join(cgroup, "cpu.max"), f"{int(cpus * CPU_PERIOD_US)} {CPU_PERIOD_US}")
-    _write(os.path.join(cgroup, "pids.max"), str(PROCESSES_MAX))
+    _write(os.path.join(cgroup, "pids.max"), str(processes_max))
 
 
 def enter(cgroup: str) -> None:

@@ -19,7 +19,6 @@ COMMAND_NOT_RUN = 127  # a shell's word for it
 
 # Enough for any training job; without them a guest could exhaust what the host's own programs need.
 OPEN_FILES_MAX = 65_536
-PROCESSES_MAX = cgroups.PROCESSES_MAX
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -44,6 +43,7 @@ class Launch:
         self.memory_bytes = int(str(record["memory_bytes"]))
         self.cpus = float(str(record["cpus"]))
         self.log_limit_bytes = int(str(record["log_limit_bytes"]))
+        self.processes_max = int(str(record["processes_max"]))
         self.mark = ""
 
 
@@ -78,7 +78,7 @@ def _become_guest(launch: Launch, cgroup: str, keeper: int, output: int, not_beg
     os.setsid()
     if cgroup:
         cgroups.enter(cgroup)
-    _set_limits()
+    _set_limits(launch.processes_max)
     for signum in (
         signal.SIGHUP,
         signal.SIGINT,
@@ -135,9 +135,9 @@ def _words(value: object) -> list[str]:
     return [str(word) for word in value]
 
 
-def _set_limits() -> None:
+def _set_limits(processes_max: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for kind, wanted in ((resource.RLIMIT_NOFILE, OPEN_FILES_MAX), (resource.RLIMIT_NPROC, PROCESSES_MAX)):
+    for kind, wanted in ((resource.RLIMIT_NOFILE, OPEN_FILES_MAX), (resource.RLIMIT_NPROC, processes_max)):
         _, hard = resource.getrlimit(kind)
         value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(kind, (value, value))

@@ -92,7 +92,7 @@ def find_bubblewrap() -> Bubblewrap | None:
 
 def plan_plain(spec: GuestSpec, paths: GuestPaths) -> Plan:
     """No sandbox: the guest sees what the agent's user sees."""
-    environment = _environment(spec, paths, str(PACKAGE_DIR.parent), sandboxed=False)
+    environment = guest_environment(spec, paths, str(PACKAGE_DIR.parent), sandboxed=False)
     work_dir = str(paths.scratch_dir / WORK_DIR)
     return Plan(argv=spec.command, environment=environment, directory=work_dir)
 
@@ -106,13 +106,13 @@ def plan_sandboxed(spec: GuestSpec, paths: GuestPaths, state_dir: Path, bubblewr
         scratch_dir=INSIDE / paths.scratch_dir.name,
         log_file=INSIDE / paths.log_file.name,
     )
-    environment = _environment(spec, inside, str(INSIDE_LIBRARY), sandboxed=True)
+    environment = guest_environment(spec, inside, str(INSIDE_LIBRARY), sandboxed=True)
     arguments = [*_isolation(bubblewrap), *_system()]
     for index in spec.gpu_indices:
         arguments += ["--dev-bind-try", f"/dev/nvidia{index}", f"/dev/nvidia{index}"]
     for name in GPU_DEVICES if spec.gpu_indices else ():
         arguments += ["--dev-bind-try", f"/dev/{name}", f"/dev/{name}"]
-    readable = [*_identity(paths.root), *_python()]
+    readable = [*identity_files(paths.root), *python_places()]
     writable = [
         (paths.checkpoint_dir, inside.checkpoint_dir),
         (paths.control_dir, inside.control_dir),
@@ -165,7 +165,7 @@ def _system() -> list[str]:
     return words
 
 
-def _identity(root: Path) -> list[tuple[Path, Path]]:
+def identity_files(root: Path) -> list[tuple[Path, Path]]:
     """Names for the guest's user and host: the real files name the owner's."""
     texts = {
         "passwd": f"guest:x:{GUEST_ID}:{GUEST_ID}:guest:{INSIDE / 'scratch' / HOME_DIR}:/bin/sh\n",
@@ -179,7 +179,7 @@ def _identity(root: Path) -> list[tuple[Path, Path]]:
     return [(folder / name, Path("/etc", name)) for name in texts]
 
 
-def _python() -> list[tuple[Path, Path]]:
+def python_places() -> list[tuple[Path, Path]]:
     """The Python the agent runs under, and this package for `gpunion.sdk.job`."""
     found = [(PACKAGE_DIR, INSIDE_LIBRARY / PACKAGE_DIR.name)]
     for prefix in sorted({Path(sys.prefix), Path(sys.base_prefix)}):
@@ -193,7 +193,9 @@ def _python() -> list[tuple[Path, Path]]:
     return found
 
 
-def _environment(spec: GuestSpec, places: GuestPaths, library: str, *, sandboxed: bool) -> dict[str, str]:
+def guest_environment(
+    spec: GuestSpec, places: GuestPaths, library: str, *, sandboxed: bool
+) -> dict[str, str]:
     """What the guest asked for, then what it cannot change. Nothing is taken from the agent's environment."""
     for name, value in spec.environment.items():
         if not name or "=" in name or "\0" in name + value:

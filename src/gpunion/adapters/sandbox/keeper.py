@@ -10,8 +10,6 @@ One thread, no third-party import, no agent, no network: there is little that ca
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -19,45 +17,31 @@ import sys
 import time
 
 from gpunion.adapters.sandbox import cgroups
+from gpunion.adapters.sandbox.beginning import answer, begin, noted_reason, refusal
 from gpunion.adapters.sandbox.child import Launch, become_subreaper, run_guest
-from gpunion.adapters.sandbox.names import FAILED, KEPT, LIMITS_FILE, LOCK_FILE, LOG_FILE, REFUSED, STARTED
-from gpunion.owner_kill import killed_at_s
+from gpunion.adapters.sandbox.limits import Limits
+from gpunion.adapters.sandbox.log import READ_BYTES, Log
+from gpunion.adapters.sandbox.names import FAILED, LIMITS_FILE, LOG_FILE, REFUSED, STARTED
 from gpunion.owner_kill.guest import (
     EXIT_FILE,
     KEEPER_FILE,
-    KILL_FILE,
-    KILLED_BY_OWNER,
     KILLED_EXIT_CODE,
     strike,
 )
 from gpunion.owner_kill.processes import boot_id, remove_cgroup, start_ticks
-from gpunion.owner_kill.records import read_json, write_json
+from gpunion.owner_kill.records import write_json
 
 POLL_S = 0.05  # how late a limit may be noticed
-# A guest that nobody has limited yet: longer than an agent needs from start to limit, shorter than anybody
-# would wait before restarting the job elsewhere.
-FIRST_LEASE_S = 15.0
-READ_BYTES = 64 * 1024
-DRAIN_READS_MAX = 1024  # a process outside the guest that got hold of its output must not keep us here
 
 # The names of ports.runtime.ExitReason, not imported: its dataclasses would triple the time to start.
 EXITED, SIGNALLED, OUT_OF_MEMORY = "exited", "signalled", "out_of_memory"
-LEASE_ENDED, DEADLINE, LOST, NOT_STARTED = "lease_ended", "deadline", "lost", "not_started"
+LOST, NOT_STARTED = "lost", "not_started"
 
 
 def main(argv: list[str]) -> int:
-    guest_dir, answer_fd = argv[0], int(argv[1])
-    os.set_inheritable(answer_fd, False)  # it came to us that way and is nothing for the guest
-    lock = os.open(os.path.join(guest_dir, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        _answer(answer_fd, KEPT)
-        return 0
-    if any(os.path.exists(os.path.join(guest_dir, name)) for name in (KEEPER_FILE, EXIT_FILE)):
-        _answer(answer_fd, KEPT)  # a run starts at most once, whatever became of it
-        return 0
-    Keeping(guest_dir).run(answer_fd)
+    answer_fd = begin(argv)
+    if answer_fd is not None:
+        Keeping(argv[0]).run(answer_fd)
     return 0
 
 
@@ -81,19 +65,19 @@ class Keeping:
             signal.signal(signum, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, self._leave)
         self._introduce()
-        refusal = self._refusal()
-        if refusal:
-            self._record(None, refusal)
-            _answer(answer_fd, REFUSED)
+        why_not = refusal(self._guest_dir)
+        if why_not:
+            self._record(None, why_not)
+            answer(answer_fd, REFUSED)
             return
         try:
             log = Log(os.path.join(self._guest_dir, LOG_FILE), self._launch.log_limit_bytes)
             self._child, output = run_guest(self._launch, self._cgroup)
         except OSError:
             self._record(None, NOT_STARTED)
-            _answer(answer_fd, FAILED)
+            answer(answer_fd, FAILED)
             raise
-        _answer(answer_fd, STARTED)
+        answer(answer_fd, STARTED)
         try:
             self._keep(output, log)
         finally:
@@ -108,7 +92,12 @@ class Keeping:
             name = f"gpunion-{os.path.basename(self._guest_dir)}-{mark[:8]}"
             self._cgroup = cgroups.make(self._launch.cgroup_parent, name)
         if self._cgroup:
-            cgroups.limit(self._cgroup, memory_bytes=self._launch.memory_bytes, cpus=self._launch.cpus)
+            cgroups.limit(
+                self._cgroup,
+                memory_bytes=self._launch.memory_bytes,
+                cpus=self._launch.cpus,
+                processes_max=self._launch.processes_max,
+            )
         if not self._launch.arguments:
             self._launch.mark = mark  # in a sandbox the process namespace does better
         record: dict[str, object] = {
@@ -119,13 +108,6 @@ class Keeping:
             "mark": self._launch.mark,
         }
         write_json(os.path.join(self._guest_dir, KEEPER_FILE), record)
-
-    def _refusal(self) -> str:
-        """Why the guest must not start after all. Asked after the introduction: see owner_kill.kill_all."""
-        state_dir = os.path.dirname(os.path.dirname(self._guest_dir))
-        if killed_at_s(state_dir) is not None:
-            return KILLED_BY_OWNER
-        return _noted_reason(self._guest_dir)
 
     def _keep(self, output: int, log: Log) -> None:
         looked_s = 0.0
@@ -170,7 +152,7 @@ class Keeping:
         # Bubblewrap, like a shell, reports a signal's death as 128 + signal; we say it that way throughout.
         code = 128 - code if code < 0 else code
         if code == KILLED_EXIT_CODE:
-            reason = self._why_ended or _noted_reason(self._guest_dir)
+            reason = self._why_ended or noted_reason(self._guest_dir)
             if reason:
                 return code, reason
             if cgroups.ran_out_of_memory(self._cgroup):
@@ -187,89 +169,11 @@ class Keeping:
         self._asked_to_leave = True
 
 
-class Limits:
-    """The newest limits the agent left, read again when the file changes."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._seen: tuple[int, int] | None = None
-        self._lease_until_s: float | None = time.clock_gettime(time.CLOCK_BOOTTIME) + FIRST_LEASE_S
-        self._kill_at_s: float | None = None
-
-    def passed(self, now_s: float) -> str:
-        self._refresh()
-        if self._kill_at_s is not None and now_s >= self._kill_at_s:
-            return DEADLINE
-        if self._lease_until_s is not None and now_s >= self._lease_until_s:
-            return LEASE_ENDED
-        return ""
-
-    def _refresh(self) -> None:
-        try:
-            stat = os.stat(self._path)
-            if (stat.st_ino, stat.st_mtime_ns) == self._seen:
-                return
-            record = read_json(self._path) or {}
-            lease, kill = record["lease_until_s"], record["kill_at_s"]
-            if lease is not None:
-                self._lease_until_s = float(str(lease))
-            self._kill_at_s = None if kill is None else float(str(kill))
-            self._seen = (stat.st_ino, stat.st_mtime_ns)
-        except (OSError, KeyError, ValueError):
-            return  # absent or unreadable: what was promised last still holds
-
-
-class Log:
-    """The guest's output, up to a bound. The beginning is kept; what comes after is read and dropped."""
-
-    def __init__(self, path: str, limit_bytes: int) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._left_bytes = limit_bytes
-        self._limit_bytes = limit_bytes
-
-    def copy(self, source: int) -> bool:
-        """One read; False at the end."""
-        try:
-            data = os.read(source, READ_BYTES)
-        except BlockingIOError:
-            return True
-        if data and self._left_bytes > 0:
-            self._write(data[: self._left_bytes])
-            self._left_bytes -= len(data)
-            if self._left_bytes <= 0:
-                self._write(
-                    b"\n[gpunion: the log reached %d bytes; later output is dropped]\n" % self._limit_bytes
-                )
-        return bool(data)
-
-    def drain(self, source: int) -> None:
-        for _ in range(DRAIN_READS_MAX):
-            if not select.select([source], [], [], 0)[0] or not self.copy(source):
-                return
-
-    def _write(self, data: bytes) -> None:
-        try:
-            os.write(self._file, data)
-        except OSError:
-            return  # a full disk costs the guest its log, not its life
-
-
-def _noted_reason(guest_dir: str) -> str:
-    return str((read_json(os.path.join(guest_dir, KILL_FILE)) or {}).get("reason", ""))
-
-
 def _wake_on_child_exit() -> int:
     read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda signum, frame: None)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     return read_end
-
-
-def _answer(descriptor: int, word: bytes) -> None:
-    # The agent may have died meanwhile; the guest is kept all the same.
-    with contextlib.suppress(BrokenPipeError):
-        os.write(descriptor, word)
-    os.close(descriptor)
 
 
 if __name__ == "__main__":

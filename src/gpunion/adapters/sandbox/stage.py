@@ -12,6 +12,10 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the keeper imports this module and starts in a hurry
+    from gpunion.ports.runtime import GuestPaths
 
 # From the range that Linux distributions assign to nobody (60706-61183); it has no name and no home.
 GUEST_HOST_ID = 60_990
@@ -37,6 +41,11 @@ def hand_over(directory: str) -> None:
     for _, folders, files, descriptor in os.fwalk(directory, follow_symlinks=False):
         for name in (*folders, *files):
             os.chown(name, GUEST_HOST_ID, GUEST_HOST_ID, dir_fd=descriptor, follow_symlinks=False)
+
+
+def hand_over_all(paths: GuestPaths) -> None:
+    for path in (paths.checkpoint_dir, paths.control_dir, paths.output_dir, paths.scratch_dir):
+        hand_over(str(path))
 
 
 def set_stage(sources: list[str]) -> list[str]:
