@@ -67,7 +67,7 @@ def checked_url(url: str) -> str:
     if not fine:
         raise Trouble(
             f"{url!r} is not a coordinator's address",
-            why="it looks like https://campus.example:8470",
+            why="it looks like https://campus.example:8765",
             code=USAGE,
         )
     return url.rstrip("/")
@@ -124,7 +124,11 @@ def _local(environment: Mapping[str, str]) -> Address | None:
     """The coordinator this user runs here, as its own files say. Only its user can read them."""
     from gpunion.coordinator.settings import ENVIRONMENT_PREFIX, default_data_dir
 
-    data_dir = Path(environment.get(f"{ENVIRONMENT_PREFIX}DATA_DIR") or default_data_dir())
+    return address_in(Path(environment.get(f"{ENVIRONMENT_PREFIX}DATA_DIR") or default_data_dir()))
+
+
+def address_in(data_dir: Path) -> Address | None:
+    """Where the coordinator with this data directory listens; None where none does."""
     try:
         url = (data_dir / "address").read_text(encoding="utf-8").strip()
         token = (data_dir / "admin.token").read_text(encoding="utf-8").strip()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from gpunion.cli.context import Context
-from gpunion.cli.exits import OK
+from gpunion.cli.exits import OK, UNAVAILABLE, Trouble
 from gpunion.cli.quantities import positive_duration_s
 from gpunion.cli.times import clock_time
 
 CONNECTS = True
 JSON = "`{join_token, expires_at}`."
-EXAMPLES = ("gpunion coordinator token", "gpunion coordinator token -q --expires 10m")
+EXAMPLES = (
+    "gpunion coordinator token",
+    "gpunion coordinator token --data /srv/gpunion",
+    "gpunion coordinator token -q --expires 10m",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +27,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="how long it is good for (1h)",
     )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="of the coordinator with this data directory, on this machine",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="print the token and nothing else")
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.data is not None:
+        _use(arguments)
     campus = context.campus(arguments)
     made = campus.make_join_token(expires_in_s=arguments.expires)
     if arguments.quiet:
@@ -37,3 +50,17 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.line(f"Good for one machine until {clock_time(made['expires_at'])}.")
         context.screen.line(f"Next, on that machine: gpunion join {campus.url} --token {made['join_token']}")
     return OK
+
+
+def _use(arguments: argparse.Namespace) -> None:
+    from gpunion.cli.config import address_in
+
+    found = address_in(arguments.data)
+    if found is None:
+        raise Trouble(
+            f"no coordinator runs with the data directory {arguments.data}",
+            why="it holds no address and no admin token that you can read",
+            next_step=f"gpunion coordinator --data {arguments.data}",
+            code=UNAVAILABLE,
+        )
+    arguments.url, arguments.token = found.url, found.token
