@@ -44,6 +44,8 @@ def test_a_fit_tells_office_hours(gpunion: Terminal) -> None:
     shown = json.loads(gpunion.out)
     assert shown["fleet"]["weekday_shape"][12] > 5 * shown["fleet"]["weekday_shape"][3]
     assert len(shown["units"][0]["rate_per_day"]) == 168
+    assert sum(hour["departures"] for hour in shown["hours"]) == shown["departures"]
+    assert shown["hours"][3]["departures"] == 0
     kept = json.loads((gpunion.here / "learned.json").read_text(encoding="utf-8"))
     assert set(HazardBook.from_plain(kept).histories) == {"lab0", "lab1", "lab2", "lab3"}
 

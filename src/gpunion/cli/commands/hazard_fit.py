@@ -13,8 +13,9 @@ from gpunion.cli.progress import Progress
 from gpunion.cli.quantities import shown_duration
 from gpunion.cli.screen import Table
 
-JSON = """`{format, departure, utc_offset_h, units_read, departures, fleet, units}`: `fleet` has `{age_from_s,
-age_factor, weekday_shape, weekend_shape, spread}`, a unit `{unit, answer, departures, lent_h, rate_per_day,
+JSON = """`{format, departure, utc_offset_h, units_read, departures, fleet, hours, units}`: `fleet` has
+`{age_from_s, age_factor, weekday_shape, weekend_shape, spread}`, `hours` what was seen at each
+hour of the day `{departures, lent_h}`, a unit `{unit, answer, departures, lent_h, rate_per_day,
 survival_8h_from_monday_9}` with 168 rates from Monday 00:00 local time."""
 EXAMPLES = (
     "gpunion hazard fit demand.csv --utc-offset 8",

@@ -7,11 +7,11 @@ from typing import Any
 
 from gpunion.policy.hazard.age import AGE_FROM_S
 from gpunion.policy.hazard.book import HazardBook
-from gpunion.policy.hazard.history import LentSpan
+from gpunion.policy.hazard.history import LentSpan, departure_cell
 from gpunion.policy.hazard.prequential import Examination, NodeScore
 from gpunion.policy.hazard.profile import Answer
 from gpunion.policy.hazard.scoring import brier, reliability
-from gpunion.policy.hazard.week import DAY_S, HOUR_S
+from gpunion.policy.hazard.week import DAY_S, HOUR_S, hours_of
 from gpunion.sim.traces.lending import Lending
 from gpunion.sim.traces.study import Scores, StudyPlan
 
@@ -29,8 +29,26 @@ def shown_fit(lending: Lending, book: HazardBook) -> Shown:
             "weekend_shape": _rounded(book.prior.merged.shape[24:]),
             "spread": round(book.prior.merged.spread, DIGITS),
         },
+        "hours": _shown_hours(lending, book.utc_offset_s),
         "units": [_shown_unit(unit, lending.units[unit], book) for unit in lending.units],
     }
+
+
+def _shown_hours(lending: Lending, utc_offset_s: float) -> list[Shown]:
+    """What was seen at each hour of the day, as it is: no model, no fading."""
+    departures, lent_s, whole_days = [0] * 24, [0.0] * 24, 0
+    for spans in lending.units.values():
+        for span in spans:
+            days = int((span.to_s - span.from_s) // DAY_S)
+            for hour, from_s, to_s in hours_of(span.from_s + days * DAY_S, span.to_s, utc_offset_s):
+                lent_s[hour % 24] += to_s - from_s
+            whole_days += days
+            if span.departed:
+                departures[departure_cell(span, utc_offset_s)[0] % 24] += 1
+    return [
+        {"departures": seen, "lent_h": round(seconds / HOUR_S + whole_days, 3)}
+        for seen, seconds in zip(departures, lent_s, strict=True)
+    ]
 
 
 def _shown_unit(unit: str, spans: tuple[LentSpan, ...], book: HazardBook) -> Shown:
