@@ -201,11 +201,13 @@ class Hands:
 
     def _arrived(self, effect: ShipCheckpoint, box: Box, sealed: Sealed) -> None:
         self._end_shipment(effect.run_id)
+        again = self._place.vault.get(sealed.job_id, sealed.checkpoint_id) is not None
         trouble = self._place.vault.seal(sealed)
         if trouble is not None:
             self._not_shipped(effect, trouble)
             return
-        self._place.watch.vault_sealed(sealed)
+        if not again:  # else nothing was made durable now: it was told twice
+            self._place.watch.vault_sealed(sealed)
         self._tell(
             CheckpointShipped(
                 run_id=effect.run_id,
