@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class FixedInterval:
 class Young:
     """`tau = sqrt(2 c / h)` (Young 1974): the stall of saving against half an interval of lost work."""
 
-    hazard: Hazard = ConstantHazard()
+    hazard: Hazard = field(default_factory=ConstantHazard)
 
     def interval_s(self, job: Job, node: Node, now_s: float) -> float:
         rate = self.hazard.rate_per_s(node, now_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunion.policy.checkpointing import CheckpointTiming, FixedInterval, Young
 from gpunion.policy.destination import BestFit, Destination, RandomDestination
@@ -16,13 +16,13 @@ from gpunion.policy.suspicion import MissedThenFenced, Suspicion
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policies:
     name: str
-    ordering: Ordering = PriorityThenAge()
-    scoring: Scoring = FastThenTight()
-    checkpointing: CheckpointTiming = Young()
-    reclaim: ReclaimPlan = FlushWhatFits()
-    destination: Destination = BestFit()
-    homecoming: Homecoming = WhenItPays()
-    suspicion: Suspicion = MissedThenFenced()
+    ordering: Ordering = field(default_factory=PriorityThenAge)
+    scoring: Scoring = field(default_factory=FastThenTight)
+    checkpointing: CheckpointTiming = field(default_factory=Young)
+    reclaim: ReclaimPlan = field(default_factory=FlushWhatFits)
+    destination: Destination = field(default_factory=BestFit)
+    homecoming: Homecoming = field(default_factory=WhenItPays)
+    suspicion: Suspicion = field(default_factory=MissedThenFenced)
 
 
 BASELINE = Policies(name="baseline")

@@ -1,7 +1,7 @@
 """Domain values to bytes and back, for frames and for the store.
 
-Every value is a tagged object, `{"type": "StartRun", ...}`; the tag is looked up in a closed list, and msgspec
-checks every field against the dataclass, so nothing but a known value with known types comes out.
+Every value is a tagged object, `{"type": "StartRun", ...}`; the tag is looked up in a closed list, and
+msgspec checks every field against the dataclass, so nothing but a known value with known types comes out.
 Unknown fields are ignored (a newer peer may say more), unknown tags are refused.
 """
 
