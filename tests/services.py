@@ -13,7 +13,7 @@ PROBE_LIMIT_S = 10.0
 PROBES: dict[str, list[str]] = {
     "bwrap": ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"],
     "docker": ["docker", "version"],
-    "podman": ["podman", "version"],
+    "podman": ["podman", "ps"],
     "postgres": ["pg_config", "--version"],
     "tc": ["tc", "qdisc", "show", "dev", "lo"],
     "netns": ["unshare", "--net", "ip", "link", "show"],
@@ -21,6 +21,8 @@ PROBES: dict[str, list[str]] = {
     "chromium": ["chromium", "--version"],
 }
 KNOWN_SERVICES = frozenset(PROBES)
+# Their tests look at the processes and cgroups of guests from outside, whoever those belong to.
+ROOT_SERVICES = frozenset({"docker", "podman"})
 
 SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
@@ -29,6 +31,8 @@ SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]
 def why_absent(service: str) -> str | None:
     """Why the service cannot be used here, or None when it can."""
     command = PROBES[service]
+    if service in ROOT_SERVICES and os.geteuid() != 0:
+        return "its tests are for root"
     found = shutil.which(command[0], path=SYSTEM_PATH)
     if found is None:
         return f"no command '{command[0]}'"

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from gpunion.adapters.docker.runtime import open_docker
+from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.ports.runtime import ExitReason, GuestSpec, Runtime
 
@@ -129,9 +131,19 @@ def process(state_dir: Path) -> Runtime:
     return SandboxRuntime(state_dir, allow_unsandboxed=True, use_bubblewrap=False, log_limit_bytes=4096)
 
 
+def docker(state_dir: Path) -> Runtime:
+    return open_docker(state_dir, log_limit_bytes=4096)
+
+
+def podman(state_dir: Path) -> Runtime:
+    return open_podman(state_dir, log_limit_bytes=4096)
+
+
 RUNTIMES = [
     pytest.param(bubblewrap, marks=pytest.mark.requires("bwrap"), id="bubblewrap"),
     pytest.param(process, id="process"),
+    pytest.param(docker, marks=pytest.mark.requires("docker"), id="docker"),
+    pytest.param(podman, marks=pytest.mark.requires("podman"), id="podman"),
 ]
 
 

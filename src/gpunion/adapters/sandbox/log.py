@@ -37,6 +37,10 @@ class Log:
             if not select.select([source], [], [], 0)[0] or not self.copy(source):
                 return
 
+    def note(self, words: str) -> None:
+        """What the keeper has to say to the guest's user."""
+        self._write(f"\n[gpunion: {words}]\n".encode())
+
     def _write(self, data: bytes) -> None:
         try:
             os.write(self._file, data)

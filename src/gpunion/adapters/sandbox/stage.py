@@ -35,17 +35,17 @@ def possible() -> bool:
     return all(mask >> bit & 1 for bit in NEEDED_CAPABILITIES.values())
 
 
-def hand_over(directory: str) -> None:
+def hand_over(directory: str, user: int = GUEST_HOST_ID) -> None:
     """Make the guest's user the owner of a directory and all in it, before it runs. Follows no link."""
-    os.chown(directory, GUEST_HOST_ID, GUEST_HOST_ID, follow_symlinks=False)
+    os.chown(directory, user, user, follow_symlinks=False)
     for _, folders, files, descriptor in os.fwalk(directory, follow_symlinks=False):
         for name in (*folders, *files):
-            os.chown(name, GUEST_HOST_ID, GUEST_HOST_ID, dir_fd=descriptor, follow_symlinks=False)
+            os.chown(name, user, user, dir_fd=descriptor, follow_symlinks=False)
 
 
-def hand_over_all(paths: GuestPaths) -> None:
+def hand_over_all(paths: GuestPaths, user: int = GUEST_HOST_ID) -> None:
     for path in (paths.checkpoint_dir, paths.control_dir, paths.output_dir, paths.scratch_dir):
-        hand_over(str(path))
+        hand_over(str(path), user)
 
 
 def set_stage(sources: list[str]) -> list[str]:

@@ -1,0 +1,119 @@
+"""An engine's command line, as far as we use it. The keeper imports this too: standard library only.
+
+The command line and not the HTTP interface, for one code path over both engines: Podman needs no service
+running for it, and works without root the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+CALL_LIMIT_S = 60.0  # an engine under load; one that is silent for longer is as good as gone
+WORDS_MAX = 400  # of an engine's complaint that are passed on
+
+# What an engine's client needs to find its engine. Nothing else of the agent's environment reaches it.
+KEPT_VARIABLES = (
+    "HOME",
+    "DOCKER_HOST",
+    "DOCKER_CONFIG",
+    "DOCKER_CONTEXT",
+    "XDG_RUNTIME_DIR",
+    "CONTAINERS_CONF",
+    "CONTAINERS_STORAGE_CONF",
+)
+# Podman looks for runc and its network tools there, and a service's PATH often lacks them.
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# What the two engines say when there is no such container or image.
+ABSENT_WORDS = ("no such container", "no such object", "no container with name", "no such image", "not known")
+
+
+class EngineTrouble(Exception):
+    """The engine did not do it. `absent`: it answered, and what was named is not there."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.absent = any(word in words.lower() for word in ABSENT_WORDS)
+
+
+class EngineGone(EngineTrouble):
+    """The engine does not answer at all."""
+
+
+class ContainerState:
+    """What the engine knows of a container."""
+
+    __slots__ = ("error", "exit_code", "id", "out_of_memory", "pid", "running")
+
+    def __init__(self, record: dict[str, object]) -> None:
+        state = record["State"]
+        if not isinstance(state, dict):
+            raise EngineTrouble("the engine's answer has no state")
+        self.id = str(record["Id"])
+        self.pid = int(state.get("Pid") or 0)
+        self.running = bool(state.get("Running"))
+        self.exit_code = int(state.get("ExitCode") or 0)
+        self.out_of_memory = bool(state.get("OOMKilled"))
+        self.error = str(state.get("Error") or "")
+
+
+class Engine:
+    """`program` is how its client is called, with the options every call has."""
+
+    def __init__(self, name: str, program: list[str], gone_words: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.program = program
+        self._gone_words = gone_words
+
+    def record(self) -> dict[str, object]:
+        return {"name": self.name, "program": self.program, "gone_words": list(self._gone_words)}
+
+    @classmethod
+    def of(cls, record: object) -> Engine:
+        if not isinstance(record, dict):
+            raise ValueError("launch.json names no engine")
+        return cls(str(record["name"]), list(record["program"]), tuple(record["gone_words"]))
+
+    def call(self, *words: str, given: bytes | None = None, limit_s: float = CALL_LIMIT_S) -> str:
+        """What the client printed. Raises EngineTrouble with the engine's own words."""
+        try:
+            answer = subprocess.run(
+                [*self.program, *words],
+                input=given,
+                stdin=subprocess.DEVNULL if given is None else None,
+                capture_output=True,
+                timeout=limit_s,
+                env=client_environment(),
+                cwd="/",
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EngineGone(f"{self.name} did not answer within {limit_s:.0f} s") from error
+        except OSError as error:
+            raise EngineGone(f"{self.program[0]} cannot be run: {error.strerror}") from error
+        if answer.returncode == 0:
+            return answer.stdout.decode(errors="replace").strip()
+        words_said = answer.stderr.decode(errors="replace").strip()[-WORDS_MAX:]
+        told = words_said or f"{self.name} {words[0]} ended with {answer.returncode}"
+        gone = answer.returncode < 0 or any(word in told.lower() for word in self._gone_words)
+        raise EngineGone(told) if gone else EngineTrouble(told)
+
+    def state_of(self, container: str) -> ContainerState:
+        found = json.loads(self.call("inspect", "--type", "container", container))
+        return ContainerState(found[0])
+
+    def remove(self, container: str) -> None:
+        """End and forget a container. One that is not there, or is just going, is as good."""
+        words = ["rm", "--force", "--volumes", *(["--time", "0"] if self.name == "podman" else [])]
+        try:
+            self.call(*words, container)
+        except EngineTrouble as trouble:
+            if not trouble.absent and "already in progress" not in str(trouble):
+                raise
+
+
+def client_environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    return {"PATH": SYSTEM_PATH, "LC_ALL": "C.UTF-8", **kept}

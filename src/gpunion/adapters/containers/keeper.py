@@ -1,0 +1,213 @@
+"""Stays with one container from before its start until it is over: `python -m ... <guest_dir> <fd>`.
+
+It has the engine make and start the container by the plan in launch.json, opens the guest's gate when it has
+written down where to find it, copies the output to a bounded log, ends the container at the earlier time of
+limits.json and writes exit.json last. It watches the container's first process itself: an engine that hangs,
+restarts or is gone changes nothing about what is ended when. The guardian takes over if it is killed.
+
+One thread, no third-party import, no agent, no network.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+from gpunion.adapters.containers.cgroup import container_cgroup
+from gpunion.adapters.containers.engine import ContainerState, Engine, EngineGone, EngineTrouble
+from gpunion.adapters.containers.entry import DOORS_DIR, GATE, OUTPUT
+from gpunion.adapters.containers.guardian import watch_over
+from gpunion.adapters.containers.verdict import NOT_STARTED, Ending, verdict
+from gpunion.adapters.sandbox.beginning import answer, begin, noted_reason, refusal
+from gpunion.adapters.sandbox.limits import Limits
+from gpunion.adapters.sandbox.log import Log
+from gpunion.adapters.sandbox.names import FAILED, LAUNCH_FILE, LIMITS_FILE, LOG_FILE, REFUSED, STARTED
+from gpunion.owner_kill.guest import EXIT_FILE, KEEPER_FILE, members, strike
+from gpunion.owner_kill.processes import boot_id, cgroup_pids, start_ticks
+from gpunion.owner_kill.records import read_json, write_json
+
+POLL_S = 0.05  # how late a limit may be noticed
+GATE_LIMIT_S = 30.0  # from the engine's "started" to the container's first program standing at the gate
+SHORT_PAUSE_S = 0.002
+STRIKE_PAUSE_S = 0.01
+ENGINE_PATIENCE_S = 15.0  # for an engine that restarts to say how the guest ended
+ENGINE_PAUSE_S = 0.02
+LOST = "lost"
+
+
+def main(argv: list[str]) -> int:
+    answer_fd = begin(argv)
+    if answer_fd is not None:
+        Keeping(argv[0]).run(answer_fd)
+    return 0
+
+
+class NotStarted(Exception):
+    """Why there is no guest, in words for the one who wanted it."""
+
+
+class Keeping:
+    """One container's life, from the keeper's side."""
+
+    def __init__(self, guest_dir: str) -> None:
+        launch = read_json(os.path.join(guest_dir, LAUNCH_FILE))
+        if launch is None or not isinstance(launch["create"], list):
+            raise ValueError("launch.json is absent or damaged")
+        self._guest_dir = guest_dir
+        self._engine = Engine.of(launch["engine"])
+        self._container = str(launch["container"])
+        self._create = [str(word) for word in launch["create"]]
+        self._log_limit_bytes = int(str(launch["log_limit_bytes"]))
+        self._limits = Limits(os.path.join(guest_dir, LIMITS_FILE))
+        self._asked_to_leave = False
+        self._cgroup = ""
+        self._first = -1  # a descriptor of the container's first process: readable when it is dead
+
+    def run(self, answer_fd: int) -> None:
+        for signum in (signal.SIGHUP, signal.SIGINT):
+            signal.signal(signum, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._leave)
+        self._introduce()
+        watch_over(self._guest_dir, self._engine, self._container)
+        why_not = refusal(self._guest_dir)
+        if not why_not:
+            try:
+                output, log = self._start()
+                why_not = refusal(self._guest_dir)
+                if not why_not:
+                    self._open_gate()
+            except (EngineTrouble, NotStarted, OSError) as trouble:
+                why_not = refusal(self._guest_dir) or NOT_STARTED
+                print(str(trouble).replace("\n", " "), file=sys.stderr, flush=True)
+        if why_not:
+            self._end_everything()
+            self._record(None, why_not)
+            answer(answer_fd, FAILED if why_not == NOT_STARTED else REFUSED)
+            return
+        answer(answer_fd, STARTED)
+        why_ended = self._keep(output, log)
+        self._end_everything()
+        log.drain(output)
+        self._record(*self._verdict(why_ended, log))
+
+    def _introduce(self) -> None:
+        """Say who keeps the guest before there is one; and again with its cgroup before its gate opens."""
+        record: dict[str, object] = {
+            "pid": os.getpid(),
+            "start_ticks": start_ticks(os.getpid()),
+            "boot_id": boot_id(),
+            "cgroup": self._cgroup,
+            "mark": "",
+        }
+        write_json(os.path.join(self._guest_dir, KEEPER_FILE), record)
+
+    def _start(self) -> tuple[int, Log]:
+        self._engine.call(*self._create)
+        # For writing as well: it is never at its end, whoever has it open inside.
+        output = os.open(self._door(OUTPUT), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        log = Log(os.path.join(self._guest_dir, LOG_FILE), self._log_limit_bytes)
+        self._engine.call("start", self._container)
+        state = self._engine.state_of(self._container)
+        if not state.pid:
+            raise NotStarted(state.error or f"its first program ended at once with {state.exit_code}")
+        self._first = os.pidfd_open(state.pid)
+        self._cgroup = container_cgroup(state.pid, state.id)
+        if not self._cgroup:
+            raise NotStarted(f"{self._engine.name} gave the container no cgroup of its own")
+        self._introduce()
+        return output, log
+
+    def _open_gate(self) -> None:
+        """Let the guest's program run, and wait until it does: a signal before that would be lost."""
+        until_s = time.monotonic() + GATE_LIMIT_S
+        gate = -1
+        while gate < 0:
+            try:
+                gate = os.open(self._door(GATE), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except OSError as error:  # nobody stands there yet
+                if self._is_over(SHORT_PAUSE_S):
+                    raise NotStarted("it ended before it began; has the image a shell?") from error
+                if time.monotonic() > until_s:
+                    raise NotStarted("its first program never came to its gate") from error
+        os.write(gate, b"\n")
+        os.close(gate)
+        while len(cgroup_pids(self._cgroup)) < 2 and time.monotonic() < until_s:
+            if self._is_over(SHORT_PAUSE_S):
+                return
+
+    def _keep(self, output: int, log: Log) -> str:
+        """Until its first process is dead, or a limit has passed: which one."""
+        looked_s = 0.0
+        while True:
+            ready, _, _ = select.select([output, self._first], [], [], POLL_S)
+            if output in ready:
+                log.copy(output)
+            if self._first in ready:
+                return ""
+            now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+            if now_s - looked_s >= POLL_S:
+                looked_s = now_s
+                passed = LOST if self._asked_to_leave else self._limits.passed(now_s)
+                if passed:
+                    return passed
+
+    def _end_everything(self) -> None:
+        """Its namespace ends with its first process; the cgroup is asked whether that is so."""
+        if self._first < 0:
+            return  # no line of the guest's has run; the guardian removes what the engine has made
+        while True:
+            if not self._is_over(0):
+                signal.pidfd_send_signal(self._first, signal.SIGKILL)
+            if not members(self._guest_dir):
+                return
+            strike(self._guest_dir, keeper_too=False)
+            time.sleep(STRIKE_PAUSE_S)
+
+    def _verdict(self, why_ended: str, log: Log) -> tuple[int | None, str]:
+        state, engine_was_gone = self._last_state()
+        ending = Ending(
+            exit_code=None if state is None else state.exit_code,
+            out_of_memory=state is not None and state.out_of_memory,
+            engine_was_gone=engine_was_gone,
+            why_ended=why_ended or noted_reason(self._guest_dir),
+        )
+        code, reason = verdict(ending)
+        if reason == LOST and engine_was_gone:
+            log.note(f"{self._engine.name} itself stopped, and this guest with it")
+        return code, reason
+
+    def _last_state(self) -> tuple[ContainerState | None, bool]:
+        until_s = time.monotonic() + ENGINE_PATIENCE_S
+        gone = False
+        while time.monotonic() < until_s:
+            try:
+                state = self._engine.state_of(self._container)
+                if not state.running:
+                    return state, gone
+            except EngineGone as trouble:
+                print(str(trouble), file=sys.stderr, flush=True)
+                gone = True
+            except (EngineTrouble, ValueError) as trouble:
+                print(str(trouble), file=sys.stderr, flush=True)
+                return None, gone
+            time.sleep(ENGINE_PAUSE_S)
+        return None, True
+
+    def _is_over(self, wait_s: float) -> bool:
+        return bool(select.select([self._first], [], [], wait_s)[0])
+
+    def _door(self, name: str) -> str:
+        return os.path.join(self._guest_dir, DOORS_DIR, name)
+
+    def _record(self, code: int | None, reason: str) -> None:
+        write_json(os.path.join(self._guest_dir, EXIT_FILE), {"exit_code": code, "reason": reason})
+
+    def _leave(self, signum: int, frame: object) -> None:
+        self._asked_to_leave = True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+"""Runs each guest in a container of its own, with a keeper that outlives the agent."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import resource
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpunion.adapters.containers.engine import Engine, EngineTrouble, client_environment
+from gpunion.adapters.containers.entry import DOORS_DIR, ENTER, GATE, OUTPUT, entry_script
+from gpunion.adapters.containers.gpus import GpuWay
+from gpunion.adapters.containers.hostimage import HOST_IMAGE, ensure_host_image, host_places, image_is_here
+from gpunion.adapters.containers.request import Confines, Request, create_words, library_place
+from gpunion.adapters.sandbox import stage
+from gpunion.adapters.sandbox.confinement import INSIDE, PACKAGE_DIR, guest_environment
+from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES, KeptRuntime
+from gpunion.adapters.sandbox.layout import guest_paths
+from gpunion.adapters.sandbox.names import WORK_DIR
+from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
+
+OPEN_FILES_MAX = 65_536  # enough for any training job
+PROCESSES_MAX = 8192  # a data loader has dozens, a fork bomb has no end
+NAME_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestUser:
+    """Who a guest is: inside its container, and to the host."""
+
+    inside: str  # "uid:gid"
+    words: tuple[str, ...] = ()  # the engine's words for how the one becomes the other
+    host_id: int | None = None  # who has to own its directories; None: whoever made them
+    described: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """What an engine can do on this machine, found by asking it."""
+
+    version: str
+    user: GuestUser
+    gpus: GpuWay
+
+
+class ContainerRuntime(KeptRuntime):
+    """Implements `ports.runtime.Runtime`. Without an image guests see this machine's own programs."""
+
+    keeper_module = "gpunion.adapters.containers.keeper"
+    sandboxed = True
+
+    def __init__(
+        self,
+        state_dir: str | os.PathLike[str],
+        engine: Engine,
+        facts: EngineFacts,
+        *,
+        image: str | None = None,
+        log_limit_bytes: int = LOG_LIMIT_BYTES,
+        processes_max: int = PROCESSES_MAX,
+    ) -> None:
+        super().__init__(state_dir)
+        self._engine = engine
+        self._facts = facts
+        self._image = image
+        self._log_limit_bytes = log_limit_bytes
+        self._confines = Confines(
+            user=facts.user.inside,
+            user_words=facts.user.words,
+            gpus=facts.gpus,
+            cpus_max=float(os.cpu_count() or 1),
+            open_files_max=_allowed(resource.RLIMIT_NOFILE, OPEN_FILES_MAX),
+            processes_max=_allowed(resource.RLIMIT_NPROC, processes_max),
+        )
+
+    @property
+    def name(self) -> str:
+        return self._engine.name
+
+    def describe(self) -> str:
+        image = self._image or "this machine's programs, read-only"
+        return (
+            f"{self._engine.name} {self._facts.version} container without network ({image}), "
+            f"{self._facts.user.described}, memory, cpu and process limits enforced, "
+            f"GPUs: {self._facts.gpus.value}"
+        )
+
+    def _keeper_environment(self) -> dict[str, str]:
+        return client_environment() | super()._keeper_environment()
+
+    def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
+        request = self._request(spec, paths)
+        if spec.gpu_indices and self._facts.gpus is GpuWay.DECLARED and os.path.exists("/dev/nvidiactl"):
+            raise RuntimeFault(
+                f"{self._engine.name} cannot pass GPUs here: NVIDIA's container toolkit has not been set up. "
+                "Next: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+                temporary=False,
+            )
+        self._make_doors(spec, paths)
+        if self._facts.user.host_id is not None:
+            stage.hand_over_all(paths, self._facts.user.host_id)
+        return {
+            "engine": self._engine.record(),
+            "container": request.name,
+            "create": create_words(spec, paths, request, self._confines),
+            "log_limit_bytes": self._log_limit_bytes,
+        }
+
+    def _request(self, spec: GuestSpec, paths: GuestPaths) -> Request:
+        name = container_name(spec.run_id, paths.root)
+        library = library_place(PACKAGE_DIR)
+        try:
+            if self._image is None:
+                ensure_host_image(self._engine)
+                readable = (*host_places(paths.root), library)
+                inside_those = any(self._state_dir.is_relative_to(source) for source, _ in readable)
+                hidden = (self._state_dir,) if inside_those else ()
+                return Request(name=name, image=HOST_IMAGE, readable=readable, hidden=hidden)
+            if not image_is_here(self._engine, self._image):
+                raise RuntimeFault(
+                    f"the image {self._image} is not on this machine. "
+                    f"Next: {self._engine.name} pull {self._image}",
+                    temporary=False,
+                )
+        except EngineTrouble as trouble:
+            raise RuntimeFault(f"{self._engine.name}: {trouble}", temporary=True) from trouble
+        return Request(name=name, image=self._image, readable=(library,))
+
+    def _make_doors(self, spec: GuestSpec, paths: GuestPaths) -> None:
+        """The gate, the pipe for the output and the first program; see `entry`. Starts may race for a run."""
+        doors = paths.root / DOORS_DIR
+        doors.mkdir(mode=0o700, exist_ok=True)
+        inside = guest_paths(INSIDE)
+        environment = guest_environment(spec, inside, str(INSIDE / "lib"), sandboxed=True)
+        if self._image is not None:
+            environment["PATH"] = spec.environment.get("PATH", "")
+        script = entry_script(environment, INSIDE / DOORS_DIR, inside.scratch_dir / WORK_DIR)
+        unfinished = doors / f".{ENTER}-{secrets.token_hex(8)}"
+        unfinished.touch(mode=0o600)
+        unfinished.write_text(script, encoding="utf-8")
+        for pipe in (GATE, OUTPUT):
+            with contextlib.suppress(FileExistsError):
+                os.mkfifo(doors / pipe, 0o600)
+        host_id = self._facts.user.host_id
+        if host_id is not None:
+            for path in (doors, unfinished, doors / GATE, doors / OUTPUT):
+                os.chown(path, host_id, host_id)
+        unfinished.rename(doors / ENTER)
+
+    def _discard(self, run_id: str, root: Path) -> None:
+        try:
+            self._engine.remove(container_name(run_id, root))
+        except EngineTrouble as trouble:
+            raise RuntimeFault(f"cannot remove {run_id}: {trouble}", temporary=True) from trouble
+
+
+def container_name(run_id: str, root: Path) -> str:
+    """Known before there is a container, and different for every state directory on a machine."""
+    return f"gpunion-{hashlib.sha256(str(root).encode()).hexdigest()[:NAME_DIGITS]}-{run_id}"
+
+
+def _allowed(kind: int, wanted: int) -> int:
+    _, hard = resource.getrlimit(kind)
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

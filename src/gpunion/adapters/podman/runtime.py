@@ -1,0 +1,62 @@
+"""Podman as it is on this machine: found, asked what it can do, and made into a runtime."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import Any
+
+from gpunion.adapters.containers.engine import SYSTEM_PATH, Engine, EngineTrouble
+from gpunion.adapters.containers.gpus import find_way
+from gpunion.adapters.containers.runtime import ContainerRuntime, EngineFacts, GuestUser
+from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES
+from gpunion.adapters.sandbox.stage import GUEST_HOST_ID
+from gpunion.ports.runtime import RuntimeFault
+
+CDI_SINCE = (4, 1)
+
+
+def open_podman(
+    state_dir: str | os.PathLike[str],
+    *,
+    image: str | None = None,
+    log_limit_bytes: int = LOG_LIMIT_BYTES,
+    processes_max: int | None = None,
+) -> ContainerRuntime:
+    """RuntimeFault where there is no Podman that works for this user."""
+    program = shutil.which("podman", path=SYSTEM_PATH)
+    if program is None:
+        raise RuntimeFault("podman is not installed. Next: apt-get install podman runc", temporary=False)
+    # runc where it is there: Debian's crun cannot checkpoint.
+    runc = shutil.which("runc", path=SYSTEM_PATH)
+    engine = Engine("podman", [program, *(["--runtime", runc] if runc else [])])
+    try:
+        told = json.loads(engine.call("version", "--format", "json"))
+        engine.call("ps", "--quiet")  # it has to reach its storage as well
+    except (EngineTrouble, ValueError) as trouble:
+        raise RuntimeFault(
+            f"podman does not work here: {trouble}. Next: podman info", temporary=True
+        ) from trouble
+    facts = facts_of(told, os.geteuid(), os.getegid())
+    limits = {} if processes_max is None else {"processes_max": processes_max}
+    return ContainerRuntime(state_dir, engine, facts, image=image, log_limit_bytes=log_limit_bytes, **limits)
+
+
+def facts_of(told: dict[str, Any], uid: int, gid: int) -> EngineFacts:
+    """`told` is what `podman version` says."""
+    version = str(told["Client"]["Version"])
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    return EngineFacts(
+        version=version, user=_guest_user(uid, gid), gpus=find_way(cdi=numbers >= CDI_SINCE, requests=False)
+    )
+
+
+def _guest_user(uid: int, gid: int) -> GuestUser:
+    if uid != 0:
+        return GuestUser(
+            inside=f"{uid}:{gid}", words=("--userns", "keep-id"), described=f"user namespace, user {uid}"
+        )
+    return GuestUser(
+        inside=f"{GUEST_HOST_ID}:{GUEST_HOST_ID}", host_id=GUEST_HOST_ID, described=f"user {GUEST_HOST_ID}"
+    )
