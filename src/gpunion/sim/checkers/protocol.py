@@ -26,9 +26,10 @@ class NothingAcknowledgedIsLost(Checker):
     def sent_down(self, node_id: NodeId, frame: CoordinatorFrame) -> None:
         if isinstance(frame, Welcome):
             self._not_meant[node_id] = max(frame.orders_before, self._not_meant.get(node_id, 0))
+        station = self.world.coordinator.station
+        meant_for = "" if station is None else station.links[node_id].incarnation
         mark = self.world.coordinator.disk.marks.get(node_id)
-        agent = self.world.machines[node_id].agent
-        kept = 0 if mark is None or mark.incarnation != agent.disk.incarnation else mark.seq
+        kept = 0 if mark is None or mark.incarnation != meant_for else mark.seq
         if frame.ack > kept:
             what = f"report {frame.ack} was acknowledged, {kept} is the last one committed"
             self.court.find(7, node_id, what)
