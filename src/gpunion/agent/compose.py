@@ -10,11 +10,13 @@ from pathlib import Path
 
 from gpunion.adapters.agentdisk import JsonAgentDisk
 from gpunion.adapters.declared import DeclaredGpus
+from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
+from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.confinement import find_bubblewrap
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
@@ -52,13 +54,23 @@ class Parts:
 def compose(settings: Settings) -> Parts:
     """RuntimeFault where guests could not be shut in and the owner has not allowed that."""
     return Parts(
-        runtime=SandboxRuntime(settings.state_dir, allow_unsandboxed=settings.terms.allow_unsandboxed),
+        runtime=runtime_of(settings),
         link=HttpLink(settings.coordinator, settings.credential()),
         disk=JsonAgentDisk(settings.state_dir / AGENT_DIR),
         clock=BootClock(),
         gpus=DeclaredGpus(settings.gpus),
         open_vault=_vault_opener(settings.vault),
     )
+
+
+def runtime_of(settings: Settings) -> Runtime:
+    match settings.runtime:
+        case "docker":
+            return open_docker(settings.state_dir, image=settings.image)
+        case "podman":
+            return open_podman(settings.state_dir, image=settings.image)
+        case _:
+            return SandboxRuntime(settings.state_dir, allow_unsandboxed=settings.terms.allow_unsandboxed)
 
 
 def world_of(settings: Settings, parts: Parts, post: Callable[[AgentEvent], None]) -> World:

@@ -17,7 +17,7 @@ from gpunion.owner_kill.command import default_state_dir
 
 SETTINGS_FILE = "agent.toml"
 CREDENTIAL_FILE = "credential"
-RUNTIMES = ("sandbox",)
+RUNTIMES = ("sandbox", "docker", "podman")
 GPUS_MAX = 64  # more GPUs in one machine than anybody sells: a typing error
 
 # A gigabit: the usual campus port. What a node really has is measured later.
@@ -38,6 +38,7 @@ class Settings:
     credential_file: Path
     building: str = ""
     runtime: str = "sandbox"
+    image: str | None = None  # of guests in containers; None: this machine's own programs, read-only
     gpus: tuple[Gpu, ...] = ()
     cpus: float = field(default_factory=lambda: float(os.cpu_count() or 1))
     memory_bytes: int = field(default_factory=lambda: machine_memory_bytes())
@@ -59,13 +60,23 @@ class Settings:
 
 
 KEYS = {
-    "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "cpus", "memory",
-    "uplink_bps", "gpu", "terms",
+    "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "image", "cpus",
+    "memory", "uplink_bps", "gpu", "terms",
 }  # fmt: skip
 GPU_KEYS = {"model", "memory", "speed", "count"}
 TERMS_KEYS = {name.name for name in fields(Terms)} - {"memory_bytes"} | {"memory"}
 # Settings that make sense for one start only, each GPUNION_<KEY>; the rest of GPUNION_* belongs to others.
-ENVIRONMENT_KEYS = ("coordinator", "lab", "building", "vault", "credential_file", "runtime", "cpus", "memory")
+ENVIRONMENT_KEYS = (
+    "coordinator",
+    "lab",
+    "building",
+    "vault",
+    "credential_file",
+    "runtime",
+    "image",
+    "cpus",
+    "memory",
+)
 
 
 def state_dir_of(given: str | os.PathLike[str] | None = None) -> Path:
@@ -112,6 +123,7 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
         vault=state_dir / str(table["vault"]),  # an absolute place stays what it is
         credential_file=state_dir / str(table.get("credential_file", CREDENTIAL_FILE)),
         runtime=runtime,
+        image=str(table["image"]) if table.get("image") else None,
         gpus=_gpus(table.get("gpu", [])),
         cpus=positive(table.get("cpus", os.cpu_count() or 1), "cpus"),
         memory_bytes=amount_of_memory(table.get("memory", machine_memory_bytes()), "memory"),

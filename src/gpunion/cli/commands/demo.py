@@ -8,7 +8,7 @@ from gpunion.cli.context import Context
 from gpunion.cli.extras import missing_extra
 
 JSON = """`{moves, steps_lost_on_notice, weights_equal, downtime_s, ...}`: what the demonstration measured."""
-EXAMPLES = ("gpunion demo", "gpunion demo --json", "gpunion demo --keep")
+EXAMPLES = ("gpunion demo", "gpunion demo --json", "gpunion demo --runtime podman", "gpunion demo --keep")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--keep", action="store_true", help="leave the campus running at the end, and say where"
     )
     parser.add_argument(
-        "--runtime", choices=("sandbox",), default="sandbox", help="how guests are run (sandbox)"
+        "--runtime",
+        choices=("sandbox", "docker", "podman"),
+        default="sandbox",
+        help="how guests are run: in bubblewrap's sandbox or in an engine's containers",
     )
     parser.add_argument("--fast", action="store_true", help="a shorter training run")
 

@@ -33,7 +33,12 @@ def perform(options: Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     audience = Audience(quiet=options.json)
     root = Path(tempfile.mkdtemp(prefix="gpunion-demo-"))
-    campus = LocalCampus(root=root, timing=TIMING, unsandboxed=not _can_sandbox())
+    campus = LocalCampus(
+        root=root,
+        timing=TIMING,
+        unsandboxed=options.runtime == "sandbox" and not _can_sandbox(),
+        environment={"GPUNION_RUNTIME": options.runtime},
+    )
     kept = False
     try:
         outcome = _play(campus, audience)
@@ -97,6 +102,8 @@ def _open_campus(campus: LocalCampus, audience: Audience) -> None:
         campus.start_agent(lab.name)
         card = f"{lab.model} ({lab.memory_gib} GiB, speed {lab.speed:g}; declared, not real)"
         audience.tell(f"{lab.name} of lab {lab.lab} lends one {card}")
+    if campus.environment["GPUNION_RUNTIME"] != "sandbox":
+        audience.tell(f"guests run in {campus.environment['GPUNION_RUNTIME']} containers")
     if campus.unsandboxed:
         audience.tell(
             "bubblewrap is not here: guests are plain processes, UNSANDBOXED (apt-get install bubblewrap)"
