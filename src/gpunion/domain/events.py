@@ -11,6 +11,7 @@ from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import Order
 from gpunion.domain.reports import Report
 from gpunion.domain.run import EndReason
+from gpunion.domain.withheld import HoldCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,18 +152,26 @@ class OutputShipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerReclaimed:
+    """`gpus`: these alone; none named: the whole machine. The cause is told apart for single GPUs only."""
+
     notice_s: float
     leaving: bool = False
+    gpus: tuple[int, ...] = ()
+    cause: HoldCause = HoldCause.OWNER
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerPaused:
-    pass
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerResumed:
-    pass
+    """The owner's own word ends what any cause withheld; any other cause ends only its own."""
+
+    gpus: tuple[int, ...] = ()
+    cause: HoldCause = HoldCause.OWNER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

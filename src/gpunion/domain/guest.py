@@ -8,6 +8,7 @@ from enum import StrEnum
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.resources import Grant
 from gpunion.domain.run import EndReason
+from gpunion.domain.withheld import WithheldGpu
 
 
 class GuestPhase(StrEnum):
@@ -71,6 +72,7 @@ class Holding:
     deadline_s: float | None = None
     leaving: bool = False
     killed: bool = False
+    gpus: tuple[WithheldGpu, ...] = ()  # single GPUs that are not lent, whoever has the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

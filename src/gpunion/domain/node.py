@@ -8,6 +8,7 @@ from enum import StrEnum
 from gpunion.domain.ids import NodeId
 from gpunion.domain.resources import Capacity
 from gpunion.domain.terms import Terms
+from gpunion.domain.withheld import WithheldGpu, earliest_deadline_s
 
 
 class NodePhase(StrEnum):
@@ -43,3 +44,10 @@ class Node:
     before_silence: NodePhase | None = None
     departures: int = 0
     lent_gpu_s: float = 0.0
+    withheld: tuple[WithheldGpu, ...] = ()  # single GPUs that are not lent, whoever has the rest
+
+    def wanted_by_s(self, gpu_indices: tuple[int, ...]) -> float | None:
+        """When who holds these GPUs has to be gone: with the whole machine, or from one of them."""
+        of_gpus_s = earliest_deadline_s(self.withheld, gpu_indices)
+        both = [at_s for at_s in (self.deadline_s, of_gpus_s) if at_s is not None]
+        return min(both, default=None)

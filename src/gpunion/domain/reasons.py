@@ -31,6 +31,7 @@ class Why(StrEnum):
     UNSANDBOXED = "unsandboxed"
     GUESTS_FULL = "guests_full"
     REFUSED_LATELY = "refused_lately"
+    GPU_WITHHELD = "gpu_withheld"
     SAME_NODE = "same_node"
     # a job's life
     SUBMITTED = "submitted"
@@ -44,7 +45,11 @@ class Why(StrEnum):
     STALE_EPOCH = "stale_epoch"
     STEP_BEHIND = "step_behind"
     OWNER_WANTS_NODE = "owner_wants_node"
+    OWNER_WANTS_GPU = "owner_wants_gpu"
+    OWNER_COMPUTES = "owner_computes"
+    GPU_SICK = "gpu_sick"
     FLUSH_FITS = "flush_fits"
+    CAPTURE_FITS = "capture_fits"
     NOTICE_TOO_SHORT = "notice_too_short"
     MOVED = "moved"
     FELL_BACK = "fell_back"
@@ -56,6 +61,9 @@ class Why(StrEnum):
     NODE_HEARD_AGAIN = "node_heard_again"
     NODE_JOINED = "node_joined"
     NODE_BACK = "node_back"
+    GPU_PAUSED = "gpu_paused"
+    GPU_FREE = "gpu_free"
+    GPU_BACK = "gpu_back"
     GOING_HOME = "going_home"
     RUN_REFUSED = "run_refused"
     START_FAILED = "start_failed"
@@ -96,6 +104,7 @@ SENTENCES: dict[Why, str] = {
     Why.UNSANDBOXED: "it cannot shut guests in and its owner has not allowed that",
     Why.GUESTS_FULL: "it already has the {limit} guests its owner allows",
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
+    Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} are free and {needs} needed: {because}",
     Why.SAME_NODE: "it is the node the job has to leave",
     Why.SUBMITTED: "accepted from {owner}",
     Why.IMPOSSIBLE: "no node of this campus could ever run it: {blockers}",
@@ -108,7 +117,13 @@ SENTENCES: dict[Why, str] = {
     Why.STALE_EPOCH: "a late message of epoch {epoch} was ignored; the job is at epoch {current}",
     Why.STEP_BEHIND: "a checkpoint of step {step} was ignored; step {durable} is already durable",
     Why.OWNER_WANTS_NODE: "the owner of {node} wants it back in {notice_s} s",
+    Why.OWNER_WANTS_GPU: "the owner of {node} wants GPU {gpus} back in {notice_s} s",
+    Why.OWNER_COMPUTES: "the owner of {node} began to compute on GPU {gpus} ({detail}); "
+    "it is theirs in {notice_s} s",
+    Why.GPU_SICK: "GPU {gpus} of {node} is out of order ({detail})",
     Why.FLUSH_FITS: "saving takes about {needs_s} s and fits the {left_s} s left",
+    Why.CAPTURE_FITS: "saving takes about {stall_s} s and fits the {left_s} s left on the GPU; "
+    "what was saved is sent afterwards",
     Why.NOTICE_TOO_SHORT: "saving takes about {needs_s} s and does not fit the {left_s} s left; "
     "going on from step {durable} later",
     Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s} s, {redone} steps to redo",
@@ -121,6 +136,9 @@ SENTENCES: dict[Why, str] = {
     Why.NODE_HEARD_AGAIN: "{node} is heard again",
     Why.NODE_JOINED: "{node} of lab {lab} joined with {gpus} GPU(s)",
     Why.NODE_BACK: "{node} is lent again",
+    Why.GPU_PAUSED: "the owner of {node} takes no new guests on GPU {gpus}",
+    Why.GPU_FREE: "GPU {gpus} was free {freed_after_s} s after it was wanted",
+    Why.GPU_BACK: "GPU {gpus} of {node} is lent again",
     Why.GOING_HOME: "going home to {node}: saves about {gain_s} s",
     Why.RUN_REFUSED: "{node} refused it: {refusal}",
     Why.START_FAILED: "could not start on {node}: {detail}",

@@ -8,6 +8,7 @@ from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import EndReason
+from gpunion.domain.withheld import HoldCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +69,13 @@ class CheckpointFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeGiven:
-    """The owner wants the machine back. `leaving`: for good."""
+    """The owner wants the machine back. `leaving`: for good. `gpus`: only these of it."""
 
     deadline_s: float
     leaving: bool = False
+    gpus: tuple[int, ...] = ()
+    cause: HoldCause = HoldCause.OWNER
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,16 +84,17 @@ class NodeReclaimed:
 
     freed_after_s: float
     killed: bool = False
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePaused:
-    pass
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResumed:
-    pass
+    gpus: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

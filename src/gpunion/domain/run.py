@@ -24,6 +24,7 @@ class EndReason(StrEnum):
     STOPPED = "stopped"  # by its user, or because a newer epoch replaced it
     DEADLINE = "deadline"  # the owner's deadline came
     KILLED_BY_OWNER = "killed_by_owner"
+    SICK_GPU = "sick_gpu"  # a GPU of it is out of order
     LEASE_ENDED = "lease_ended"  # the agent lost the coordinator and ended it
     NODE_LOST = "node_lost"  # the coordinator lost the agent and gave it up
     REFUSED = "refused"  # the agent would not start it

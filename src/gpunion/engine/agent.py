@@ -26,7 +26,7 @@ from gpunion.domain.events import (
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import guests, lease, orders, ownership, restart, saves
+from gpunion.engine.handlers import gpu_ownership, guests, lease, orders, ownership, restart, saves
 from gpunion.engine.state import AgentState
 from gpunion.engine.timers import Timers
 
@@ -44,6 +44,7 @@ class AgentEngine:
         draft = AgentDraft(self.state, self.facts, self.timing, self.timers, now_s)
         _dispatch(draft, event)
         ownership.settle(draft)
+        gpu_ownership.settle(draft)
         return draft.decision()
 
     def apply(self, decision: AgentDecision) -> None:
@@ -70,14 +71,8 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             saves.not_shipped(draft, event)
         case OutputShipped():
             guests.output_shipped(draft, event)
-        case OwnerReclaimed():
-            ownership.reclaim(draft, event)
-        case OwnerPaused():
-            ownership.pause(draft)
-        case OwnerResumed():
-            ownership.resume(draft)
-        case OwnerKilled():
-            ownership.kill(draft)
+        case OwnerReclaimed() | OwnerPaused() | OwnerResumed() | OwnerKilled():
+            _owner_spoke(draft, event)
         case LeaseRenewed():
             lease.renewed(draft, event)
         case AgentStarted():
@@ -86,8 +81,29 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             assert_never(event)
 
 
+def _owner_spoke(draft: AgentDraft, event: OwnerReclaimed | OwnerPaused | OwnerResumed | OwnerKilled) -> None:
+    match event:
+        case OwnerReclaimed(gpus=()):
+            ownership.reclaim(draft, event)
+        case OwnerReclaimed():
+            gpu_ownership.reclaim(draft, event)
+        case OwnerPaused(gpus=()):
+            ownership.pause(draft)
+        case OwnerPaused():
+            gpu_ownership.pause(draft, event)
+        case OwnerResumed(gpus=()):
+            ownership.resume(draft)
+        case OwnerResumed():
+            gpu_ownership.resume(draft, event)
+        case OwnerKilled():
+            ownership.kill(draft)
+
+
 def _timer(draft: AgentDraft, key: str) -> None:
     name, _, subject = key.partition(":")
+    if subject.startswith("gpu:"):
+        _gpu_timer(draft, name, gpu_ownership.index_of(subject))
+        return
     match name:
         case "deadline":
             ownership.deadline_came(draft)
@@ -105,3 +121,15 @@ def _timer(draft: AgentDraft, key: str) -> None:
             guests.would_not_go(draft, subject)
         case _:
             raise ValueError(f"no timer is called {key!r}")
+
+
+def _gpu_timer(draft: AgentDraft, name: str, index: int) -> None:
+    match name:
+        case "deadline":
+            gpu_ownership.deadline_came(draft, index)
+        case "term":
+            gpu_ownership.last_seconds(draft, index)
+        case "own_save":
+            gpu_ownership.save_unasked(draft, index)
+        case _:
+            raise ValueError(f"no timer of a GPU is called {name!r}")

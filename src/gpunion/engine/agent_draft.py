@@ -10,6 +10,7 @@ from gpunion.domain.node import NodeFacts
 from gpunion.domain.reasons import Fact, Reason, Why, because
 from gpunion.domain.reports import Report
 from gpunion.domain.timing import Timing
+from gpunion.domain.withheld import HoldCause, WithheldGpu, earliest_deadline_s, withheld_of
 from gpunion.engine.state import AgentState
 from gpunion.engine.timers import Timers
 
@@ -76,10 +77,23 @@ class AgentDraft:
     def limit(self, run_id: RunId) -> None:
         """The lease and the owner's deadline, handed to the keeper, which needs nobody to enforce them.
 
-        An agent that was restarted and not yet welcomed has no lease to give; the keeper keeps the one it has.
+        An agent that was restarted and not yet welcomed has no lease to give; the keeper keeps the one it
+        has.
         """
-        kill_at_s = self.holding.deadline_s if self.holding.tenure is Tenure.RECLAIMING else None
-        self.do(LimitGuest(run_id=run_id, lease_until_s=self.last_moment_s(), kill_at_s=kill_at_s))
+        guest = self.guests[run_id]
+        limit = LimitGuest(
+            run_id=run_id, lease_until_s=self.last_moment_s(), kill_at_s=self.deadline_for(guest)
+        )
+        self.do(limit)
+
+    def withheld(self, index: int) -> WithheldGpu | None:
+        return withheld_of(self.holding.gpus, index)
+
+    def deadline_for(self, guest: Guest) -> float | None:
+        """When a guest has to be gone: with the whole machine, or from one of its GPUs."""
+        of_machine_s = self.holding.deadline_s if self.holding.tenure is Tenure.RECLAIMING else None
+        of_gpus_s = earliest_deadline_s(self.holding.gpus, guest.grant.gpu_indices)
+        return min((at_s for at_s in (of_machine_s, of_gpus_s) if at_s is not None), default=None)
 
     def owner_has_it(self) -> bool:
         """From the owner's deadline on nothing of a guest may run or send."""
@@ -87,6 +101,11 @@ class AgentDraft:
         if holding.tenure is Tenure.RECLAIMING:
             return holding.deadline_s is not None and self.now_s >= holding.deadline_s
         return holding.tenure in (Tenure.RECLAIMED, Tenure.LEFT)
+
+    def sickness_of(self, guest: Guest) -> str:
+        gpus = (self.withheld(index) for index in guest.grant.gpu_indices)
+        sick = [gpu for gpu in gpus if gpu is not None and gpu.cause is HoldCause.SICK]
+        return "; ".join(f"GPU {gpu.index}: {gpu.detail}" for gpu in sick)
 
     def last_moment_s(self) -> float | None:
         """When guests end if the coordinator is never heard again."""

@@ -61,6 +61,10 @@ def _started_against_terms(state: CampusState, node_id: NodeId, order: StartRun)
     if node.phase is not NodePhase.SHARING:
         what = f"{order.run_id} was ordered to start while the node is {node.phase.value}"
         found.append(Violation(invariant=2, subject=node_id, what=what))
+    withheld = sorted({gpu.index for gpu in node.withheld} & set(order.grant.gpu_indices))
+    if withheld:
+        what = f"{order.run_id} was ordered to start on GPU {withheld}, which is not lent"
+        found.append(Violation(invariant=2, subject=node_id, what=what))
     if not node.facts.terms.admits_lab(job.spec.lab):
         what = f"{order.run_id} is of a lab the terms do not admit"
         found.append(Violation(invariant=2, subject=node_id, what=what))

@@ -39,6 +39,7 @@ def _count(draft: Draft, node_id: NodeId, kept: list[Migration]) -> NodeView:
     requests = [draft.state.jobs[migration.job_id].spec.request for migration in kept]
     taken = {index for run in runs for index in run.grant.gpu_indices}
     taken |= {index for migration in kept for index in migration.reserved_gpus}
+    taken |= {gpu.index for gpu in node.withheld}
     cpus = sum(run.grant.cpus for run in runs) + sum(request.cpus for request in requests)
     memory = sum(r.grant.memory_bytes for r in runs) + sum(r.memory_bytes for r in requests)
     capacity = node.facts.capacity

@@ -34,7 +34,7 @@ from gpunion.domain.reports import (
 from gpunion.domain.timing import Timing
 from gpunion.engine import planner
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers import checkpoints, jobs, nodes, runs
+from gpunion.engine.handlers import checkpoints, jobs, node_gpus, nodes, runs
 from gpunion.engine.state import CampusState
 from gpunion.engine.timers import Timers
 from gpunion.policy.policies import Policies
@@ -111,6 +111,20 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
             checkpoints.durable(draft, report)
         case CheckpointFailed():
             checkpoints.failed(draft, report)
+        case NoticeGiven() | NodeReclaimed() | NodePaused() | NodeResumed() | NodeLeft():
+            _owner_said(draft, node_id, report)
+        case _:
+            assert_never(report)
+
+
+def _owner_said(
+    draft: Draft, node_id: NodeId, report: NoticeGiven | NodeReclaimed | NodePaused | NodeResumed | NodeLeft
+) -> None:
+    match report:
+        case NodeLeft():
+            nodes.left(draft, node_id)
+        case _ if report.gpus:
+            node_gpus.said(draft, node_id, report)
         case NoticeGiven():
             nodes.notice_given(draft, node_id, report)
         case NodeReclaimed():
@@ -119,10 +133,6 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
             nodes.paused(draft, node_id)
         case NodeResumed():
             nodes.resumed(draft, node_id)
-        case NodeLeft():
-            nodes.left(draft, node_id)
-        case _:
-            assert_never(report)
 
 
 def _timer(draft: Draft, key: str) -> None:

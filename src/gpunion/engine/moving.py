@@ -73,8 +73,12 @@ def flush(
     deadline_s: float | None,
     destination: NodeId | None,
     reserved_gpus: tuple[int, ...],
+    sent_by_s: float | None = None,
 ) -> None:
-    """Asks for the last save and keeps a place at the destination."""
+    """Asks for the last save and keeps a place at the destination.
+
+    `sent_by_s`: a later moment than the deadline, where only the saving has to be over by then.
+    """
     job = draft.job_of(run)
     migration = begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, deadline_s=deadline_s)
     checkpoint = request_checkpoint(draft, run, final=True, by_s=deadline_s, rate_bps=rate_bps)
@@ -85,7 +89,7 @@ def flush(
     draft.put(replace(run, phase=RUN.check(run.id, run.phase, RunPhase.LEAVING)))
     draft.cancel_timer(f"checkpoint:{run.id}")
     if deadline_s is not None:
-        overdue_s = deadline_s + WORD_GUARD_S
+        overdue_s = (deadline_s if sent_by_s is None else sent_by_s) + WORD_GUARD_S
     else:
         overdue_s = draft.now_s + draft.timing.save_timeout_s + FLUSH_GUARD_S
     draft.set_timer(f"flush:{migration.id}", overdue_s)

@@ -18,6 +18,7 @@ from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.run import Run
+from gpunion.domain.withheld import GpuPhase
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -35,7 +36,7 @@ class CampusState:
     waiting: set[JobId] = field(default_factory=set)
     living: dict[NodeId, set[RunId]] = field(default_factory=dict)  # runs that hold something of a node
     unsettled: dict[RunId, set[CheckpointId]] = field(default_factory=dict)  # neither durable nor failed
-    reclaiming: set[NodeId] = field(default_factory=set)
+    reclaiming: set[NodeId] = field(default_factory=set)  # wanted back, whole or single GPUs of them
     moving: set[MigrationId] = field(default_factory=set)  # migrations not yet over
     progress: dict[RunId, tuple[int, float]] = field(default_factory=dict)  # from heartbeats; not durable
 
@@ -119,7 +120,7 @@ class CampusState:
 
     def _put_node(self, node: Node) -> None:
         self.nodes[node.id] = node
-        if node.phase is NodePhase.RECLAIMING:
+        if _to_be_emptied(node):
             self.reclaiming.add(node.id)
         else:
             self.reclaiming.discard(node.id)
@@ -137,6 +138,13 @@ class CampusState:
             self.moving.discard(migration.id)
         else:
             self.moving.add(migration.id)
+
+
+def _to_be_emptied(node: Node) -> bool:
+    if node.phase is NodePhase.RECLAIMING:
+        return True
+    here = node.phase in (NodePhase.SHARING, NodePhase.PAUSED)
+    return here and any(gpu.phase is GpuPhase.RECLAIMING for gpu in node.withheld)
 
 
 def _leave(index: dict[K, set[V]], key: K, member: V) -> None:

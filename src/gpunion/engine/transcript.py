@@ -37,6 +37,7 @@ from gpunion.domain.events import (
 from gpunion.domain.orders import StartRun, TakeCheckpoint
 from gpunion.domain.reasons import Reason, Why
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
+from gpunion.domain.withheld import HoldCause
 
 # Timers that stand for something a person would tell; the rest only say that time has passed.
 TELLING_TIMERS = {"deadline", "term", "own_save", "lease_end", "give_up", "fence"}
@@ -156,8 +157,13 @@ def _named(thing: object) -> str:
             words.append(name)
         elif value is not None and value is not False:
             words.append(str(value))
+    gpus = getattr(thing, "gpus", ())
+    if gpus:
+        words.append(f"gpus={','.join(map(str, gpus))}")
     for name in TOLD_FACTS:
         value = getattr(thing, name, None)
+        if isinstance(value, HoldCause) and not gpus:
+            continue  # a whole machine is only ever taken by its owner's word
         if value is not None and not isinstance(value, CheckpointTrouble):
             words.append(f"{name}={value}")
         elif value is not None:

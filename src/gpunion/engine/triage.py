@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gpunion.domain.ids import NodeId
 from gpunion.domain.migration import Cause, MigrationPhase
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import Run, RunPhase
+from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
 from gpunion.engine import moving
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
 from gpunion.policy.bandwidth import RECLAIM_SHARE
 from gpunion.policy.placement.pick import choose_gpus
-from gpunion.policy.reclaim import AtStake, Triage
+from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE, AtStake, Triage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Want:
+    """Until when a run may go on, and until when what it saved may be sent.
+
+    The two differ where its owner wants a single GPU: the rest of the machine is still there to send from.
+    """
+
+    deadline_s: float
+    sent_by_s: float
+
+    @property
+    def sends_afterwards(self) -> bool:
+        return self.sent_by_s > self.deadline_s
 
 
 def empty_wanted_nodes(draft: Draft) -> None:
     for node_id in sorted(draft.state.reclaiming):
         node = draft.state.nodes[node_id]
-        runs = [run for run in _runs(draft, node_id) if _undecided(draft, run)]
-        if runs and node.deadline_s is not None:
-            _decide(draft, node, runs, node.deadline_s)
+        wanted: dict[Want, list[Run]] = {}
+        for run in _runs(draft, node_id):
+            want = _want(draft, node, run) if _undecided(draft, run) else None
+            if want is not None:
+                wanted.setdefault(want, []).append(run)
+        for want, runs in sorted(wanted.items(), key=lambda pair: pair[0].deadline_s):
+            _decide(draft, node, runs, want)
 
 
 def active_flush_bps(draft: Draft, node_id: NodeId) -> float:
@@ -39,38 +61,85 @@ def active_flush_bps(draft: Draft, node_id: NodeId) -> float:
     return total
 
 
-def _decide(draft: Draft, node: Node, runs: list[Run], deadline_s: float) -> None:
-    left_s = deadline_s - draft.now_s
+def _want(draft: Draft, node: Node, run: Run) -> Want | None:
+    deadline_s = node.wanted_by_s(run.grant.gpu_indices)
+    if deadline_s is None or any(gpu.cause is HoldCause.SICK for gpu in _wanted_gpus(node, run)):
+        return None  # nothing is saved from a broken GPU: its agent ends the run and says so
+    if node.deadline_s is not None:
+        return Want(deadline_s=deadline_s, sent_by_s=node.deadline_s)
+    return Want(deadline_s=deadline_s, sent_by_s=deadline_s + draft.timing.save_timeout_s)
+
+
+def _wanted_gpus(node: Node, run: Run) -> list[WithheldGpu]:
+    held = run.grant.gpu_indices
+    return [g for g in node.withheld if g.index in held and g.phase is GpuPhase.RECLAIMING]
+
+
+def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
     uplink_bps = node.facts.capacity.uplink_bps - active_flush_bps(draft, node.id) / RECLAIM_SHARE
     stakes = [_at_stake(draft, run) for run in runs]
     by_id = {run.id: run for run in runs}
-    plan = draft.policies.reclaim.triage(stakes, left_s=left_s, uplink_bps=max(uplink_bps, 1.0))
-    for fate in plan:
-        _carry_out(draft, by_id[fate.run_id], fate, deadline_s)
+    for fate in _triage(draft, stakes, want, max(uplink_bps, 1.0)):
+        _carry_out(draft, node, by_id[fate.run_id], fate, want)
 
 
-def _carry_out(draft: Draft, run: Run, fate: Triage, deadline_s: float) -> None:
+def _triage(draft: Draft, stakes: list[AtStake], want: Want, uplink_bps: float) -> list[Triage]:
+    left_s = want.deadline_s - draft.now_s
+    plan = draft.policies.reclaim
+    if not want.sends_afterwards:
+        return plan.triage(stakes, left_s=left_s, uplink_bps=uplink_bps)
+    usable_s = left_s - GUARD_S - GUARD_SHARE * left_s
+    savable = [stake for stake in stakes if stake.stall_s <= usable_s]
+    hopeless = [stake for stake in stakes if stake.stall_s > usable_s]
+    sending_s = want.sent_by_s - draft.now_s
+    return [
+        *plan.triage(savable, left_s=sending_s, uplink_bps=uplink_bps),
+        *plan.triage(hopeless, left_s=left_s, uplink_bps=uplink_bps),
+    ]
+
+
+def _carry_out(draft: Draft, node: Node, run: Run, fate: Triage, want: Want) -> None:
     job = draft.job_of(run)
-    needs_s, left_s = fate.needs_s, fate.left_s
-    draft.because(job.id, Why.OWNER_WANTS_NODE, node=run.node_id, notice_s=max(0.0, left_s))
+    needs_s, left_s = fate.needs_s, want.deadline_s - draft.now_s
+    _say_who_wants_it(draft, node, run, max(0.0, left_s))
     if fate.rate_bps is None:
         durable = draft.durable_step(job.id)
         draft.because(job.id, Why.NOTICE_TOO_SHORT, needs_s=needs_s, left_s=left_s, durable=durable)
         moving.begin(
-            draft, job, run, Cause.OWNER_RECLAIM, phase=MigrationPhase.FLUSHING, deadline_s=deadline_s
+            draft, job, run, Cause.OWNER_RECLAIM, phase=MigrationPhase.FLUSHING, deadline_s=want.deadline_s
         )
         return
-    draft.because(job.id, Why.FLUSH_FITS, needs_s=needs_s, left_s=left_s)
-    destination = draft.policies.destination.choose(job, views(draft), leaving=run.node_id, now_s=draft.now_s)
+    if want.sends_afterwards:
+        draft.because(job.id, Why.CAPTURE_FITS, stall_s=job.cost.stall_s, left_s=left_s)
+    else:
+        draft.because(job.id, Why.FLUSH_FITS, needs_s=needs_s, left_s=left_s)
+    leaving = None if node.deadline_s is None else node.id  # another GPU of the same node is as good as any
+    destination = draft.policies.destination.choose(job, views(draft), leaving=leaving, now_s=draft.now_s)
     gpus = () if destination is None else choose_gpus(job, view(draft, destination))
     moving.flush(
         draft,
         run,
         Cause.OWNER_RECLAIM,
         rate_bps=fate.rate_bps,
-        deadline_s=deadline_s,
+        deadline_s=want.deadline_s,
         destination=destination,
         reserved_gpus=tuple(gpu.index for gpu in gpus),
+        sent_by_s=want.sent_by_s,
+    )
+
+
+def _say_who_wants_it(draft: Draft, node: Node, run: Run, notice_s: float) -> None:
+    gpus = _wanted_gpus(node, run)
+    if not gpus or node.deadline_s is not None:
+        draft.because(run.job_id, Why.OWNER_WANTS_NODE, node=node.id, notice_s=notice_s)
+        return
+    indices = ", ".join(str(gpu.index) for gpu in gpus)
+    if any(gpu.cause is HoldCause.OWNER for gpu in gpus):
+        draft.because(run.job_id, Why.OWNER_WANTS_GPU, node=node.id, gpus=indices, notice_s=notice_s)
+        return
+    detail = gpus[0].detail or "a process of theirs"
+    draft.because(
+        run.job_id, Why.OWNER_COMPUTES, node=node.id, gpus=indices, detail=detail, notice_s=notice_s
     )
 
 

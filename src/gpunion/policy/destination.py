@@ -14,15 +14,22 @@ from gpunion.policy.placement.pick import FastThenTight, NotPlaced, place
 
 
 class Destination(Protocol):
-    def choose(self, job: Job, views: Sequence[NodeView], *, leaving: NodeId, now_s: float) -> NodeId | None:
-        """A node to keep a place on, or None: it waits for whatever comes free."""
+    def choose(
+        self, job: Job, views: Sequence[NodeView], *, leaving: NodeId | None, now_s: float
+    ) -> NodeId | None:
+        """A node to keep a place on, or None: it waits for whatever comes free.
+
+        `leaving`: not this one. None where it leaves a single GPU: another one of the same node will do.
+        """
         ...
 
 
 class BestFit:
     """What placement would choose, another node than the one it leaves."""
 
-    def choose(self, job: Job, views: Sequence[NodeView], *, leaving: NodeId, now_s: float) -> NodeId | None:
+    def choose(
+        self, job: Job, views: Sequence[NodeView], *, leaving: NodeId | None, now_s: float
+    ) -> NodeId | None:
         others = [view for view in views if view.node.id != leaving]
         found = place(job, others, now_s, FastThenTight())
         return None if isinstance(found, NotPlaced) else found.node_id
@@ -31,6 +38,8 @@ class BestFit:
 class RandomDestination:
     """Any node that would do; for comparisons."""
 
-    def choose(self, job: Job, views: Sequence[NodeView], *, leaving: NodeId, now_s: float) -> NodeId | None:
+    def choose(
+        self, job: Job, views: Sequence[NodeView], *, leaving: NodeId | None, now_s: float
+    ) -> NodeId | None:
         able = [v.node.id for v in views if v.node.id != leaving and refusal(job, v, now_s) is None]
         return min(able, key=lambda node: tie_break("destination", job.id, job.epoch, node), default=None)

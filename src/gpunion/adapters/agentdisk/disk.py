@@ -102,7 +102,12 @@ def after_reboot(saved: SavedAgent, now_s: float) -> SavedAgent:
 
 
 def _without_moments(holding: Holding, now_s: float) -> Holding:
-    return replace(holding, asked_s=now_s, deadline_s=None if holding.deadline_s is None else now_s)
+    gpus = tuple(
+        replace(gpu, asked_s=now_s, deadline_s=None if gpu.deadline_s is None else now_s)
+        for gpu in holding.gpus
+    )
+    deadline_s = None if holding.deadline_s is None else now_s
+    return replace(holding, asked_s=now_s, deadline_s=deadline_s, gpus=gpus)
 
 
 def new_incarnation() -> str:

@@ -11,7 +11,7 @@ from gpunion.domain.migration import MigrationPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
-from gpunion.domain.run import RunPhase
+from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
@@ -100,7 +100,7 @@ def failed(draft: Draft, report: CheckpointFailed) -> None:
     run = draft.state.runs[migration.source_run]
     if not run.living:
         moving.seek(draft, migration, fell_back=report.trouble.value)
-    elif run.phase is RunPhase.LEAVING and draft.state.nodes[run.node_id].phase in _NOBODY_WANTS_IT:
+    elif run.phase is RunPhase.LEAVING and _nobody_wants_it(draft, run):
         moving.stay(draft, run)
         set_checkpoint_timer(draft, run)
 
@@ -116,6 +116,11 @@ def flush_overdue(draft: Draft, migration_id: str) -> None:
         draft.set_timer(f"flush:{migration.id}", draft.now_s + moving.FLUSH_GUARD_S)
         return
     moving.seek(draft, migration, fell_back="no word of it")
+
+
+def _nobody_wants_it(draft: Draft, run: Run) -> bool:
+    node = draft.state.nodes[run.node_id]
+    return node.phase in _NOBODY_WANTS_IT and node.wanted_by_s(run.grant.gpu_indices) is None
 
 
 def _known(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import CancelShipping, KillGuest, ShipOutput, TellNotice
 from gpunion.domain.events import GuestExited, GuestStarted, GuestStartFailed, OutputShipped
-from gpunion.domain.guest import Guest, GuestPhase, Saving, Tenure
+from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import RunId, own_checkpoint_id
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason
@@ -34,8 +34,9 @@ def started(draft: AgentDraft, event: GuestStarted) -> None:
         )
     )
     draft.limit(guest.run_id)
-    if draft.holding.tenure is Tenure.RECLAIMING:
-        draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.holding.deadline_s))
+    deadline_s = draft.deadline_for(guest)
+    if deadline_s is not None:
+        draft.do(TellNotice(run_id=guest.run_id, deadline_s=deadline_s))
 
 
 def start_failed(draft: AgentDraft, event: GuestStartFailed) -> None:
@@ -63,7 +64,8 @@ def exited(draft: AgentDraft, event: GuestExited) -> None:
         draft.put(replace(guest, phase=GuestPhase.SHIPPING))
         draft.do(ShipOutput(run_id=guest.run_id))
         return
-    _report_end(draft, guest, reason, detail=event.detail)
+    detail = draft.sickness_of(guest) if reason is EndReason.SICK_GPU else ""
+    _report_end(draft, guest, reason, detail=detail or event.detail)
     if guest.saving is not None:
         draft.put(replace(guest, phase=GuestPhase.SHIPPING))
     else:
@@ -88,10 +90,23 @@ def would_not_go(draft: AgentDraft, run_id: str) -> None:
         draft.do(KillGuest(run_id=guest.run_id, cause=guest.end_cause or EndReason.STOPPED))
 
 
-def end_now(draft: AgentDraft, guest: Guest, cause: EndReason) -> None:
+def leave_gpu(draft: AgentDraft, guest: Guest, cause: EndReason) -> None:
+    """Off the GPU without asking. What it has saved may still be sent: the rest of the machine is lent."""
+    if guest.saving is not None and not guest.saving.saved:
+        guest = saves.drop(draft, guest, CheckpointTrouble.DEADLINE)
+    draft.put(replace(guest, phase=GuestPhase.ENDING, end_cause=guest.end_cause or cause))
+    draft.do(KillGuest(run_id=guest.run_id, cause=cause))
+
+
+def end_now(
+    draft: AgentDraft,
+    guest: Guest,
+    cause: EndReason,
+    trouble: CheckpointTrouble = CheckpointTrouble.DEADLINE,
+) -> None:
     """Without asking. What it was shipping is cut as well: after this nothing of it runs or sends."""
     if guest.saving is not None:
-        guest = saves.drop(draft, guest, CheckpointTrouble.DEADLINE)
+        guest = saves.drop(draft, guest, trouble)
     if guest.living:
         draft.put(replace(guest, phase=GuestPhase.ENDING, end_cause=cause))
         draft.do(KillGuest(run_id=guest.run_id, cause=cause))
@@ -111,6 +126,8 @@ def _end_reason(guest: Guest, event: GuestExited) -> EndReason:
         return EndReason.FINISHED
     if event.exit_code == EXIT_SAVED:
         return EndReason.SAVED
+    if guest.end_cause is EndReason.SICK_GPU:
+        return EndReason.SICK_GPU  # whoever ended it first: the GPU is why
     cause = event.cause or guest.end_cause
     if cause is not None:
         return cause

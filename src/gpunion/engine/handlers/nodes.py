@@ -14,6 +14,7 @@ from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NoticeGiven
 from gpunion.domain.run import Run
+from gpunion.domain.withheld import after_resume
 from gpunion.engine import moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
@@ -89,10 +90,10 @@ def resumed(draft: Draft, node_id: NodeId) -> None:
     node = _change(draft, node_id, NodePhase.SHARING)
     if node is None:
         return
-    draft.put(replace(node, deadline_s=None))
+    node = replace(node, deadline_s=None, withheld=after_resume(node.withheld))
+    draft.put(node)
     draft.because(node_id, Why.NODE_BACK, node=node_id)
-    for run in living(draft, node_id):
-        _stays_if_it_can(draft, run)
+    stay_if_they_can(draft, node)
 
 
 def left(draft: Draft, node_id: NodeId) -> None:
@@ -109,8 +110,14 @@ def living(draft: Draft, node_id: NodeId) -> list[Run]:
     return [draft.state.runs[run_id] for run_id in sorted(draft.state.living.get(node_id, ()))]
 
 
+def stay_if_they_can(draft: Draft, node: Node) -> None:
+    """Guests that were only waiting for a deadline that is not coming any more go on as before."""
+    for run in living(draft, node.id):
+        if node.wanted_by_s(run.grant.gpu_indices) is None:
+            _stays_if_it_can(draft, run)
+
+
 def _stays_if_it_can(draft: Draft, run: Run) -> None:
-    """A guest that was only waiting for a deadline that is not coming any more goes on as before."""
     job = draft.job_of(run)
     migration = moving.migration_of(draft, job)
     if migration is None or migration.phase is not MigrationPhase.FLUSHING:
@@ -153,6 +160,7 @@ def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
             phase_since_s=draft.now_s,
             before_silence=None,
             deadline_s=None,
+            withheld=(),
         )
     )
     gpus = len(event.facts.capacity.gpus)

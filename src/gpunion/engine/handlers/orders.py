@@ -11,6 +11,7 @@ from gpunion.domain.orders import Order, StartRun, StopRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import CheckpointFailed, RunEnded
 from gpunion.domain.run import EndReason
+from gpunion.domain.withheld import WithheldGpu
 from gpunion.engine.agent_draft import AgentDraft
 from gpunion.engine.handlers import saves
 
@@ -95,6 +96,8 @@ def _refusal(draft: AgentDraft, order: StartRun) -> Why | None:
         return Why.OLD_EPOCH
     if draft.holding.tenure is not Tenure.SHARING:
         return Why.OWNER_SAID_NO
+    if _withheld(draft, order) is not None:
+        return Why.GPU_WITHHELD
     against = _against_the_terms(draft, order)
     if against is not None:
         return against
@@ -118,6 +121,11 @@ def _against_the_terms(draft: AgentDraft, order: StartRun) -> Why | None:
     return None
 
 
+def _withheld(draft: AgentDraft, order: StartRun) -> WithheldGpu | None:
+    gpus = (draft.withheld(index) for index in order.grant.gpu_indices)
+    return next((gpu for gpu in gpus if gpu is not None), None)
+
+
 def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
     if why is Why.OLD_EPOCH:
         current = draft.epochs[order.job_id]
@@ -128,6 +136,10 @@ def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
         draft.because(order.run_id, why, lab=order.lab)
     elif why is Why.GUESTS_FULL:
         draft.because(order.run_id, why, limit=draft.facts.terms.max_guests)
+    elif why is Why.GPU_WITHHELD:
+        withheld = _withheld(draft, order)
+        because = "" if withheld is None else withheld.because()
+        draft.because(order.run_id, why, free=0, needs=len(order.grant.gpu_indices), because=because)
     else:
         draft.because(order.run_id, why)
     draft.report(

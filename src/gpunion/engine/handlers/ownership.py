@@ -11,8 +11,9 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
 from gpunion.domain.run import EndReason
 from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
+from gpunion.domain.withheld import after_resume
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import guests, saves
+from gpunion.engine.handlers import gpu_ownership, guests, saves
 
 _TIMERS = ("deadline", "term", "own_save")
 
@@ -31,31 +32,42 @@ def reclaim(draft: AgentDraft, event: OwnerReclaimed) -> None:
         # A second word may shorten a notice, never lengthen it behind the first one's back.
         deadline_s = min(deadline_s, holding.deadline_s)
         asked_s, leaving = holding.asked_s, leaving or holding.leaving
-    draft.hold(Holding(tenure=Tenure.RECLAIMING, asked_s=asked_s, deadline_s=deadline_s, leaving=leaving))
+    draft.hold(
+        Holding(
+            tenure=Tenure.RECLAIMING,
+            asked_s=asked_s,
+            deadline_s=deadline_s,
+            leaving=leaving,
+            gpus=holding.gpus,
+        )
+    )
     draft.report(NoticeGiven(deadline_s=deadline_s, leaving=leaving))
     if deadline_s <= draft.now_s:
         deadline_came(draft)
         return
     _set_notice_timers(draft, deadline_s)
     for guest in draft.living():
-        draft.do(TellNotice(run_id=guest.run_id, deadline_s=deadline_s))
+        draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.deadline_for(guest)))
         draft.limit(guest.run_id)
 
 
 def pause(draft: AgentDraft) -> None:
     if draft.holding.tenure is Tenure.SHARING:
-        draft.hold(Holding(tenure=Tenure.PAUSED, asked_s=draft.now_s))
+        draft.hold(Holding(tenure=Tenure.PAUSED, asked_s=draft.now_s, gpus=draft.holding.gpus))
         draft.report(NodePaused())
 
 
 def resume(draft: AgentDraft) -> None:
-    if draft.holding.tenure in (Tenure.SHARING, Tenure.LEFT):
+    holding = draft.holding
+    staying = after_resume(holding.gpus)
+    if holding.tenure is Tenure.LEFT or (holding.tenure is Tenure.SHARING and staying == holding.gpus):
         return
     for key in _TIMERS:
         draft.cancel_timer(key)
-    draft.hold(Holding(tenure=Tenure.SHARING, asked_s=draft.now_s))
+    gpu_ownership.cancel_timers(draft, {gpu.index for gpu in holding.gpus if gpu not in staying})
+    draft.hold(Holding(tenure=Tenure.SHARING, asked_s=draft.now_s, gpus=staying))
     for guest in draft.living():
-        draft.do(TellNotice(run_id=guest.run_id, deadline_s=None))
+        draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.deadline_for(guest)))
         draft.limit(guest.run_id)
     draft.report(NodeResumed())
 
@@ -67,7 +79,8 @@ def kill(draft: AgentDraft) -> None:
         guests.end_now(draft, guest, EndReason.KILLED_BY_OWNER)
     leaving = draft.holding.leaving
     tenure = Tenure.LEFT if leaving else Tenure.RECLAIMED
-    draft.hold(Holding(tenure=tenure, asked_s=draft.now_s, killed=True, leaving=leaving))
+    gpus = draft.holding.gpus
+    draft.hold(Holding(tenure=tenure, asked_s=draft.now_s, killed=True, leaving=leaving, gpus=gpus))
     draft.report(NodeLeft() if leaving else NodeReclaimed(freed_after_s=0.0, killed=True))
 
 

@@ -11,7 +11,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunStarted
 from gpunion.domain.run import EndReason
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import guests, ownership, saves
+from gpunion.engine.handlers import gpu_ownership, guests, ownership, saves
 
 
 def started(draft: AgentDraft, event: AgentStarted) -> None:
@@ -21,6 +21,7 @@ def started(draft: AgentDraft, event: AgentStarted) -> None:
     elif draft.owner_has_it() or (event.rebooted and draft.holding.tenure is Tenure.RECLAIMING):
         # The clock counts from the boot, so nobody can tell how much of a notice is left: the owner wins.
         ownership.deadline_came(draft)
+    gpu_ownership.restarted(draft, rebooted=event.rebooted)
     found = {guest.run_id: guest for guest in event.found}
     for guest in sorted(draft.guests.values(), key=lambda g: g.run_id):
         _take_up(draft, guest, found.get(guest.run_id))
@@ -80,7 +81,7 @@ def _adopt(draft: AgentDraft, guest: Guest, found: GuestFound) -> None:
                     run_id=guest.run_id,
                     checkpoint_id=saving.checkpoint_id,
                     final=saving.final,
-                    by_s=draft.holding.deadline_s,
+                    by_s=draft.deadline_for(guest),
                 )
             )
     if guest.phase is GuestPhase.ENDING:

@@ -27,6 +27,7 @@ _CAUSES = {
     EndReason.KILLED_BY_OWNER: Cause.OWNER_KILL,
     EndReason.LEASE_ENDED: Cause.LEASE_ENDED,
     EndReason.NODE_LOST: Cause.NODE_LOST,
+    EndReason.SICK_GPU: Cause.SICK_GPU,
     EndReason.SAVED: Cause.SELF_SAVED,
     EndReason.REFUSED: Cause.START_TROUBLE,
     EndReason.START_FAILED: Cause.START_TROUBLE,
@@ -177,7 +178,7 @@ def _begin_after_the_fact(draft: Draft, job: Job, run: Run, report: RunEnded) ->
     """Nobody planned this one: the agent acted alone, or everything went at once."""
     cause = _CAUSES[report.reason]
     node = draft.state.nodes[run.node_id]
-    if report.reason is EndReason.SAVED and node.deadline_s is not None:
+    if report.reason is EndReason.SAVED and node.wanted_by_s(run.grant.gpu_indices) is not None:
         cause = Cause.OWNER_RECLAIM
     on_its_way = _save_on_its_way(draft, run, report)
     if on_its_way is not None:
@@ -248,6 +249,10 @@ def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
             draft.because(job.id, Why.OWNER_KILLED, node=node)
         case EndReason.LEASE_ENDED:
             draft.because(job.id, Why.LEASE_LOST, node=node)
+        case EndReason.SICK_GPU:
+            gpus = ", ".join(map(str, run.grant.gpu_indices))
+            detail = report.detail or "no detail given"
+            draft.because(job.id, Why.GPU_SICK, node=node, gpus=gpus, detail=detail)
         case EndReason.REFUSED:
             refusal = "no reason given" if report.why is None else report.why.value
             draft.because(job.id, Why.RUN_REFUSED, node=node, refusal=refusal)

@@ -91,13 +91,23 @@ def _not_free(request: Request, view: NodeView) -> Reason | None:
     node = view.node
     free = len(suitable(view.free_gpus, request))
     if free < request.gpus:
-        return because(node.id, Why.TOO_FEW_FREE_GPUS, free=free, needs=request.gpus)
+        return _too_few_free(request, view, free)
     if view.free_cpus < request.cpus:
         return because(node.id, Why.TOO_FEW_FREE_CPUS, free=view.free_cpus, needs=request.cpus)
     if view.free_memory_bytes < request.memory_bytes:
         free_gib, needs_gib = view.free_memory_bytes / GIB, request.memory_bytes / GIB
         return because(node.id, Why.TOO_LITTLE_FREE_MEMORY, free_gib=free_gib, needs_gib=needs_gib)
     return None
+
+
+def _too_few_free(request: Request, view: NodeView, free: int) -> Reason:
+    """Where GPUs are missing because they are not lent, who waits for them is told by whom."""
+    node = view.node
+    able = {gpu.index for gpu in suitable(node.facts.capacity.gpus, request)}
+    withheld = [gpu.because() for gpu in node.withheld if gpu.index in able]
+    if not withheld:
+        return because(node.id, Why.TOO_FEW_FREE_GPUS, free=free, needs=request.gpus)
+    return because(node.id, Why.GPU_WITHHELD, free=free, needs=request.gpus, because="; ".join(withheld))
 
 
 def _model_fits(gpu: Gpu, request: Request) -> bool:

@@ -1,0 +1,214 @@
+"""The owner's word about single GPUs: the rest of the machine stays lent.
+
+Unlike a whole machine, a GPU that is taken back leaves its guest the network: what was saved in time may
+still be sent afterwards. So the deadline ends who runs on the GPU, not who is already gone from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import TellNotice, TerminateGuest
+from gpunion.domain.events import OwnerPaused, OwnerReclaimed, OwnerResumed
+from gpunion.domain.guest import Guest, GuestPhase, Tenure
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.run import EndReason
+from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
+from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu, weightier, with_gpu, without_gpus
+from gpunion.engine.agent_draft import AgentDraft
+from gpunion.engine.handlers import guests, saves
+
+_TIMERS = ("deadline", "term", "own_save")
+
+
+def timer(name: str, index: int) -> str:
+    return f"{name}:gpu:{index}"
+
+
+def index_of(subject: str) -> int:
+    """Of a timer's key, without its first word."""
+    return int(subject.removeprefix("gpu:"))
+
+
+def reclaim(draft: AgentDraft, event: OwnerReclaimed) -> None:
+    if draft.holding.tenure is Tenure.LEFT:
+        return
+    asked = [_reclaimed(draft, event, index) for index in _known(draft, event.gpus)]
+    wanted = [gpu for gpu in asked if gpu is not None]
+    for gpu in wanted:
+        _withhold(draft, gpu)
+    _report_notices(draft, wanted)
+    indices = [gpu.index for gpu in wanted]
+    for guest in _on(draft, indices):
+        deadline_s = draft.deadline_for(guest)
+        if deadline_s is not None and deadline_s > draft.now_s:
+            draft.do(TellNotice(run_id=guest.run_id, deadline_s=deadline_s))
+            draft.limit(guest.run_id)
+    for gpu in wanted:
+        _run_the_notice(draft, gpu)
+
+
+def pause(draft: AgentDraft, event: OwnerPaused) -> None:
+    if draft.holding.tenure is Tenure.LEFT:
+        return
+    paused = []
+    for index in _known(draft, event.gpus):
+        gpu = draft.withheld(index)
+        if gpu is None:
+            gpu = WithheldGpu(index=index, phase=GpuPhase.PAUSED, asked_s=draft.now_s)
+        elif gpu.cause is HoldCause.OWN_WORK:
+            gpu = replace(gpu, cause=HoldCause.OWNER)  # from now on it ends by their word, not by itself
+        else:
+            continue
+        _withhold(draft, gpu)
+        paused.append(index)
+    if paused:
+        draft.report(NodePaused(gpus=tuple(paused)))
+
+
+def resume(draft: AgentDraft, event: OwnerResumed) -> None:
+    lifted = []
+    for index in _known(draft, event.gpus):
+        gpu = draft.withheld(index)
+        if gpu is not None and event.cause in (HoldCause.OWNER, gpu.cause):
+            lifted.append(index)
+    if not lifted or draft.holding.tenure is Tenure.LEFT:
+        return
+    lift(draft, lifted)
+    draft.report(NodeResumed(gpus=tuple(lifted)))
+
+
+def lift(draft: AgentDraft, indices: Iterable[int]) -> None:
+    """These GPUs are lent again; who was told to go may stay, unless somebody else wants it gone."""
+    indices = list(indices)
+    cancel_timers(draft, indices)
+    draft.hold(replace(draft.holding, gpus=without_gpus(draft.holding.gpus, indices)))
+    for guest in _on(draft, indices):
+        draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.deadline_for(guest)))
+        draft.limit(guest.run_id)
+
+
+def cancel_timers(draft: AgentDraft, indices: Iterable[int]) -> None:
+    for index in sorted(indices):
+        for name in _TIMERS:
+            draft.cancel_timer(timer(name, index))
+
+
+def last_seconds(draft: AgentDraft, index: int) -> None:
+    for guest in _on(draft, [index]):
+        draft.put(replace(guest, end_cause=guest.end_cause or EndReason.DEADLINE))
+        draft.do(TerminateGuest(run_id=guest.run_id))
+
+
+def save_unasked(draft: AgentDraft, index: int) -> None:
+    """As for a whole machine: the coordinator's plan counts while it is near."""
+    gpu = draft.withheld(index)
+    if gpu is None or gpu.phase is not GpuPhase.RECLAIMING or gpu.deadline_s is None:
+        return
+    if draft.coordinator_is_near():
+        again_s = draft.now_s + draft.timing.own_save_patience_s
+        if again_s < gpu.deadline_s:
+            draft.set_timer(timer("own_save", index), again_s)
+        return
+    for guest in _on(draft, [index]):
+        final_asked = guest.saving is not None and guest.saving.final
+        if guest.phase is GuestPhase.RUNNING and not final_asked:
+            saves.ask_by_ourselves(draft, guest, by_s=gpu.deadline_s)
+
+
+def deadline_came(draft: AgentDraft, index: int) -> None:
+    gpu = draft.withheld(index)
+    if gpu is None or gpu.phase is not GpuPhase.RECLAIMING:
+        return
+    for guest in _on(draft, [index]):
+        if gpu.cause is HoldCause.SICK:
+            # Nothing that was computed on a broken GPU may become what the job goes on from.
+            guests.end_now(draft, guest, EndReason.SICK_GPU, CheckpointTrouble.GUEST_ENDED)
+        else:
+            guests.leave_gpu(draft, guest, EndReason.DEADLINE)
+
+
+def restarted(draft: AgentDraft, *, rebooted: bool) -> None:
+    """Before anybody is taken up again. After a reboot nobody can tell how much of a notice is left."""
+    for gpu in draft.holding.gpus:
+        over = gpu.deadline_s is not None and draft.now_s >= gpu.deadline_s
+        if gpu.phase is GpuPhase.RECLAIMING and (over or rebooted):
+            deadline_came(draft, gpu.index)
+
+
+def settle(draft: AgentDraft) -> None:
+    """A GPU is its owner's as soon as nobody runs on it."""
+    for gpu in draft.holding.gpus:
+        if gpu.phase is GpuPhase.RECLAIMING and not _on(draft, [gpu.index]):
+            cancel_timers(draft, [gpu.index])
+            _withhold(draft, replace(gpu, phase=GpuPhase.RECLAIMED, deadline_s=None))
+            freed_after_s = max(0.0, draft.now_s - gpu.asked_s)
+            draft.because("machine", Why.GPU_FREE, gpus=str(gpu.index), freed_after_s=freed_after_s)
+            draft.report(NodeReclaimed(freed_after_s=freed_after_s, gpus=(gpu.index,)))
+
+
+def _reclaimed(draft: AgentDraft, event: OwnerReclaimed, index: int) -> WithheldGpu | None:
+    """What becomes of one GPU; None where the word changes nothing."""
+    deadline_s = draft.now_s + max(0.0, event.notice_s)
+    fresh = WithheldGpu(
+        index=index,
+        phase=GpuPhase.RECLAIMING,
+        cause=event.cause,
+        detail=event.detail,
+        asked_s=draft.now_s,
+        deadline_s=deadline_s,
+    )
+    gpu = draft.withheld(index)
+    if gpu is None:
+        return fresh
+    cause = weightier(gpu.cause, event.cause)
+    detail = event.detail if cause is event.cause else gpu.detail
+    if gpu.phase is GpuPhase.PAUSED:
+        return replace(fresh, cause=cause, detail=detail)
+    if gpu.phase is GpuPhase.RECLAIMED:
+        # Nobody is on it. Told again only where the word that ends it is another one now.
+        return None if cause is gpu.cause else replace(fresh, cause=cause, detail=detail)
+    # A second word may shorten a notice, never lengthen it behind the first one's back.
+    shorter_s = deadline_s if gpu.deadline_s is None else min(deadline_s, gpu.deadline_s)
+    changed = replace(gpu, deadline_s=shorter_s, cause=cause, detail=detail)
+    return None if changed == gpu else changed
+
+
+def _report_notices(draft: AgentDraft, wanted: list[WithheldGpu]) -> None:
+    """One notice for all GPUs of the same deadline and cause."""
+    alike: dict[tuple[float, HoldCause, str], list[int]] = {}
+    for gpu in wanted:
+        deadline_s = draft.now_s if gpu.deadline_s is None else gpu.deadline_s
+        alike.setdefault((deadline_s, gpu.cause, gpu.detail), []).append(gpu.index)
+    for (deadline_s, cause, detail), gpus in sorted(alike.items()):
+        draft.report(NoticeGiven(deadline_s=deadline_s, gpus=tuple(gpus), cause=cause, detail=detail))
+
+
+def _run_the_notice(draft: AgentDraft, gpu: WithheldGpu) -> None:
+    deadline_s = gpu.deadline_s
+    if deadline_s is None or deadline_s <= draft.now_s:
+        deadline_came(draft, gpu.index)
+        return
+    draft.set_timer(timer("deadline", gpu.index), deadline_s)
+    term_s = deadline_s - TERM_BEFORE_DEADLINE_S
+    if term_s > draft.now_s:
+        draft.set_timer(timer("term", gpu.index), term_s)
+    patience_s = min(draft.timing.own_save_patience_s, (deadline_s - draft.now_s) / 4)
+    draft.set_timer(timer("own_save", gpu.index), draft.now_s + patience_s)
+
+
+def _known(draft: AgentDraft, gpus: Iterable[int]) -> list[int]:
+    """Those of the machine's. A word about none of them must not become one about the whole machine."""
+    return sorted({gpu.index for gpu in draft.facts.capacity.gpus} & set(gpus))
+
+
+def _on(draft: AgentDraft, indices: Iterable[int]) -> list[Guest]:
+    wanted = set(indices)
+    return [guest for guest in draft.living() if wanted & set(guest.grant.gpu_indices)]
+
+
+def _withhold(draft: AgentDraft, gpu: WithheldGpu) -> None:
+    draft.hold(replace(draft.holding, gpus=with_gpu(draft.holding.gpus, gpu)))

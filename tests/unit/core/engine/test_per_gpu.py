@@ -1,0 +1,518 @@
+"""One GPU of a machine is taken back, paused, lent again or found sick; the rest of the machine goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpunion.domain.effects import (
+    KillGuest,
+    LimitGuest,
+    SendReport,
+    SetTimer,
+    StartGuest,
+    TellNotice,
+    TerminateGuest,
+)
+from gpunion.domain.events import (
+    AgentStarted,
+    GuestFound,
+    GuestStarted,
+    OwnerKilled,
+    OwnerPaused,
+    OwnerReclaimed,
+    OwnerResumed,
+)
+from gpunion.domain.guest import GuestPhase, Tenure
+from gpunion.domain.ids import RunId
+from gpunion.domain.job import JobPhase
+from gpunion.domain.node import NodePhase
+from gpunion.domain.orders import StartRun
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import (
+    CheckpointFailed,
+    NodePaused,
+    NodeReclaimed,
+    NodeResumed,
+    NoticeGiven,
+    RunEnded,
+)
+from gpunion.domain.resources import MIB
+from gpunion.domain.run import EndReason, RunPhase
+from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
+from gpunion.engine import audit
+from gpunion.engine.state import AgentState, CampusState
+from tests.builders import (
+    Campus,
+    Headquarters,
+    LoneAgent,
+    a_campus,
+    a_node,
+    a_save_order,
+    a_spec,
+    a_start,
+    deeds,
+    facts,
+    orders,
+    reports,
+    timers_of,
+    whys,
+)
+
+OWN_WORK, SICK = HoldCause.OWN_WORK, HoldCause.SICK
+
+
+def two_guests(gpus: int = 2) -> LoneAgent:
+    """One guest on GPU 0, another on GPU 1."""
+    agent = LoneAgent(of=facts(gpus=gpus))
+    for gpu, run in enumerate(("one-e1", "two-e1")):
+        agent.ordered(a_start(run, gpu=gpu))
+        agent.hears(GuestStarted(run_id=RunId(run), restored=None, resumed_step=0, restore_s=0.1))
+    return agent
+
+
+def held(agent: LoneAgent) -> dict[int, tuple[GpuPhase, HoldCause]]:
+    return {gpu.index: (gpu.phase, gpu.cause) for gpu in agent.state.holding.gpus}
+
+
+# --- the agent --------------------------------------------------------------------------------------
+
+
+def test_reclaiming_one_gpu_gives_notice_to_its_guest_alone() -> None:
+    agent = two_guests()
+    decision = agent.hears(OwnerReclaimed(notice_s=60, gpus=(1,)))
+    deadline_s = agent.now_s + 60
+    assert decision.effects == (
+        SendReport(report=NoticeGiven(deadline_s=deadline_s, gpus=(1,))),
+        TellNotice(run_id=RunId("two-e1"), deadline_s=deadline_s),
+        LimitGuest(
+            run_id=RunId("two-e1"), lease_until_s=agent.engine.timing.lease_s + 103.0, kill_at_s=deadline_s
+        ),
+        SetTimer(key="deadline:gpu:1", at_s=deadline_s),
+        SetTimer(key="term:gpu:1", at_s=deadline_s - 5),
+        SetTimer(key="own_save:gpu:1", at_s=agent.now_s + 2),
+    )
+    assert agent.state.holding.tenure is Tenure.SHARING
+    assert held(agent) == {1: (GpuPhase.RECLAIMING, HoldCause.OWNER)}
+
+
+def test_at_the_gpus_deadline_only_its_guest_ends() -> None:
+    agent = two_guests()
+    agent.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
+    term = agent.fires("term:gpu:0")
+    assert deeds(term) == [TerminateGuest(run_id=RunId("one-e1"))]
+    end = agent.fires("deadline:gpu:0")
+    assert deeds(end) == [KillGuest(run_id=RunId("one-e1"), cause=EndReason.DEADLINE)]
+    gone = agent.exits("one-e1", None, cause=EndReason.DEADLINE)
+    assert [type(report) for report in reports(gone)] == [RunEnded, NodeReclaimed]
+    assert reports(gone)[1] == NodeReclaimed(freed_after_s=60.0, gpus=(0,))
+    assert agent.guest("two-e1").phase is GuestPhase.RUNNING
+    assert held(agent) == {0: (GpuPhase.RECLAIMED, HoldCause.OWNER)}
+
+
+def test_a_gpu_nobody_is_on_is_the_owners_at_once() -> None:
+    agent = LoneAgent(of=facts(gpus=2))
+    decision = agent.hears(OwnerReclaimed(notice_s=60, gpus=(1,)))
+    assert reports(decision) == [
+        NoticeGiven(deadline_s=agent.now_s + 60, gpus=(1,)),
+        NodeReclaimed(freed_after_s=0.0, gpus=(1,)),
+    ]
+    assert [key for key, at_s in timers_of(decision).items() if at_s is not None] == []
+
+
+def test_a_gpu_taken_at_once_ends_its_guest_without_a_word() -> None:
+    agent = two_guests()
+    decision = agent.hears(OwnerReclaimed(notice_s=0, gpus=(0,)))
+    assert deeds(decision) == [KillGuest(run_id=RunId("one-e1"), cause=EndReason.DEADLINE)]
+
+
+@pytest.mark.parametrize("phase", [OwnerPaused(gpus=(0,)), OwnerReclaimed(notice_s=0, gpus=(0,))])
+def test_no_guest_starts_on_a_gpu_that_is_not_lent(phase: OwnerPaused | OwnerReclaimed) -> None:
+    agent = LoneAgent(of=facts(gpus=2))
+    agent.hears(phase)
+    refused = agent.ordered(a_start("job-e1", gpu=0))
+    assert deeds(refused) == []
+    ended = reports(refused)[0]
+    assert isinstance(ended, RunEnded)
+    assert (ended.reason, ended.why) == (EndReason.REFUSED, Why.GPU_WITHHELD)
+    taken = agent.ordered(a_start("other-e1", gpu=1))
+    assert isinstance(deeds(taken)[0], StartGuest)
+
+
+def test_a_word_about_a_gpu_the_machine_does_not_have_is_not_one_about_the_machine() -> None:
+    agent = two_guests()
+    for word in (OwnerReclaimed(notice_s=0, gpus=(7,)), OwnerPaused(gpus=(7,)), OwnerResumed(gpus=(7,))):
+        assert agent.hears(word).empty
+
+
+def test_a_guest_of_two_gpus_goes_when_either_is_wanted_and_at_the_earlier_deadline() -> None:
+    agent = LoneAgent(of=facts(gpus=3))
+    both = replace(a_start("job-e1"), grant=replace(a_start().grant, gpu_indices=(0, 1)))
+    agent.ordered(both)
+    agent.hears(GuestStarted(run_id=RunId("job-e1"), restored=None, resumed_step=0, restore_s=0.1))
+    agent.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
+    second = agent.hears(OwnerReclaimed(notice_s=30, gpus=(1,)))
+    assert TellNotice(run_id=RunId("job-e1"), deadline_s=agent.now_s + 30) in second.effects
+    agent.fires("deadline:gpu:1")
+    gone = agent.exits("job-e1", None, cause=EndReason.DEADLINE)
+    assert [r.gpus for r in reports(gone) if isinstance(r, NodeReclaimed)] == [(0,), (1,)]
+    assert "deadline:gpu:0" not in agent.timers
+
+
+def test_a_second_word_shortens_a_notice_and_never_lengthens_it() -> None:
+    agent = two_guests()
+    agent.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
+    assert agent.hears(OwnerReclaimed(notice_s=90, gpus=(0,))).empty
+    shorter = agent.hears(OwnerReclaimed(notice_s=10, gpus=(0,)))
+    assert reports(shorter) == [NoticeGiven(deadline_s=agent.now_s + 10, gpus=(0,))]
+    assert agent.timers.at("deadline:gpu:0") == agent.now_s + 10
+
+
+def test_what_was_saved_in_time_is_still_sent_after_the_gpu_is_gone() -> None:
+    agent = two_guests()
+    agent.hears(OwnerReclaimed(notice_s=20, gpus=(0,)))
+    agent.ordered(a_save_order("one-e1", final=True, by_s=agent.now_s + 20))
+    agent.later(2).saves("one-e1-c1", step=10)
+    gone = agent.exits("one-e1", None, step=10, cause=EndReason.SAVED)
+    assert NodeReclaimed(freed_after_s=2.0, gpus=(0,)) in reports(gone)
+    assert agent.guest("one-e1").phase is GuestPhase.SHIPPING
+    agent.later(60).ships("one-e1-c1", step=10)
+    assert RunId("one-e1") not in agent.state.guests
+
+
+def test_a_periodic_save_on_its_way_survives_the_gpus_deadline() -> None:
+    agent = two_guests()
+    agent.ordered(a_save_order("one-e1"))
+    agent.saves("one-e1-c1", step=10)
+    agent.hears(OwnerReclaimed(notice_s=0, gpus=(0,)))
+    gone = agent.exits("one-e1", None, step=12, cause=EndReason.DEADLINE)
+    assert not [r for r in reports(gone) if isinstance(r, CheckpointFailed)]
+    assert agent.guest("one-e1").phase is GuestPhase.SHIPPING
+
+
+def test_an_agent_alone_has_the_guest_of_the_wanted_gpu_saved() -> None:
+    agent = two_guests()
+    agent.later(30).hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
+    alone = agent.fires("own_save:gpu:0")
+    assert whys(alone) == [Why.OWN_SAVE]
+    near = two_guests()
+    near.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
+    assert deeds(near.fires("own_save:gpu:0")) == []
+    assert near.timers.at("own_save:gpu:0") == near.now_s + 2
+    near.hears(OwnerResumed(gpus=(0,)))
+    assert near.hears(OwnerResumed(gpus=(0,))).empty
+
+
+def test_an_owner_who_changes_their_mind_about_a_gpu_keeps_its_guest() -> None:
+    agent = two_guests()
+    agent.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
+    decision = agent.hears(OwnerResumed(gpus=(0,)))
+    assert reports(decision) == [NodeResumed(gpus=(0,))]
+    assert TellNotice(run_id=RunId("one-e1"), deadline_s=None) in decision.effects
+    limits = [effect for effect in decision.effects if isinstance(effect, LimitGuest)]
+    assert [(limit.run_id, limit.kill_at_s) for limit in limits] == [("one-e1", None)]
+    assert not [key for key, _ in agent.timers.items() if ":gpu:" in key]
+    assert held(agent) == {}
+
+
+def test_pausing_a_gpu_lets_its_guest_stay() -> None:
+    agent = two_guests()
+    decision = agent.hears(OwnerPaused(gpus=(0, 1)))
+    assert (deeds(decision), reports(decision)) == ([], [NodePaused(gpus=(0, 1))])
+    assert agent.hears(OwnerPaused(gpus=(0,))).empty
+    agent.hears(OwnerReclaimed(notice_s=5, gpus=(0,)))
+    assert held(agent)[0] == (GpuPhase.RECLAIMING, HoldCause.OWNER)
+
+
+def test_the_machines_deadline_counts_for_a_guest_whose_gpu_has_a_later_one() -> None:
+    agent = two_guests()
+    agent.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
+    decision = agent.hears(OwnerReclaimed(notice_s=20))
+    told = {effect.run_id: effect.deadline_s for effect in decision.effects if isinstance(effect, TellNotice)}
+    assert told == {"one-e1": agent.now_s + 20, "two-e1": agent.now_s + 20}
+    assert held(agent) == {0: (GpuPhase.RECLAIMING, HoldCause.OWNER)}
+
+
+def test_lending_the_machine_again_ends_what_the_owner_said_of_single_gpus_and_nothing_else() -> None:
+    agent = LoneAgent(of=facts(gpus=3))
+    agent.hears(OwnerReclaimed(notice_s=0, gpus=(0,)))
+    agent.hears(OwnerReclaimed(notice_s=0, gpus=(1,), cause=OWN_WORK))
+    agent.hears(OwnerReclaimed(notice_s=0, gpus=(2,), cause=SICK, detail="Xid 79"))
+    assert reports(agent.hears(OwnerResumed())) == [NodeResumed()]
+    assert held(agent) == {1: (GpuPhase.RECLAIMED, OWN_WORK), 2: (GpuPhase.RECLAIMED, SICK)}
+    assert agent.hears(OwnerResumed()).empty
+
+
+def test_a_kill_takes_the_machine_and_forgets_no_gpu() -> None:
+    agent = two_guests()
+    agent.hears(OwnerReclaimed(notice_s=60, gpus=(0,), cause=SICK, detail="ECC"))
+    agent.hears(OwnerKilled())
+    agent.exits("one-e1", None, cause=EndReason.KILLED_BY_OWNER)
+    agent.hears(OwnerResumed())
+    assert held(agent) == {0: (GpuPhase.RECLAIMED, SICK)}
+
+
+def test_own_work_that_is_gone_gives_back_only_what_own_work_took() -> None:
+    agent = LoneAgent(of=facts(gpus=3))
+    agent.hears(OwnerReclaimed(notice_s=10, gpus=(0, 1), cause=OWN_WORK, detail="python (4711)"))
+    agent.hears(OwnerReclaimed(notice_s=10, gpus=(1,)))  # now it is theirs by word
+    decision = agent.hears(OwnerResumed(gpus=(0, 1, 2), cause=OWN_WORK))
+    assert reports(decision) == [NodeResumed(gpus=(0,))]
+    assert held(agent) == {1: (GpuPhase.RECLAIMED, HoldCause.OWNER)}
+    assert agent.hears(OwnerReclaimed(notice_s=10, gpus=(1,), cause=OWN_WORK)).empty
+
+
+def test_pausing_a_gpu_the_owner_computes_on_keeps_it_theirs_afterwards() -> None:
+    agent = LoneAgent(of=facts(gpus=1))
+    agent.hears(OwnerReclaimed(notice_s=10, gpus=(0,), cause=OWN_WORK))
+    agent.hears(OwnerPaused(gpus=(0,)))
+    assert agent.hears(OwnerResumed(gpus=(0,), cause=OWN_WORK)).empty
+    assert held(agent) == {0: (GpuPhase.RECLAIMED, HoldCause.OWNER)}
+
+
+def test_nothing_is_saved_from_a_sick_gpu_and_its_guest_learns_why_it_ends() -> None:
+    agent = two_guests()
+    agent.ordered(a_save_order("one-e1"))
+    agent.saves("one-e1-c1", step=10)
+    decision = agent.hears(OwnerReclaimed(notice_s=0, gpus=(0,), cause=SICK, detail="Xid 79"))
+    assert KillGuest(run_id=RunId("one-e1"), cause=EndReason.SICK_GPU) in deeds(decision)
+    assert [type(r) for r in reports(decision)] == [NoticeGiven, CheckpointFailed]
+    gone = agent.exits("one-e1", None, cause=EndReason.DEADLINE)
+    ended = reports(gone)[0]
+    assert isinstance(ended, RunEnded)
+    assert (ended.reason, ended.detail) == (EndReason.SICK_GPU, "GPU 0: Xid 79")
+    assert RunId("one-e1") not in agent.state.guests
+    assert agent.hears(OwnerResumed(gpus=(0,), cause=OWN_WORK)).empty
+    assert reports(agent.hears(OwnerResumed(gpus=(0,)))) == [NodeResumed(gpus=(0,))]
+
+
+def test_a_restarted_agent_remembers_every_gpu_and_its_deadline() -> None:
+    agent = two_guests()
+    agent.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
+    other = LoneAgent(of=agent.engine.facts, now_s=agent.now_s + 10)
+    other.engine.state = AgentState.from_records(agent.state.records())
+    other.timers.apply(SetTimer(key=key, at_s=at_s) for key, at_s in agent.timers.items())
+    assert other.state.holding == agent.state.holding
+    found = tuple(GuestFound(run_id=RunId(run), alive=True) for run in ("one-e1", "two-e1"))
+    assert not [e for e in deeds(other.hears(AgentStarted(found=found))) if isinstance(e, KillGuest)]
+    ended = other.fires("deadline:gpu:0")
+    assert deeds(ended) == [KillGuest(run_id=RunId("one-e1"), cause=EndReason.DEADLINE)]
+
+
+@pytest.mark.parametrize(("away_s", "rebooted"), [(100.0, False), (1.0, True)])
+def test_a_deadline_that_came_while_no_agent_lived_is_kept_first(away_s: float, rebooted: bool) -> None:
+    agent = two_guests()
+    agent.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
+    found = tuple(GuestFound(run_id=RunId(run), alive=True) for run in ("one-e1", "two-e1"))
+    decision = agent.later(away_s).hears(AgentStarted(found=found, rebooted=rebooted))
+    killed = [effect.run_id for effect in deeds(decision) if isinstance(effect, KillGuest)]
+    assert set(killed) == {"one-e1"}
+
+
+def test_a_machine_that_has_left_hears_nothing_about_its_gpus() -> None:
+    agent = LoneAgent(of=facts(gpus=2))
+    agent.hears(OwnerReclaimed(notice_s=0, gpus=(0,)))
+    agent.hears(OwnerReclaimed(notice_s=0, leaving=True))
+    for word in (OwnerReclaimed(notice_s=0, gpus=(1,)), OwnerPaused(gpus=(1,)), OwnerResumed(gpus=(0,))):
+        assert agent.hears(word).empty
+
+
+# --- the coordinator --------------------------------------------------------------------------------
+
+
+def a_pair(*, nodes: tuple[str, ...] = ("alpha",)) -> Headquarters:
+    """Two jobs on the two GPUs of the first node."""
+    headquarters = Headquarters()
+    headquarters.joins(nodes[0], facts(gpus=2))
+    for job in ("one", "two"):
+        headquarters.submits(job)
+        headquarters.started(f"{job}-e1")
+    for node in nodes[1:]:
+        headquarters.joins(node, facts(gpus=1, speed=0.5))
+    return headquarters.later(20)
+
+
+def notice(headquarters: Headquarters, gpu: int, notice_s: float = 30.0, **more: object) -> NoticeGiven:
+    report = NoticeGiven(deadline_s=headquarters.now_s + notice_s, gpus=(gpu,))
+    return replace(report, **more)  # type: ignore[arg-type]
+
+
+def test_only_the_run_on_the_wanted_gpu_is_flushed_and_told_why() -> None:
+    headquarters = a_pair(nodes=("alpha", "beta"))
+    gpu = headquarters.run("one-e1").grant.gpu_indices[0]
+    decision = headquarters.reported("alpha", notice(headquarters, gpu))
+    assert [order.run_id for _, order in orders(decision)] == ["one-e1"]
+    assert whys(decision, "one") == [Why.OWNER_WANTS_GPU, Why.CAPTURE_FITS]
+    assert whys(decision, "alpha") == [Why.OWNER_WANTS_GPU]
+    assert headquarters.run("two-e1").phase is RunPhase.RUNNING
+    assert headquarters.node().phase is NodePhase.SHARING
+    assert headquarters.state.migrations[headquarters.job("one").migration or ""].destination == "beta"  # type: ignore[index]
+
+
+def test_own_work_is_told_as_such() -> None:
+    headquarters = a_pair(nodes=("alpha", "beta"))
+    report = notice(headquarters, 0, cause=OWN_WORK, detail="python (4711)")
+    decision = headquarters.reported("alpha", report)
+    assert whys(decision, "one") == [Why.OWNER_COMPUTES, Why.CAPTURE_FITS]
+    assert "python (4711)" in decision.reasons[0].sentence()
+
+
+def test_another_gpu_of_the_same_node_will_do_as_a_destination() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha", facts(gpus=2))
+    headquarters.submits("one")
+    headquarters.started("one-e1")
+    headquarters.later(20).reported("alpha", notice(headquarters, 0))
+    headquarters.later(1).durable("one-e1-c1", step=20, final=True)
+    decision = headquarters.ended("one-e1", EndReason.SAVED, step=20)
+    assert [
+        (node, order.grant.gpu_indices) for node, order in orders(decision) if isinstance(order, StartRun)
+    ] == [("alpha", (1,))]
+
+
+def test_state_that_cannot_be_sent_within_the_notice_is_sent_after_it() -> None:
+    headquarters = a_pair()
+    job = headquarters.job("one")
+    big = replace(job, cost=replace(job.cost, ship_bytes=4000 * MIB, stall_s=1.0))
+    headquarters.state.apply((big,))
+    decision = headquarters.reported("alpha", notice(headquarters, 0, 10.0))
+    assert Why.CAPTURE_FITS in whys(decision, "one")
+    flush_s = next(at_s for key, at_s in headquarters.timers.items() if key.startswith("flush:"))
+    assert flush_s > headquarters.now_s + 100
+
+
+def test_a_save_that_does_not_fit_the_notice_is_not_begun() -> None:
+    headquarters = a_pair()
+    job = headquarters.job("one")
+    headquarters.state.apply((replace(job, cost=replace(job.cost, stall_s=60.0)),))
+    decision = headquarters.reported("alpha", notice(headquarters, 0, 10.0))
+    assert whys(decision, "one") == [Why.OWNER_WANTS_GPU, Why.NOTICE_TOO_SHORT]
+    assert orders(decision) == []
+
+
+def test_a_failed_last_save_does_not_let_a_run_stay_on_a_wanted_gpu() -> None:
+    headquarters = a_pair()
+    headquarters.reported("alpha", notice(headquarters, 0))
+    decision = headquarters.not_saved("one-e1-c1")
+    assert headquarters.run("one-e1").phase is RunPhase.LEAVING
+    assert orders(decision) == []
+    back = headquarters.reported("alpha", NodeResumed(gpus=(0,)))
+    assert headquarters.run("one-e1").phase is RunPhase.RUNNING
+    assert whys(back, "alpha") == [Why.GPU_BACK]
+
+
+def test_a_gpu_that_is_not_lent_is_offered_to_nobody_and_the_job_is_told_why() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha", facts(gpus=2))
+    headquarters.reported("alpha", NodePaused(gpus=(0,)))
+    headquarters.submits("one")
+    assert headquarters.run("one-e1").grant.gpu_indices == (1,)
+    decision = headquarters.submits("two")
+    assert orders(decision) == []
+    sentence = next(r for r in decision.reasons if r.why is Why.WAITING).sentence()
+    assert "GPU 0: its owner takes no new guests on it" in sentence
+    resumed = headquarters.reported("alpha", NodeResumed(gpus=(0,)))
+    assert [order.run_id for _, order in orders(resumed)] == ["two-e1"]
+
+
+def test_resuming_the_machine_leaves_a_sick_gpu_out() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha", facts(gpus=3))
+    headquarters.reported("alpha", NodePaused(gpus=(0,)))
+    headquarters.reported("alpha", notice(headquarters, 1, 0.0, cause=SICK, detail="Xid 48"))
+    headquarters.reported("alpha", NodeReclaimed(freed_after_s=0.0, gpus=(1,)))
+    headquarters.reported("alpha", NodePaused())
+    headquarters.reported("alpha", NodeResumed())
+    assert [(gpu.index, gpu.cause) for gpu in headquarters.node().withheld] == [(1, SICK)]
+
+
+def test_a_run_on_a_sick_gpu_goes_on_elsewhere_and_its_story_says_why() -> None:
+    headquarters = a_pair(nodes=("alpha", "beta"))
+    headquarters.durable("one-e1-c1", step=15)
+    told = headquarters.reported("alpha", notice(headquarters, 0, 0.0, cause=SICK, detail="Xid 79"))
+    assert whys(told) == [Why.GPU_SICK]
+    decision = headquarters.ended("one-e1", EndReason.SICK_GPU, step=18, detail="GPU 0: Xid 79")
+    assert Why.GPU_SICK in whys(decision, "one")
+    started = [order for _, order in orders(decision) if isinstance(order, StartRun)]
+    assert [(order.run_id, order.restore_step) for order in started] == [("one-e2", 15)]
+
+
+def test_a_machine_wanted_back_while_one_gpu_is_wanted_sooner_has_two_deadlines() -> None:
+    headquarters = a_pair(nodes=("alpha", "beta"))
+    headquarters.reported("alpha", NodePaused())
+    headquarters.reported("alpha", NoticeGiven(deadline_s=headquarters.now_s + 60))
+    node = headquarters.node()
+    both = replace(
+        node,
+        withheld=(
+            WithheldGpu(
+                index=0, phase=GpuPhase.RECLAIMING, deadline_s=node.deadline_s and node.deadline_s - 50
+            ),
+        ),
+    )
+    assert both.wanted_by_s((0,)) == headquarters.now_s + 10
+    assert both.wanted_by_s((1,)) == headquarters.now_s + 60
+
+
+def test_what_was_said_of_gpus_outlives_a_coordinator_and_ends_with_the_agents_memory() -> None:
+    headquarters = a_pair()
+    headquarters.reported("alpha", notice(headquarters, 0))
+    other = headquarters.restarts()
+    assert other.state.reclaiming == {"alpha"}
+    assert other.node().withheld == headquarters.node().withheld
+    other.joins("alpha", facts(gpus=2), incarnation="second")
+    assert (other.node().withheld, other.state.reclaiming) == ((), set())
+
+
+def test_an_unknown_node_that_speaks_of_its_gpus_is_answered_with_a_reason() -> None:
+    assert whys(Headquarters().reported("nobody", NodePaused(gpus=(0,)))) == [Why.UNKNOWN_NODE]
+
+
+def test_the_audit_finds_a_start_on_a_gpu_that_is_not_lent() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    decision = headquarters.submits("job")
+    node = a_node(withheld=(WithheldGpu(index=0, phase=GpuPhase.PAUSED),))
+    state = CampusState.from_records((*headquarters.state.records(), node))
+    assert [violation.invariant for violation in audit.check(state, decision)] == [2]
+
+
+# --- both together ----------------------------------------------------------------------------------
+
+
+def test_a_job_moves_from_the_wanted_gpu_to_the_other_one_and_home_does_not_matter() -> None:
+    campus = a_campus(("alpha",), gpus=2)
+    campus.submits("job", a_spec(expected_s=200))
+    campus.advance(20)
+    machine = campus.machine_of("job")
+    gpu = machine.living()[0].order.grant.gpu_indices[0]
+    machine.owner(OwnerReclaimed(notice_s=10, gpus=(gpu,), cause=OWN_WORK, detail="python (1)"))
+    campus.advance(12)
+    assert [process.order.grant.gpu_indices for process in machine.living()] == [(1 - gpu,)]
+    assert machine.living()[0].resumed_step >= 20
+    machine.owner(OwnerResumed(gpus=(gpu,), cause=OWN_WORK))
+    campus.advance(300)
+    assert campus.job().phase is JobPhase.SUCCEEDED
+    assert campus.node("alpha").withheld == ()
+
+
+def test_agent_and_coordinator_agree_on_what_is_lent_after_any_order_of_words() -> None:
+    campus: Campus = a_campus(("alpha",), gpus=3)
+    machine = campus.machines[campus.node("alpha").id]
+    words = (
+        OwnerPaused(gpus=(0,)),
+        OwnerReclaimed(notice_s=5, gpus=(0, 1)),
+        OwnerReclaimed(notice_s=5, gpus=(2,), cause=OWN_WORK, detail="x"),
+        OwnerPaused(gpus=(2,)),
+        OwnerReclaimed(notice_s=0, gpus=(1,), cause=SICK, detail="Xid 48"),
+        OwnerPaused(),
+        OwnerResumed(),
+        OwnerReclaimed(notice_s=0, gpus=(0,), cause=OWN_WORK),
+        OwnerResumed(gpus=(0,), cause=OWN_WORK),
+    )
+    for word in words:
+        machine.owner(word)
+        here = {(gpu.index, gpu.phase, gpu.cause) for gpu in machine.station.engine.state.holding.gpus}
+        there = {(gpu.index, gpu.phase, gpu.cause) for gpu in campus.node("alpha").withheld}
+        assert here == there, word
