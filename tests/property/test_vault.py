@@ -57,8 +57,8 @@ class CutOperations(FileOperations):
             raise Cut
         super().unlink(path)
 
-    def make_directory(self, path: Path) -> None:
-        super().make_directory(path)
+    def make_directory(self, path: Path, *, sync: bool = True) -> None:
+        super().make_directory(path, sync=sync)
         if self._may_die():
             raise Cut
 

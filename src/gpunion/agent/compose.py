@@ -12,6 +12,7 @@ from gpunion.adapters.agentdisk import JsonAgentDisk
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.known import KnownFiles
 from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
@@ -74,10 +75,14 @@ def runtime_of(settings: Settings) -> Runtime:
 
 
 def world_of(settings: Settings, parts: Parts, post: Callable[[AgentEvent], None]) -> World:
+    known = KnownFiles()
+
     def ship(
         directory: Path, label: CheckpointLabel, *, pace: Callable[[int], None], cancelled: Callable[[], bool]
     ) -> Manifest:
-        return ship_directory(parts.open_vault(), directory, label, pace=pace, cancelled=cancelled)
+        return ship_directory(
+            parts.open_vault(), directory, label, pace=pace, cancelled=cancelled, known=known
+        )
 
     def restore(manifest: Manifest, into: Path) -> None:
         restore_directory(parts.open_vault(), manifest, into)

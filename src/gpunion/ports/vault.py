@@ -10,9 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-BLOCK_SIZE_BYTES = (
-    1024 * 1024
-)  # fixed, since tensors change in place; one hash per 1 MiB keeps manifests small
+# Fixed, since tensors change in place. Smaller ones cost a file and a sync each, see bench/checkpoint.
+BLOCK_SIZE_BYTES = 4 * 1024 * 1024
 KEEP_AT_LEAST = 2  # a checkpoint that proves unreadable must leave another one
 
 
@@ -80,7 +79,7 @@ class MissingBlock(VaultFault):
 
 
 class CorruptBlock(VaultFault):
-    """A block's bytes are not those its name promises."""
+    """A block's bytes are not those its name promises. `put` replaces one that was found so."""
 
 
 class BadManifest(VaultFault):
@@ -133,8 +132,12 @@ class Vault(Protocol):
         """Those of `hashes` that need not be put again before the seal of an upload begun earlier."""
         ...
 
-    def put(self, block_hash: str, data: bytes) -> int:
-        """Store a block; returns the bytes added, 0 when it was there. `CorruptBlock`: not its name."""
+    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+        """Store a block; returns the bytes added, 0 when it was there. `CorruptBlock`: not its name.
+
+        `like` names a block that is probably similar, such as the same place in an earlier checkpoint: the
+        vault may store the difference only, and then keeps what that needs. Any number of threads at once.
+        """
         ...
 
     def seal(self, manifest: Manifest) -> None:

@@ -27,7 +27,7 @@ def directory(tmp_path: Path) -> Place:
     root = tmp_path / "vault"
 
     def damage_block(block_hash: str) -> None:
-        path = next(root.glob(f"blocks/*/*/{block_hash}"))
+        path = next(root.glob(f"blocks/*/{block_hash}"))
         stored = bytearray(path.read_bytes())
         stored[len(stored) // 2] ^= 0xFF
         path.write_bytes(stored)

@@ -36,11 +36,11 @@ class LimitedDisk(FileOperations):
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 6 MiB, where we may mount one."""
+    """A real file system of 24 MiB, where we may mount one."""
     place = tmp_path / "disk"
     place.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=6m", "gpunion-test", str(place)],
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "gpunion-test", str(place)],
         capture_output=True,
         check=False,
     )

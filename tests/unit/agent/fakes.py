@@ -197,7 +197,7 @@ class MemoryVault:
     def has(self, hashes: Iterable[str]) -> set[str]:
         return set(hashes)
 
-    def put(self, block_hash: str, data: bytes) -> int:
+    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
         return len(data)
 
     def seal(self, manifest: Manifest) -> None:

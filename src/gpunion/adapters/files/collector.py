@@ -1,9 +1,10 @@
 """Deletes blocks that nobody needs, and nothing else.
 
-A block is needed when a sealed manifest names it, or when it is young. Young means touched within the grace
-time, or since the beginning of any upload still under way: whoever asks for a block or stores it makes it
-young, so nothing that an upload was told it need not send can go before its seal. A checkpoint that is being
-read is kept by its hold, which keeps `forget` from dropping the manifest.
+A block is needed when a sealed manifest names it, when it is the base of one that is needed, or when it is
+young. Young means touched within the grace time, or since the beginning of any upload still under way:
+whoever asks for a block or stores it makes it and its base young, so nothing that an upload was told it need
+not send can go before its seal. A checkpoint that is being read is kept by its hold, which keeps `forget`
+from dropping the manifest.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.shelf import Shelf
 from gpunion.ports.vault import Garbage, Manifest
@@ -21,6 +23,7 @@ COLLECT_LOCK = "collect.lock"
 def collect(
     root: Path,
     do: FileOperations,
+    blocks: Blocks,
     read: Callable[[Path], Manifest],
     *,
     grace_s: float,
@@ -28,23 +31,25 @@ def collect(
 ) -> Garbage:
     """Under the collect lock alone. An unreadable manifest stops it: what that one needs is not known."""
     shelves = [Shelf(path) for path in sorted((root / "jobs").iterdir())]
-    needed = _needed(shelves, read)
+    needed = blocks.with_bases(_needed(shelves, read))
     now_s = _server_time_s(root, do)
     begun = (_modified_s(shelf.begun) for shelf in shelves)
     under_way = (begun_s for begun_s in begun if begun_s is not None and now_s - begun_s < begun_lease_s)
     young_since_s = min([now_s - grace_s, *under_way])
-    blocks = stored_bytes = 0
-    for path in sorted((root / "blocks").glob("??/??/*")):
+    removed = stored_bytes = 0
+    for path in blocks.stored():
         about = path.stat()
         if path.name not in needed and about.st_mtime < young_since_s:
             do.unlink(path)
-            blocks += 1
+            removed += 1
             stored_bytes += about.st_size
+    for name in blocks.suspects() - needed:
+        blocks.clear(name)
     for path in sorted((root / "tmp").iterdir()):
         modified_s = _modified_s(path)
         if modified_s is not None and modified_s < young_since_s:
             do.unlink(path)
-    return Garbage(blocks=blocks, stored_bytes=stored_bytes)
+    return Garbage(blocks=removed, stored_bytes=stored_bytes)
 
 
 def _needed(shelves: list[Shelf], read: Callable[[Path], Manifest]) -> set[str]:

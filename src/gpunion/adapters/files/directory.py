@@ -1,7 +1,7 @@
 """A vault in a directory, on a local disk or on NFS, shared by any number of machines.
 
     vault.json                                  format
-    blocks/ab/cd/<hash>                         zstd; named by the BLAKE3 of the content
+    blocks/ab/<hash>  suspects/<hash>           see `blocks`
     jobs/<job>/epoch.json  lock  begun          newest epoch; upload under way (its age is the file's)
     jobs/<job>/manifests/<epoch>-<step>-<id>.json    sealed checkpoints
     tmp/                                        files on their way to their name
@@ -17,14 +17,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-import zstandard
-from blake3 import blake3
-
 from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.collector import COLLECT_LOCK, collect
 from gpunion.adapters.files.locks import hold_file, if_not_held, locked, translated
 from gpunion.adapters.files.operations import FileOperations
@@ -33,7 +31,6 @@ from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
     KEEP_AT_LEAST,
     BadManifest,
-    CorruptBlock,
     Garbage,
     Manifest,
     MissingBlock,
@@ -42,8 +39,7 @@ from gpunion.ports.vault import (
     VaultUnavailable,
 )
 
-FORMAT = {"format": 1, "block_size_bytes": BLOCK_SIZE_BYTES}
-COMPRESSION_LEVEL = 1  # weights hardly compress; the higher levels cost time and gain nothing on them
+FORMAT = {"format": 2, "block_size_bytes": BLOCK_SIZE_BYTES}
 # Unreferenced blocks stay this long, also without an upload that is known to be under way.
 GRACE_S = 3600.0
 BEGUN_LEASE_S = 24 * 3600.0  # an upload that takes longer has died
@@ -63,6 +59,7 @@ class DirectoryVault:
         self._root = Path(root)
         self._grace_s = grace_s
         self._do = operations or FileOperations()
+        self.blocks = Blocks(self._root, self._do, self._replace_block, self._relying_on_blocks)
         with translated(f"opening the vault {self._root}"):
             if create and not (self._root / "vault.json").exists():
                 self._create()
@@ -76,29 +73,14 @@ class DirectoryVault:
             shelf = self._shelf(job_id, create=True)
             with locked(shelf.lock):
                 self._advance(shelf, epoch)
-                self._replace(shelf.begun, b"")
+                # Not synced: should this machine lose its power, the upload is lost with it.
+                self._do.renew(shelf.begun)
 
     def has(self, hashes: Iterable[str]) -> set[str]:
-        found = set()
-        with translated("looking for blocks"), self._relying_on_blocks():
-            for block_hash in hashes:
-                with suppress(FileNotFoundError):
-                    self._do.touch(self._block(block_hash))  # young again: see collector
-                    found.add(block_hash)
-        return found
+        return self.blocks.present(hashes)
 
-    def put(self, block_hash: str, data: bytes) -> int:
-        if len(data) > BLOCK_SIZE_BYTES or blake3(data).hexdigest() != block_hash:
-            raise CorruptBlock(f"the bytes to be stored are not those of {block_hash}")
-        if self.has([block_hash]):
-            return 0
-        with translated("storing a block"):
-            path = self._block(block_hash)
-            stored = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL).compress(data)
-            self._do.make_directory(path.parent.parent)
-            self._do.make_directory(path.parent)
-            self._replace(path, stored, sync=False)  # the seal syncs the directories, once for all blocks
-            return len(stored)
+    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+        return self.blocks.put(block_hash, data, like)
 
     def seal(self, manifest: Manifest) -> None:
         manifest_format.check(manifest)
@@ -108,8 +90,7 @@ class DirectoryVault:
                 if not self._sealed_before(shelf, manifest):
                     self._advance(shelf, manifest.epoch)
                     with self._relying_on_blocks():
-                        self._make_blocks_durable(manifest)
-                        self._replace(shelf.path_of(manifest), manifest_format.encode(manifest))
+                        self._publish(shelf.path_of(manifest), manifest)
                 self._do.unlink(shelf.begun)
 
     def latest(self, job_id: str) -> Manifest | None:
@@ -129,18 +110,7 @@ class DirectoryVault:
             return tuple(found for path in self._shelf(job_id).sealed() if (found := self._readable(path)))
 
     def read_block(self, block_hash: str) -> bytes:
-        with translated("reading a block"):
-            try:
-                stored = self._do.read(self._block(block_hash))
-            except FileNotFoundError:
-                raise MissingBlock(f"the vault does not hold {block_hash}") from None
-        try:
-            data = zstandard.ZstdDecompressor().decompress(stored, max_output_size=BLOCK_SIZE_BYTES)
-        except zstandard.ZstdError as error:
-            raise CorruptBlock(f"{block_hash} cannot be unpacked: {error}") from error
-        if blake3(data).hexdigest() != block_hash:
-            raise CorruptBlock(f"{block_hash} has other bytes than its name says")
-        return data
+        return self.blocks.read(block_hash)
 
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
@@ -168,13 +138,19 @@ class DirectoryVault:
     def collect_garbage(self) -> Garbage:
         with translated("collecting garbage"), locked(self._root / COLLECT_LOCK):
             return collect(
-                self._root, self._do, self._read, grace_s=self._grace_s, begun_lease_s=BEGUN_LEASE_S
+                self._root,
+                self._do,
+                self.blocks,
+                self._read,
+                grace_s=self._grace_s,
+                begun_lease_s=BEGUN_LEASE_S,
             )
 
     def _create(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
-        for name in ("blocks", "jobs", "tmp"):
+        for name in ("jobs", "tmp"):
             self._do.make_directory(self._root / name)
+        self.blocks.create()
         self._replace(
             self._root / "vault.json", json.dumps(FORMAT).encode()
         )  # last: a vault is whole or not one
@@ -194,11 +170,6 @@ class DirectoryVault:
             for path in (shelf.root, shelf.manifests):
                 self._do.make_directory(path)
         return shelf
-
-    def _block(self, block_hash: str) -> Path:
-        if not manifest_format.HASH_PATTERN.fullmatch(block_hash):
-            raise BadManifest(f"{block_hash!r} cannot name a block")
-        return self._root / "blocks" / block_hash[:2] / block_hash[2:4] / block_hash
 
     def _relying_on_blocks(self) -> AbstractContextManager[None]:
         return locked(self._root / COLLECT_LOCK, shared=True)
@@ -220,13 +191,15 @@ class DirectoryVault:
         self._do.sync_directory(shelf.manifests)  # whoever published it may have been cut before this
         return True
 
-    def _make_blocks_durable(self, manifest: Manifest) -> None:
-        blocks = {self._block(name) for entry in manifest.files for name in entry.blocks}
-        missing = sorted(path.name for path in blocks if not path.exists())
+    def _publish(self, path: Path, manifest: Manifest) -> None:
+        names = {name for entry in manifest.files for name in entry.blocks}
+        missing = sorted(names - self.blocks.present(names))
         if missing:
             raise MissingBlock(f"{manifest.checkpoint_id} lacks {len(missing)} blocks, such as {missing[0]}")
-        for directory in sorted({path.parent for path in blocks}):
-            self._do.sync_directory(directory)
+
+        # Also those of an earlier try. After the manifest's own sync there is mostly nothing left to do: one
+        # journal serves all.
+        self._replace(path, manifest_format.encode(manifest), before_renaming=lambda: self.blocks.sync(names))
 
     def _forget(self, shelf: Shelf, keep: int) -> tuple[str, ...]:
         """Only readable ones count as kept. Under the job's lock."""
@@ -254,10 +227,21 @@ class DirectoryVault:
         except (BadManifest, FileNotFoundError):
             return None
 
-    def _replace(self, path: Path, data: bytes, *, sync: bool = True) -> None:
+    def _replace_block(self, path: Path, data: bytes) -> None:
+        self._replace(path, data, sync=False)  # the seal syncs the directories, once for all blocks
+
+    def _replace(
+        self,
+        path: Path,
+        data: bytes,
+        *,
+        sync: bool = True,
+        before_renaming: Callable[[], None] = lambda: None,
+    ) -> None:
         temporary = self._root / "tmp" / secrets.token_hex(16)
         try:
             self._do.write_new(temporary, data)
+            before_renaming()
             self._do.rename(temporary, path)
         except OSError:
             with suppress(OSError):

@@ -21,13 +21,23 @@ class FileOperations:
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 
-    def make_directory(self, path: Path) -> None:
-        """An existing one is fine. The entry itself is durable when this returns."""
+    def make_directory(self, path: Path, *, sync: bool = True) -> None:
+        """An existing one is fine. The entry itself is durable when this returns, unless that can wait."""
         try:
             os.mkdir(path)
         except FileExistsError:
             return
-        self.sync_directory(path.parent)
+        if sync:
+            self.sync_directory(path.parent)
+
+    def mark(self, path: Path) -> None:
+        """An empty file, whose name is all it says. Made durable by nobody: it may be lost."""
+        path.touch()
+
+    def renew(self, path: Path) -> None:
+        """An empty file whose age counts from now, by the file server's clock. It may be lost."""
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+        os.utime(path)
 
     def touch(self, path: Path) -> None:
         """Set the modification time by the file server's clock; FileNotFoundError when there is no file."""
@@ -42,3 +52,11 @@ class FileOperations:
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
+
+    def read_start(self, path: Path, limit_bytes: int) -> tuple[bytes, int]:
+        """The first bytes, and how many there are in all."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            return os.read(descriptor, limit_bytes), os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)

@@ -1,4 +1,8 @@
-"""From any vault into a directory: every block verified, and the directory appears whole or not at all."""
+"""From any vault into a directory: every block verified, and the directory appears whole or not at all.
+
+Nothing is synced here unless that is asked for. A machine that loses its power loses its guests too, and
+whoever starts them again restores again: waiting for the disk would only keep a guest waiting.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,27 @@ import os
 import secrets
 import shutil
 import stat
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from gpunion.adapters.files.manifests import check, check_link
-from gpunion.ports.vault import CorruptBlock, FileEntry, LocalDiskTrouble, Manifest, Vault
+from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock, FileEntry, LocalDiskTrouble, Manifest, Vault
+
+# Two a core: while one waits for the vault the other computes.
+WORKERS = min(8, 2 * (os.cpu_count() or 1))
 
 
-def restore_directory(vault: Vault, manifest: Manifest, target: str | os.PathLike[str]) -> None:
+def restore_directory(
+    vault: Vault,
+    manifest: Manifest,
+    target: str | os.PathLike[str],
+    *,
+    durable: bool = False,
+    workers: int = WORKERS,
+) -> None:
     """Put the checkpoint at `target`, in place of what is there. Cut short anywhere, `target` is as it was.
 
     (While an old directory is being replaced there is a moment with none; never one with a part.)
@@ -26,32 +42,64 @@ def restore_directory(vault: Vault, manifest: Manifest, target: str | os.PathLik
         staging = _sibling(place, "restore")
         staging.mkdir(mode=0o700)
         try:
-            for entry in manifest.files:
-                _restore_entry(vault, entry, staging)
+            _restore_files(vault, manifest, staging, workers)
             _restore_links(vault, manifest, staging)
-            _set_directories(manifest, staging)
+            if durable:
+                _sync_all(staging)
+            _set_modes(manifest, staging)
             _swap(staging, place)
+            if durable:
+                _sync(place.parent)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise
 
 
-def _restore_entry(vault: Vault, entry: FileEntry, staging: Path) -> None:
+def _restore_files(vault: Vault, manifest: Manifest, staging: Path, workers: int) -> None:
     """Links come last of all, in `_restore_links`: until then nothing here can lead outside."""
+    under_way: deque[Future[None]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for entry in manifest.files:
+                _make_room(entry, staging)
+                for index, name in enumerate(entry.blocks if stat.S_ISREG(entry.mode) else ()):
+                    if len(under_way) >= 2 * workers:
+                        under_way.popleft().result()
+                    under_way.append(pool.submit(_restore_block, vault, entry, index, name, staging))
+            while under_way:
+                under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()
+
+
+def _make_room(entry: FileEntry, staging: Path) -> None:
     path = staging / entry.path
     if stat.S_ISDIR(entry.mode):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not stat.S_ISREG(entry.mode):
-        return
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(path, "xb") as file:
-        for block in entry.blocks:
-            file.write(vault.read_block(block))
-        if file.tell() != entry.size_bytes:
-            raise CorruptBlock(f"{entry.path} came out with another size than its manifest says")
-        os.fchmod(file.fileno(), stat.S_IMODE(entry.mode))
-        file.flush()
-        os.fsync(file.fileno())
+    elif stat.S_ISREG(entry.mode):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(path, "xb"):
+            pass
+
+
+def _restore_block(vault: Vault, entry: FileEntry, index: int, name: str, staging: Path) -> None:
+    offset = index * BLOCK_SIZE_BYTES
+    data = vault.read_block(name)
+    if len(data) != min(BLOCK_SIZE_BYTES, entry.size_bytes - offset):
+        raise CorruptBlock(f"{entry.path} came out with another size than its manifest says")
+    descriptor = os.open(staging / entry.path, os.O_WRONLY)
+    try:
+        _write_at(descriptor, data, offset)
+    finally:
+        os.close(descriptor)
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(descriptor, left, offset)
+        left, offset = left[written:], offset + written
 
 
 def _restore_links(vault: Vault, manifest: Manifest, staging: Path) -> None:
@@ -63,12 +111,19 @@ def _restore_links(vault: Vault, manifest: Manifest, staging: Path) -> None:
             os.symlink(link, staging / entry.path)
 
 
-def _set_directories(manifest: Manifest, staging: Path) -> None:
-    """Permissions from the inside out, since one that forbids writing would keep us from the inner ones."""
-    for directory, _, _ in os.walk(staging, topdown=False):
+def _sync_all(staging: Path) -> None:
+    for directory, _, names in os.walk(staging, topdown=False):
+        for name in names:
+            path = Path(directory, name)
+            if not path.is_symlink():
+                _sync(path)
         _sync(Path(directory))
+
+
+def _set_modes(manifest: Manifest, staging: Path) -> None:
+    """From the inside out, since a directory that forbids writing would keep us from the inner ones."""
     for entry in sorted(manifest.files, key=lambda entry: entry.path.count("/"), reverse=True):
-        if stat.S_ISDIR(entry.mode):
+        if not stat.S_ISLNK(entry.mode):
             os.chmod(staging / entry.path, stat.S_IMODE(entry.mode))
 
 
@@ -80,7 +135,6 @@ def _swap(staging: Path, place: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
     else:
         os.rename(staging, place)  # onto nothing or an empty directory
-    _sync(place.parent)
 
 
 def _sibling(place: Path, kind: str) -> Path:
@@ -94,8 +148,8 @@ def _clear_leftovers(place: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

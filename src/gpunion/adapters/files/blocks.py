@@ -1,0 +1,184 @@
+"""The blocks of a directory vault: one file each, named by the BLAKE3 of the plain content.
+
+    blocks/ab/<hash>      as `coding` stores them
+    suspects/<hash>       empty: that block was found damaged, and is to be stored again when it comes along
+
+A block may be stored as a difference from a base. A base is always whole at that moment, and whoever relies
+on a block relies on its base: both are looked for, made young and synced together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+from blake3 import blake3
+
+from gpunion.adapters.files import coding
+from gpunion.adapters.files.locks import translated
+from gpunion.adapters.files.manifests import HASH_PATTERN
+from gpunion.adapters.files.operations import FileOperations
+from gpunion.ports.vault import BLOCK_SIZE_BYTES, BadManifest, CorruptBlock, MissingBlock, VaultFault
+
+# A base is whole when it is chosen; one that was lost and stored again may be a difference itself.
+CHAIN_MAX = 4
+
+
+class Blocks:
+    """`replace` puts bytes under a name whole or not at all; `relying` keeps the collector away."""
+
+    def __init__(
+        self,
+        root: Path,
+        do: FileOperations,
+        replace: Callable[[Path, bytes], None],
+        relying: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._root = root / "blocks"
+        self._suspects = root / "suspects"
+        self._do = do
+        self._replace = replace
+        self._relying = relying
+
+    def create(self) -> None:
+        self._do.make_directory(self._suspects, sync=False)
+        self._do.make_directory(self._root)
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Make the names of these durable; each file was synced before it got its name."""
+        for folder in sorted({self.path(name).parent for name in self.with_bases(names)}):
+            self._do.sync_directory(folder)
+        self._do.sync_directory(self._root)
+
+    def path(self, name: str) -> Path:
+        if not HASH_PATTERN.fullmatch(name):
+            raise BadManifest(f"{name!r} cannot name a block")
+        return self._root / name[:2] / name
+
+    def stored(self) -> Iterator[Path]:
+        """Every file, whatever it holds."""
+        for folder in sorted(self._root.iterdir()):
+            yield from sorted(folder.iterdir())
+
+    def present(self, names: Iterable[str]) -> set[str]:
+        """Those that can be relied on, as far as a look at their heads tells; young from now on."""
+        with translated("looking for blocks"), self._relying():
+            suspects = self.suspects()
+            return {name for name in names if self._rely_on(name, suspects)}
+
+    def put(self, name: str, data: bytes, like: str | None) -> int:
+        if len(data) > BLOCK_SIZE_BYTES or blake3(data).hexdigest() != name:
+            raise CorruptBlock(f"the bytes to be stored are not those of {name}")
+        if self.present([name]):
+            return 0
+        with translated("storing a block"):
+            path = self.path(name)
+            # What lies there is damaged, and others may need it as their base: it becomes whole.
+            stored = coding.encode(data, None if path.exists() else self._base(like, name))
+            self._do.make_directory(path.parent, sync=False)
+            self._replace(path, stored)
+            self.clear(name)
+            return len(stored)
+
+    def read(self, name: str) -> bytes:
+        """Verified. What proves damaged is remembered as such, so that it can be replaced."""
+        try:
+            data = self._plain(name, CHAIN_MAX)
+            if blake3(data).hexdigest() != name:
+                raise CorruptBlock("it has other bytes than its name says")
+        except CorruptBlock as error:
+            self._blame(name)
+            raise CorruptBlock(f"{name}: {error}") from error
+        return data
+
+    def head(self, name: str) -> coding.Head:
+        """FileNotFoundError; CorruptBlock where it is damaged or cut short."""
+        start, size_bytes = self._do.read_start(self.path(name), coding.HEAD_BYTES_MAX)
+        head = coding.read_head(start)
+        if head.stored_bytes != size_bytes:
+            raise CorruptBlock("a stored block has another size than its head says")
+        return head
+
+    def with_bases(self, names: Iterable[str]) -> set[str]:
+        """All that reading them needs. A damaged block needs nothing: it cannot be read."""
+        found: set[str] = set()
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in found:
+                continue
+            found.add(name)
+            with suppress(FileNotFoundError, CorruptBlock):
+                base = self.head(name).base
+                if base is not None:
+                    waiting.append(base)
+        return found
+
+    def suspects(self) -> set[str]:
+        return set(os.listdir(self._suspects))
+
+    def suspect(self, name: str) -> None:
+        """Best effort: a full vault or one that may only be read keeps no such notes."""
+        with suppress(OSError):
+            self._do.mark(self._suspects / name)
+
+    def clear(self, name: str) -> None:
+        self._do.unlink(self._suspects / name)
+
+    def _rely_on(self, name: str, suspects: set[str]) -> bool:
+        chain: list[str] = []
+        following: str | None = name
+        while following is not None:
+            if following in suspects or len(chain) > CHAIN_MAX:
+                return False
+            chain.append(following)
+            try:
+                following = self.head(following).base
+            except (FileNotFoundError, CorruptBlock):
+                return False
+        try:
+            for link in chain:
+                self._do.touch(self.path(link))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _base(self, like: str | None, name: str) -> coding.Base | None:
+        """The whole block behind `like`, if it is near enough, intact and not the block itself."""
+        if like is None:
+            return None
+        try:
+            head = self.head(like)
+            base, distance = head.base or like, head.distance + 1
+            if distance > coding.DISTANCE_MAX or base == name or not self.present([base]):
+                return None
+            if self.head(base).base is not None:
+                return None
+            return coding.Base(name=base, data=self.read(base), distance=distance)
+        except (FileNotFoundError, VaultFault):
+            return None  # it would only have saved space
+
+    def _plain(self, name: str, chain_left: int) -> bytes:
+        if not chain_left:
+            raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
+        with translated("reading a block"):
+            try:
+                stored = self._do.read(self.path(name))
+            except FileNotFoundError:
+                raise MissingBlock(f"the vault does not hold {name}") from None
+        return coding.decode(stored, lambda base: self._plain(base, chain_left - 1))
+
+    def _blame(self, name: str) -> None:
+        """A difference is as good as its base: if that one is damaged, the block itself may be intact."""
+        try:
+            base = self.head(name).base
+        except (FileNotFoundError, CorruptBlock):
+            base = None
+        if base is not None:
+            try:
+                self.read(base)  # which blames it, if it is to blame
+            except VaultFault:
+                return
+        self.suspect(name)

@@ -1,0 +1,118 @@
+"""Blocks on their way into a vault, several at a time, in memory no more than that."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from blake3 import blake3
+
+from gpunion.adapters.files.source import read_exactly
+from gpunion.ports.vault import BLOCK_SIZE_BYTES, ShipCancelled, Vault
+
+Names = Callable[[], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    name: str
+    stored_bytes: int
+
+
+@dataclass
+class Upload:
+    """A context: leaving it waits for everything, or after trouble for what has begun."""
+
+    vault: Vault
+    pool: Executor
+    under_way_max: int
+    pace: Callable[[int], None]
+    cancelled: Callable[[], bool]
+    stored_bytes: int = 0
+    _under_way: deque[tuple[Future[_Sent], int | None]] = field(default_factory=deque)
+    _claimed: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            while kind is None and self._under_way:
+                self._settle()
+        finally:
+            self._abandon()
+
+    def small(self, data: bytes) -> Names:
+        sent = self._begin(lambda: self._put(data, None))
+        return lambda: (sent.result().name,)
+
+    def file(self, descriptor: int, size_bytes: int, like: tuple[str, ...]) -> Names:
+        """Closes the descriptor when its last block is read."""
+        offsets = range(0, size_bytes, BLOCK_SIZE_BYTES)
+        sent: list[Future[_Sent]] = []
+        try:
+            for index, offset in enumerate(offsets):
+                wanted_bytes = min(BLOCK_SIZE_BYTES, size_bytes - offset)
+                similar = like[index] if index < len(like) else None
+                sent.append(self._begin_reading(descriptor, offset, wanted_bytes, similar))
+        except BaseException:
+            self._under_way.append((Future(), descriptor))
+            raise
+        if sent:
+            self._under_way[-1] = (sent[-1], descriptor)
+        else:
+            os.close(descriptor)
+        return lambda: tuple(future.result().name for future in sent)
+
+    def _begin_reading(
+        self, descriptor: int, offset: int, wanted_bytes: int, like: str | None
+    ) -> Future[_Sent]:
+        return self._begin(lambda: self._put(read_exactly(descriptor, offset, wanted_bytes), like))
+
+    def _begin(self, send: Callable[[], _Sent]) -> Future[_Sent]:
+        while len(self._under_way) >= self.under_way_max:
+            self._settle()
+        if self.cancelled():
+            raise ShipCancelled("the checkpoint is no longer wanted")
+        future = self.pool.submit(send)
+        self._under_way.append((future, None))
+        return future
+
+    def _put(self, data: bytes, like: str | None) -> _Sent:
+        name = blake3(data).hexdigest()
+        with self._lock:
+            first = name not in self._claimed
+            self._claimed.add(name)
+        # The seal finds out if the one who came first did not succeed.
+        return _Sent(name, self.vault.put(name, data, like) if first else 0)
+
+    def _settle(self) -> None:
+        future, descriptor = self._under_way.popleft()
+        try:
+            stored_bytes = future.result().stored_bytes
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+        self.stored_bytes += stored_bytes
+        if stored_bytes:
+            self.pace(stored_bytes)
+
+    def _abandon(self) -> None:
+        """What has begun ends by itself; what has not, never does. Only then may a descriptor be closed."""
+        for future, _ in self._under_way:
+            future.cancel()
+        for future, descriptor in self._under_way:
+            if not future.cancelled():
+                future.exception()
+            if descriptor is not None:
+                os.close(descriptor)
+        self._under_way.clear()
