@@ -15,7 +15,7 @@ import pytest
 
 from tests.services import KNOWN_SERVICES, why_absent
 
-pytest_plugins = ["tests.core_coverage"]
+pytest_plugins = ["tests.core_coverage", "tests.escape.count"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -24,6 +24,27 @@ def container_cgroup(pid: int, container_id: str) -> str:
     return ""
 
 
+def out_of_memory_file(pid: int, container_id: str) -> str:
+    """Where the kernel counts the processes it killed for want of memory; "" when it does not."""
+    for line in _lines(f"/proc/{pid}/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            places = [f"{mount}/{path}/memory.events" for mount in UNIFIED]
+        elif "memory" in controllers.split(","):
+            places = [f"{OLD_TREE}/{controllers}/{path}/memory.oom_control"]
+        else:
+            continue
+        for place in map(os.path.normpath, places):
+            if container_id in place and os.path.exists(place):
+                return place
+    return ""
+
+
+def killed_for_memory(file: str) -> bool:
+    counts = dict(line.split(maxsplit=1) for line in _lines(file) if " " in line)
+    return counts.get("oom_kill", "0") != "0"
+
+
 def _bearing(directory: str, container_id: str) -> str:
     """Cut to the part that bears the id: an engine may put its processes one level deeper."""
     parts = directory.split("/")

@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 
-from gpunion.adapters.containers.cgroup import container_cgroup
+from gpunion.adapters.containers.cgroup import container_cgroup, killed_for_memory, out_of_memory_file
 from gpunion.adapters.containers.engine import ContainerState, Engine, EngineGone, EngineTrouble
 from gpunion.adapters.containers.entry import DOORS_DIR, GATE, OUTPUT
 from gpunion.adapters.containers.guardian import watch_over
@@ -64,6 +64,7 @@ class Keeping:
         self._limits = Limits(os.path.join(guest_dir, LIMITS_FILE))
         self._asked_to_leave = False
         self._cgroup = ""
+        self._memory_file = ""
         self._first = -1  # a descriptor of the container's first process: readable when it is dead
 
     def run(self, answer_fd: int) -> None:
@@ -89,9 +90,11 @@ class Keeping:
             return
         answer(answer_fd, STARTED)
         why_ended = self._keep(output, log)
+        # First of all: the engine removes the cgroup, and not every engine says it itself.
+        out_of_memory = killed_for_memory(self._memory_file)
         self._end_everything()
         log.drain(output)
-        self._record(*self._verdict(why_ended, log))
+        self._record(*self._verdict(why_ended, out_of_memory, log))
 
     def _introduce(self) -> None:
         """Say who keeps the guest before there is one; and again with its cgroup before its gate opens."""
@@ -115,6 +118,7 @@ class Keeping:
             raise NotStarted(state.error or f"its first program ended at once with {state.exit_code}")
         self._first = os.pidfd_open(state.pid)
         self._cgroup = container_cgroup(state.pid, state.id)
+        self._memory_file = out_of_memory_file(state.pid, state.id)
         if not self._cgroup:
             raise NotStarted(f"{self._engine.name} gave the container no cgroup of its own")
         self._introduce()
@@ -166,11 +170,11 @@ class Keeping:
             strike(self._guest_dir, keeper_too=False)
             time.sleep(STRIKE_PAUSE_S)
 
-    def _verdict(self, why_ended: str, log: Log) -> tuple[int | None, str]:
+    def _verdict(self, why_ended: str, out_of_memory: bool, log: Log) -> tuple[int | None, str]:
         state, engine_was_gone = self._last_state()
         ending = Ending(
             exit_code=None if state is None else state.exit_code,
-            out_of_memory=state is not None and state.out_of_memory,
+            out_of_memory=out_of_memory or (state is not None and state.out_of_memory),
             engine_was_gone=engine_was_gone,
             why_ended=why_ended or noted_reason(self._guest_dir),
         )

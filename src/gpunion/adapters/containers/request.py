@@ -25,7 +25,7 @@ class Confines:
     """What holds for every guest of one engine on one machine."""
 
     user: str  # "uid:gid" inside
-    user_words: tuple[str, ...]  # how users inside are mapped to those of the host, in the engine's words
+    engine_words: tuple[str, ...]  # how users inside become users of the host, and what else is its own
     gpus: GpuWay
     cpus_max: float
     open_files_max: int
@@ -45,7 +45,7 @@ class Request:
 def create_words(spec: GuestSpec, paths: GuestPaths, request: Request, confines: Confines) -> list[str]:
     """The words after `docker` or `podman`."""
     words = ["create", "--pull", "never", "--name", request.name, "--label", f"{RUN_LABEL}={spec.run_id}"]
-    words += ["--user", confines.user, *confines.user_words, *_isolation()]
+    words += ["--user", confines.user, *confines.engine_words, *_isolation()]
     words += _limits(spec, confines) + gpu_words(confines.gpus, spec.gpu_indices)
     for source, target in request.readable:
         words += ["--mount", _mount(source, target, readonly=True)]

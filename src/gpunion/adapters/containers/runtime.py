@@ -44,6 +44,7 @@ class EngineFacts:
     version: str
     user: GuestUser
     gpus: GpuWay
+    more_words: tuple[str, ...] = ()  # what this engine needs to shut a guest in as tightly as the others
 
 
 class ContainerRuntime(KeptRuntime):
@@ -69,7 +70,7 @@ class ContainerRuntime(KeptRuntime):
         self._log_limit_bytes = log_limit_bytes
         self._confines = Confines(
             user=facts.user.inside,
-            user_words=facts.user.words,
+            engine_words=(*facts.user.words, *facts.more_words),
             gpus=facts.gpus,
             cpus_max=float(os.cpu_count() or 1),
             open_files_max=_allowed(resource.RLIMIT_NOFILE, OPEN_FILES_MAX),

@@ -10,6 +10,7 @@ from typing import Any
 from gpunion.adapters.containers.engine import SYSTEM_PATH, Engine, EngineTrouble
 from gpunion.adapters.containers.gpus import find_way
 from gpunion.adapters.containers.runtime import ContainerRuntime, EngineFacts, GuestUser
+from gpunion.adapters.podman.seccomp import profile_words
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES
 from gpunion.adapters.sandbox.stage import GUEST_HOST_ID
 from gpunion.ports.runtime import RuntimeFault
@@ -38,17 +39,20 @@ def open_podman(
         raise RuntimeFault(
             f"podman does not work here: {trouble}. Next: podman info", temporary=True
         ) from trouble
-    facts = facts_of(told, os.geteuid(), os.getegid())
+    facts = facts_of(told, os.geteuid(), os.getegid(), profile_words(state_dir))
     limits = {} if processes_max is None else {"processes_max": processes_max}
     return ContainerRuntime(state_dir, engine, facts, image=image, log_limit_bytes=log_limit_bytes, **limits)
 
 
-def facts_of(told: dict[str, Any], uid: int, gid: int) -> EngineFacts:
+def facts_of(told: dict[str, Any], uid: int, gid: int, more_words: tuple[str, ...] = ()) -> EngineFacts:
     """`told` is what `podman version` says."""
     version = str(told["Client"]["Version"])
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     return EngineFacts(
-        version=version, user=_guest_user(uid, gid), gpus=find_way(cdi=numbers >= CDI_SINCE, requests=False)
+        version=version,
+        user=_guest_user(uid, gid),
+        more_words=more_words,
+        gpus=find_way(cdi=numbers >= CDI_SINCE, requests=False),
     )
 
 
