@@ -76,6 +76,7 @@ class Why(StrEnum):
     ALREADY_OVER = "already_over"
     UNKNOWN_JOB = "unknown_job"
     UNKNOWN_NODE = "unknown_node"
+    NOT_ITS_RUN = "not_its_run"
     # an agent's own
     OLD_EPOCH = "old_epoch"
     OWNER_SAID_NO = "owner_said_no"
@@ -151,6 +152,7 @@ SENTENCES: dict[Why, str] = {
     Why.ALREADY_OVER: "the job is already over ({phase})",
     Why.UNKNOWN_JOB: "there is no such job",
     Why.UNKNOWN_NODE: "there is no such node",
+    Why.NOT_ITS_RUN: "{node} reported on {run}, which is not on it; ignored",
     Why.OLD_EPOCH: "epoch {epoch} is older than {current}",
     Why.OWNER_SAID_NO: "the owner said {phase}",
     Why.NO_LEASE: "the lease is over",

@@ -17,7 +17,7 @@ from gpunion.domain.events import (
     TimerFired,
 )
 from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.reasons import Verdict
+from gpunion.domain.reasons import Verdict, Why
 from gpunion.domain.reports import (
     CheckpointCaptured,
     CheckpointDurable,
@@ -100,6 +100,12 @@ def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
 
 
 def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
+    run_id = getattr(report, "run_id", None)
+    run = None if run_id is None else draft.state.runs.get(run_id)
+    if run is not None and run.node_id != node_id:
+        # A node speaks for its own guests only, whatever its agent was made to say.
+        draft.because(run.job_id, Why.NOT_ITS_RUN, node=node_id, run=run.id)
+        return
     match report:
         case RunStarted():
             runs.started(draft, node_id, report)

@@ -212,6 +212,8 @@ class CoordinatorStation:
         link.connected = False  # until the join is committed and the welcome goes out
         link.replies.clear()
         link.hello_sent_s = hello.sent_s
+        link.skew = Skew()  # a rebooted machine's clock begins anew
+        link.skew.learn(now_s, hello.sent_s)
         self.leases.heard(hello.node_id, now_s)
         joined = NodeJoined(
             node_id=hello.node_id, incarnation=hello.incarnation, facts=hello.facts, guests=hello.guests

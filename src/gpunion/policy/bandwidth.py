@@ -65,7 +65,8 @@ def periodic_rate_bps(uplink_bps: float, flows_on_link: int) -> float:
 
 
 def _share_out(flows: list[Flow], cap_bps: float, now_s: float) -> tuple[tuple[str, float], ...]:
-    least = {flow.name: (1 + MARGIN) * flow.size_bits / (flow.deadline_s - now_s) for flow in flows}
+    # At least a bit a second: a rate of zero would mean no cap at all.
+    least = {f.name: max(1.0, (1 + MARGIN) * f.size_bits / (f.deadline_s - now_s)) for f in flows}
     total = sum(least.values())
     if total > cap_bps:  # the margin does not fit; the bare need does, by admission
         least = {name: rate * cap_bps / total for name, rate in least.items()}

@@ -27,7 +27,8 @@ def submitted(draft: Draft, event: JobSubmitted) -> None:
         waiting_since_s=draft.now_s,
     )
     verdicts = planner.verdicts(draft, job)
-    if verdicts and all(_never(verdict) for verdict in verdicts):
+    here = [verdict for verdict in verdicts if not _has_left(verdict)]
+    if here and all(_never(verdict) for verdict in here):
         draft.because(job.id, Why.IMPOSSIBLE, blockers=planner.blockers(verdicts))
         for verdict in verdicts:
             if verdict.refusal is not None:
@@ -61,6 +62,10 @@ def stop_asked(draft: Draft, event: JobStopAsked) -> None:
     draft.put(replace(job, phase=JOB.check(job.id, job.phase, JobPhase.STOPPING)))
     draft.put(replace(run, phase=RUN.check(run.id, run.phase, RunPhase.STOPPING)))
     draft.order(run.node_id, StopRun(run_id=run.id, job_id=job.id, epoch=run.epoch))
+
+
+def _has_left(verdict: Verdict) -> bool:
+    return verdict.refusal is not None and verdict.refusal.why is Why.NODE_LEFT
 
 
 def _never(verdict: Verdict) -> bool:

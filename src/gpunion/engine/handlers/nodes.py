@@ -63,9 +63,13 @@ def heard(draft: Draft, event: NodeHeard) -> None:
 
 
 def notice_given(draft: Draft, node_id: NodeId, report: NoticeGiven) -> None:
+    known = draft.state.nodes.get(node_id)
+    before = None if known is None else known.phase
     node = _change(draft, node_id, NodePhase.RECLAIMING)
     if node is not None:
-        draft.put(replace(node, deadline_s=report.deadline_s, departures=node.departures + 1))
+        again = before is NodePhase.RECLAIMING  # a shortened notice is the same departure
+        departures = node.departures + (not again)
+        draft.put(replace(node, deadline_s=report.deadline_s, departures=departures))
         notice_s = max(0.0, report.deadline_s - draft.now_s)
         why = Why.OWNER_LEFT if report.leaving else Why.OWNER_WANTS_NODE
         draft.because(node.id, why, node=node.id, notice_s=notice_s)

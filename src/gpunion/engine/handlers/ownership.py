@@ -67,6 +67,8 @@ def resume(draft: AgentDraft) -> None:
     gpu_ownership.cancel_timers(draft, {gpu.index for gpu in holding.gpus if gpu not in staying})
     draft.hold(Holding(tenure=Tenure.SHARING, asked_s=draft.now_s, gpus=staying))
     for guest in draft.living():
+        if guest.phase is GuestPhase.RUNNING and guest.end_cause is EndReason.DEADLINE:
+            draft.put(replace(guest, end_cause=None))  # should it fail from now on, that is its own doing
         draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.deadline_for(guest)))
         draft.limit(guest.run_id)
     draft.report(NodeResumed())
@@ -77,11 +79,14 @@ def kill(draft: AgentDraft) -> None:
         draft.cancel_timer(key)
     for guest in sorted(draft.guests.values(), key=lambda g: g.run_id):
         guests.end_now(draft, guest, EndReason.KILLED_BY_OWNER)
-    leaving = draft.holding.leaving
-    tenure = Tenure.LEFT if leaving else Tenure.RECLAIMED
-    gpus = draft.holding.gpus
-    draft.hold(Holding(tenure=tenure, asked_s=draft.now_s, killed=True, leaving=leaving, gpus=gpus))
-    draft.report(NodeLeft() if leaving else NodeReclaimed(freed_after_s=0.0, killed=True))
+    holding = Holding(tenure=Tenure.RECLAIMED, asked_s=draft.now_s, killed=True, gpus=draft.holding.gpus)
+    if draft.holding.leaving:
+        # The goodbye comes last (see `settle`): nobody listens to a node that has left.
+        leaving = replace(holding, tenure=Tenure.RECLAIMING, deadline_s=draft.now_s, leaving=True)
+        draft.hold(leaving)
+        return
+    draft.hold(holding)
+    draft.report(NodeReclaimed(freed_after_s=0.0, killed=True))
 
 
 def last_seconds(draft: AgentDraft) -> None:

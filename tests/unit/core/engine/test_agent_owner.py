@@ -386,7 +386,9 @@ def test_leave_after_a_reclaim_is_a_goodbye_at_once() -> None:
 def test_a_kill_while_leaving_is_a_goodbye() -> None:
     agent = an_agent_with_a_guest()
     agent.hears(OwnerReclaimed(notice_s=30, leaving=True))
-    assert reports(agent.hears(OwnerKilled())) == [NodeLeft()]
+    assert reports(agent.hears(OwnerKilled())) == []
+    told = reports(agent.exits(code=137, cause=EndReason.KILLED_BY_OWNER))
+    assert [type(report).__name__ for report in told] == ["RunEnded", "NodeLeft"]  # the goodbye comes last
     assert tenure(agent) is Tenure.LEFT
 
 
