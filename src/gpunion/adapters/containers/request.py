@@ -68,7 +68,7 @@ def _isolation() -> list[str]:
     return [
         *("--network", "none", "--ipc", "private", "--cgroupns", "private", "--hostname", "gpunion"),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only"),
-        *("--log-driver", "none", "--restart", "no"),
+        *("--log-driver", "none", "--restart", "no", "--stop-timeout", "1"),
         *("--tmpfs", f"/tmp:rw,nosuid,nodev,size={MEMORY_FILES_MAX_BYTES},mode=1777"),
         *("--shm-size", str(MEMORY_FILES_MAX_BYTES)),
     ]

@@ -1,0 +1,79 @@
+"""What is concluded from an engine's word about itself, and from how a container ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpunion.adapters.containers.verdict import Ending, verdict
+from gpunion.adapters.docker.runtime import facts_of as docker_facts
+from gpunion.adapters.podman.runtime import facts_of as podman_facts
+from gpunion.adapters.podman.seccomp import NAMESPACE_CALLS, stricter
+
+
+def docker_info(**more: Any) -> dict[str, Any]:
+    return {
+        "ServerVersion": "20.10",
+        "SecurityOptions": ["name=seccomp,profile=default"],
+        "Runtimes": {},
+    } | more
+
+
+def test_under_a_root_agent_the_guest_is_a_user_that_owns_nothing_else() -> None:
+    user = docker_facts(docker_info(), 0, 0).user
+    assert (user.inside, user.host_id) == ("60990:60990", 60990)
+
+
+def test_where_docker_maps_users_the_guests_directories_belong_to_the_mapped_one() -> None:
+    info = docker_info(SecurityOptions=["name=userns"], DockerRootDir="/var/lib/docker/100000.100000")
+    user = docker_facts(info, 0, 0).user
+    assert (user.inside, user.host_id) == ("1000:1000", 101000)
+
+
+def test_a_rootless_docker_maps_its_root_to_the_agents_user() -> None:
+    user = docker_facts(docker_info(SecurityOptions=["name=rootless"]), 1000, 1000).user
+    assert (user.inside, user.host_id) == ("0:0", None)
+
+
+def test_a_rootless_podman_keeps_the_agents_user() -> None:
+    user = podman_facts({"Client": {"Version": "4.3.1"}}, 1000, 1001).user
+    assert (user.inside, user.words, user.host_id) == ("1000:1001", ("--userns", "keep-id"), None)
+
+
+@pytest.mark.parametrize(
+    ("code", "why", "out_of_memory", "gone", "wanted"),
+    [
+        (0, "", False, False, (0, "exited")),
+        (3, "deadline", False, False, (3, "exited")),  # it was faster than the kill
+        (137, "deadline", False, False, (137, "deadline")),
+        (137, "", True, False, (137, "out_of_memory")),
+        (137, "", False, False, (137, "signalled")),
+        (143, "", False, False, (143, "signalled")),
+        (143, "", False, True, (143, "lost")),
+        (137, "killed_by_owner", False, True, (137, "killed_by_owner")),
+        (None, "", False, True, (137, "lost")),
+        (None, "lease_ended", False, True, (137, "lease_ended")),
+    ],
+)
+def test_an_end_is_told_by_what_the_engine_says_and_what_was_wanted(
+    code: int | None, why: str, out_of_memory: bool, gone: bool, wanted: tuple[int, str]
+) -> None:
+    ending = Ending(exit_code=code, out_of_memory=out_of_memory, engine_was_gone=gone, why_ended=why)
+    assert verdict(ending) == wanted
+
+
+def test_the_stricter_profile_allows_no_namespace_and_still_makes_threads() -> None:
+    given = {
+        "defaultAction": "SCMP_ACT_ERRNO",
+        "syscalls": [
+            {"names": ["read", *sorted(NAMESPACE_CALLS)], "action": "SCMP_ACT_ALLOW", "args": []},
+            {"names": ["setns"], "action": "SCMP_ACT_ERRNO", "args": []},
+        ],
+    }
+    rules = stricter(given)["syscalls"]
+    allowed = {name: rule for rule in rules if rule["action"] == "SCMP_ACT_ALLOW" for name in rule["names"]}
+    assert set(allowed) == {"read", "clone"}
+    assert allowed["clone"]["args"][0]["value"] == 0x7E020000
+    refused = [name for rule in rules if rule["action"] == "SCMP_ACT_ERRNO" for name in rule["names"]]
+    assert sorted(refused) == sorted(NAMESPACE_CALLS - {"clone"})
