@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.migration import Migration
 from gpunion.domain.snapshot import NodeView
 from gpunion.engine.draft import Draft
 
 
 def view(draft: Draft, node_id: NodeId) -> NodeView:
-    found = draft.views.get(node_id)
+    known = draft.state.room.views
+    found = known.get(node_id)
     if found is None:
-        found = draft.views[node_id] = _count(draft, node_id, _reservations(draft).get(node_id, []))
+        found = known[node_id] = _count(draft, node_id)
     return found
 
 
 def views(draft: Draft) -> list[NodeView]:
-    missing = [node_id for node_id in draft.state.nodes if node_id not in draft.views]
-    if missing:
-        kept = _reservations(draft)
-        for node_id in missing:
-            draft.views[node_id] = _count(draft, node_id, kept.get(node_id, []))
-    return [draft.views[node_id] for node_id in draft.state.nodes]
+    return [view(draft, node_id) for node_id in draft.state.nodes]
 
 
-def _reservations(draft: Draft) -> dict[NodeId, list[Migration]]:
-    kept: dict[NodeId, list[Migration]] = {}
-    for migration_id in draft.state.moving:
-        migration = draft.state.migrations[migration_id]
-        if migration.destination is not None and migration.reserved_gpus:
-            kept.setdefault(migration.destination, []).append(migration)
-    return kept
-
-
-def _count(draft: Draft, node_id: NodeId, kept: list[Migration]) -> NodeView:
+def _count(draft: Draft, node_id: NodeId) -> NodeView:
+    kept = [draft.state.migrations[m] for m in draft.state.room.reserved.get(node_id, ())]
     node = draft.state.nodes[node_id]
     runs = [draft.state.runs[run_id] for run_id in draft.state.living.get(node_id, ())]
     requests = [draft.state.jobs[migration.job_id].spec.request for migration in kept]

@@ -15,7 +15,6 @@ from gpunion.domain.node import Node
 from gpunion.domain.orders import Order
 from gpunion.domain.reasons import Fact, Reason, Why, because
 from gpunion.domain.run import Run
-from gpunion.domain.snapshot import NodeView
 from gpunion.domain.timing import Timing
 from gpunion.engine.state import CampusState
 from gpunion.engine.timers import Timers
@@ -33,7 +32,6 @@ class Draft:
         self.timing = timing
         self.now_s = now_s
         self.look_again = False  # something the records do not show changed: time passed
-        self.views: dict[NodeId, NodeView] = {}  # what is free, counted once per decision and node
         self._timers = timers
         self._fired: str | None = None
         self._former: dict[_Key, Record | None] = {}
@@ -46,7 +44,6 @@ class Draft:
         if key not in self._former:
             self._former[key] = self.state.find(record)
         self._changes[key] = record
-        self._outdate_views(record)
         self.state.apply((record,))
 
     def order(self, node_id: NodeId, order: Order) -> None:
@@ -85,6 +82,13 @@ class Draft:
         return self.look_again or any(isinstance(r, kinds) for r in self._changes.values())
 
     @property
+    def may_place(self) -> bool:
+        """Whether a job that waits may find a place it did not find before, or has only begun to wait.
+
+        What a running job learns of its costs, or a run that takes a place, makes no room for anybody."""
+        return self.look_again or any(map(_may_make_room, self._changes.values()))
+
+    @property
     def freed(self) -> bool:
         """Whether a node or a place on one may have come free."""
         if self.look_again:
@@ -113,17 +117,6 @@ class Draft:
         durable = self.state.jobs[job_id].durable
         return 0 if durable is None else durable.step
 
-    def _outdate_views(self, record: Record) -> None:
-        if isinstance(record, Run):
-            self.views.pop(record.node_id, None)
-        elif isinstance(record, Node):
-            self.views.pop(record.id, None)
-        elif isinstance(record, Migration):
-            former = self.state.migrations.get(record.id)
-            for migration in (former, record):
-                if migration is not None and migration.destination is not None:
-                    self.views.pop(migration.destination, None)
-
     def finish(self) -> Decision:
         """Takes the state back to what it was and hands out what was decided."""
         for key in reversed(self._former):
@@ -133,3 +126,15 @@ class Draft:
             effects=tuple(self._effects),
             reasons=tuple(self._reasons),
         )
+
+
+def _may_make_room(record: Record) -> bool:
+    match record:
+        case Node() | Migration():
+            return True
+        case Run():
+            return not record.living
+        case Job():
+            return record.phase.waiting
+        case _:
+            return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gpunion.domain.job import Job
@@ -31,18 +32,20 @@ def send(draft: Draft) -> None:
 
 
 def anybody_away(draft: Draft) -> bool:
-    return bool(_away(draft))
+    return next(_away_in_any_order(draft), None) is not None
 
 
 def _away(draft: Draft) -> list[Run]:
-    found = []
+    return sorted(_away_in_any_order(draft), key=lambda run: run.id)
+
+
+def _away_in_any_order(draft: Draft) -> Iterator[Run]:
     for runs in draft.state.living.values():
         for run_id in runs:
             run = draft.state.runs[run_id]
             job = draft.job_of(run)
             if run.phase is RunPhase.RUNNING and job.migration is None and job.home != run.node_id:
-                found.append(run)
-    return sorted(found, key=lambda run: run.id)
+                yield run
 
 
 def _gain_s(draft: Draft, job: Job, run: Run, home: Node) -> float | None:

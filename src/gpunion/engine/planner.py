@@ -15,8 +15,9 @@ from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.orders import StartRun, StopRun
 from gpunion.domain.reasons import Verdict, Why
 from gpunion.domain.run import Run, RunPhase
+from gpunion.domain.snapshot import NodeView
 from gpunion.engine import homeward, moving, triage
-from gpunion.engine.capacity import views
+from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
@@ -30,7 +31,8 @@ def reconcile(draft: Draft) -> None:
     if not draft.changed:
         return
     triage.empty_wanted_nodes(draft)
-    _place_waiting(draft)
+    if draft.may_place:
+        _place_waiting(draft)
     if draft.freed:
         homeward.send(draft)
     _keep_looking(draft)
@@ -59,7 +61,8 @@ def blockers(verdicts: Iterable[Verdict]) -> str:
 def _place_waiting(draft: Draft) -> None:
     waiting = [draft.state.jobs[job_id] for job_id in draft.state.waiting]
     hopeless: set[object] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
-    for job in sorted(waiting, key=draft.policies.ordering.key):
+    room, ordering = draft.state.room, draft.policies.ordering
+    for job in sorted(waiting, key=lambda job: room.order_key(ordering, job)):
         migration = moving.migration_of(draft, job)
         if migration is not None and migration.phase is not MigrationPhase.SEEKING:
             continue
@@ -70,12 +73,25 @@ def _place_waiting(draft: Draft) -> None:
         if reserved and migration is not None:
             draft.put(replace(migration, reserved_gpus=()))  # its own place is free for it now
         prefer = None if migration is None else migration.destination
-        found = place(job, views(draft), draft.now_s, draft.policies.scoring, prefer)
+        found = place(job, _worth_asking(draft, job, shape), draft.now_s, draft.policies.scoring, prefer)
         if isinstance(found, NotPlaced):
             hopeless.add(shape)
+            room.note_hopeless(shape)
             _say_waiting(draft, job, found)
         else:
             _start(draft, job, found)
+
+
+def _worth_asking(draft: Draft, job: Job, wish: object) -> list[NodeView]:
+    """All nodes; or, where none of them would do the last time, those that changed since.
+
+    A refusal that wears off with time is in `avoid`, and who has just begun to wait is told of them all."""
+    room = draft.state.room
+    if job.avoid or job.waiting_since_s == draft.now_s or not room.is_hopeless(wish):
+        return views(draft)
+    return [
+        view(draft, node_id) for node_id in room.changed_since_hopeless(wish) if node_id in draft.state.nodes
+    ]
 
 
 def _say_waiting(draft: Draft, job: Job, found: NotPlaced) -> None:

@@ -19,6 +19,7 @@ from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.run import Run
 from gpunion.domain.withheld import GpuPhase
+from gpunion.engine.room import Room
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,6 +40,7 @@ class CampusState:
     reclaiming: set[NodeId] = field(default_factory=set)  # wanted back, whole or single GPUs of them
     moving: set[MigrationId] = field(default_factory=set)  # migrations not yet over
     progress: dict[RunId, tuple[int, float]] = field(default_factory=dict)  # from heartbeats; not durable
+    room: Room = field(default_factory=Room, compare=False, repr=False)
 
     @classmethod
     def from_records(cls, records: Iterable[Record]) -> CampusState:
@@ -78,17 +80,20 @@ class CampusState:
             case Job():
                 del self.jobs[record.id]
                 self.waiting.discard(record.id)
+                self.room.not_waiting(record.id)
             case Run():
                 del self.runs[record.id]
                 _leave(self.living, record.node_id, record.id)
+                self.room.touch(record.node_id)
             case Node():
                 del self.nodes[record.id]
                 self.reclaiming.discard(record.id)
+                self.room.touch(record.id)
             case Checkpoint():
                 del self.checkpoints[record.id]
                 _leave(self.unsettled, record.run_id, record.id)
             case Migration():
-                del self.migrations[record.id]
+                self._keep_place(self.migrations.pop(record.id), None)
                 self.moving.discard(record.id)
 
     def find(self, record: Record) -> Record | None:
@@ -110,9 +115,11 @@ class CampusState:
             self.waiting.add(job.id)
         else:
             self.waiting.discard(job.id)
+            self.room.not_waiting(job.id)
 
     def _put_run(self, run: Run) -> None:
         self.runs[run.id] = run
+        self.room.touch(run.node_id)
         if run.living:
             self.living.setdefault(run.node_id, set()).add(run.id)
         else:
@@ -120,6 +127,7 @@ class CampusState:
 
     def _put_node(self, node: Node) -> None:
         self.nodes[node.id] = node
+        self.room.touch(node.id)
         if _to_be_emptied(node):
             self.reclaiming.add(node.id)
         else:
@@ -133,11 +141,21 @@ class CampusState:
             self.unsettled.setdefault(checkpoint.run_id, set()).add(checkpoint.id)
 
     def _put_migration(self, migration: Migration) -> None:
+        self._keep_place(self.migrations.get(migration.id), migration)
         self.migrations[migration.id] = migration
         if migration.phase in (MigrationPhase.DONE, MigrationPhase.ABANDONED):
             self.moving.discard(migration.id)
         else:
             self.moving.add(migration.id)
+
+    def _keep_place(self, former: Migration | None, now: Migration | None) -> None:
+        if former is not None and former.destination is not None:
+            _leave(self.room.reserved, former.destination, former.id)
+            self.room.touch(former.destination)
+        if now is not None and now.destination is not None:
+            if now.reserved_gpus and now.phase not in (MigrationPhase.DONE, MigrationPhase.ABANDONED):
+                self.room.reserved.setdefault(now.destination, set()).add(now.id)
+            self.room.touch(now.destination)
 
 
 def _to_be_emptied(node: Node) -> bool:
