@@ -74,6 +74,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("sim run", Group.STUDY, "run one scenario in the simulator", "sim_run"),
     Command("sim fuzz", Group.STUDY, "run many random scenarios and look for broken promises", "sim_fuzz"),
     Command("sim scenarios", Group.STUDY, "list the scenarios at hand", "sim_scenarios"),
+    Command("sim report", Group.STUDY, "compare all policies on a campus from public traces", "sim_report"),
     Command("hazard fit", Group.STUDY, "learn from a trace when machines are taken back", "hazard_fit"),
     Command("hazard score", Group.STUDY, "score how well that is foretold", "hazard_score"),
     Command("demo", Group.STUDY, "see a job reclaimed, moved, killed, recovered and finished", "demo"),

@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpunion.cli.context import Context
 from gpunion.cli.exits import ERROR, OK
@@ -16,7 +16,7 @@ from gpunion.cli.quantities import count, positive_count
 from gpunion.cli.screen import Table
 
 if TYPE_CHECKING:
-    from gpunion.sim.fuzz import FuzzOutcome, Map
+    from gpunion.sim.fuzz import FuzzOutcome
 
 JSON = """`{seeds, jobs, moves, troubles, failures, digests, digest}`: `troubles` counts each kind,
 `failures` has `{seed, repeat, violations}`, `digests` one digest a seed, `digest` one over them all."""
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with (
         Progress(context.screen, len(seeds), "seeds") as progress,
-        _workers(arguments.jobs, len(seeds)) as in_order,
+        workers(arguments.jobs, len(seeds), CHUNK) as in_order,
     ):
 
         def tell(seed: SeedOutcome) -> None:
@@ -84,10 +84,10 @@ def _show(context: Context, outcome: FuzzOutcome) -> None:
 
 
 @contextmanager
-def _workers(asked: int | None, seeds: int) -> Iterator[Map]:
-    """The simulator starts no process itself; here is where its work is spread."""
-    workers = min(asked or len(os.sched_getaffinity(0)), seeds)
-    if workers == 1:
+def workers(asked: int | None, tasks: int, chunk: int = 1) -> Iterator[Any]:
+    """A `map` over processes. The simulator starts none itself; here is where its work is spread."""
+    number = min(asked or len(os.sched_getaffinity(0)), tasks)
+    if number == 1:
         yield map
         return
     import multiprocessing
@@ -95,6 +95,6 @@ def _workers(asked: int | None, seeds: int) -> Iterator[Map]:
 
     # A fork would inherit locks of threads; a fresh interpreter shows that nothing depends on what ran.
     with multiprocessing.get_context("spawn").Pool(
-        workers, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
+        number, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
     ) as pool:
-        yield lambda run_seed, numbers: pool.imap(run_seed, numbers, chunksize=CHUNK)
+        yield lambda run_one, all_of_them: pool.imap(run_one, all_of_them, chunksize=chunk)

@@ -1,0 +1,86 @@
+"""The next checkpoint from a hazard that changes by the hour: alone, or with those who share the uplink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, sqrt
+
+from gpunion.domain.job import Job
+from gpunion.domain.node import Node
+from gpunion.policy.bandwidth import reclaim_cap_bps
+from gpunion.policy.checkpointing import LEAST_INTERVAL_S, MOST_INTERVAL_S
+from gpunion.policy.hazard.constant import ConstantHazard, Hazard
+from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE
+from gpunion.policy.scheduling.joint import LEAST_STALL_S, Saver, price_of_a_byte
+from gpunion.policy.scheduling.notices import NoticeBook
+
+# The hazard is taken as constant for this long: an hour of the week has one rate, ages a few.
+STRIDE_S = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HazardAware:
+    """Density `sqrt(u(t) / 2 c)`: the next save is due where its integral since the last reaches one
+    (Ling, Mi and Lin 2001). `u` counts only departures after which the last save would not be there.
+
+    `coupled`: bytes have a price where the jobs on one uplink would send more than its share allows.
+    """
+
+    hazard: Hazard = field(default_factory=ConstantHazard)
+    notices: NoticeBook = field(default_factory=NoticeBook)
+    counts_notice: bool = True
+    coupled: bool = True
+
+    def interval_s(self, job: Job, node: Node, now_s: float, company: Sequence[Job] = ()) -> float:
+        stall_s = max(job.cost.stall_s, LEAST_STALL_S)
+        if self.coupled:
+            price = self._price(job, node, now_s, company)
+            if price == inf:
+                return _wished(job, MOST_INTERVAL_S)
+            stall_s = self._saver(job, node, now_s, company).effective_stall_s(price)
+        lost_share = 1.0 - self._saved_share(job, node, company)
+        return _wished(job, self._until_one(node, now_s, stall_s, lost_share))
+
+    def _until_one(self, node: Node, now_s: float, stall_s: float, lost_share: float) -> float:
+        passed_s, integral = 0.0, 0.0
+        while passed_s < MOST_INTERVAL_S:
+            rate = self.hazard.rate_per_s(node, now_s + passed_s) * lost_share
+            density = sqrt(rate / (2 * stall_s))
+            if integral + density * STRIDE_S >= 1.0:
+                return passed_s + (1.0 - integral) / density
+            integral += density * STRIDE_S
+            passed_s += STRIDE_S
+        return MOST_INTERVAL_S
+
+    def _price(self, job: Job, node: Node, now_s: float, company: Sequence[Job]) -> float:
+        everybody = (job, *company)
+        savers = [self._saver(one, node, now_s, everybody) for one in everybody]
+        return price_of_a_byte(savers, reclaim_cap_bps(node.facts.capacity.uplink_bps) / 8.0)
+
+    def _saver(self, job: Job, node: Node, now_s: float, company: Sequence[Job]) -> Saver:
+        lost_share = 1.0 - self._saved_share(job, node, company)
+        return Saver(
+            weight=max(1, job.spec.request.gpus) * (1.0 + job.spec.priority),
+            stall_s=job.cost.stall_s,
+            ship_bytes=float(job.cost.ship_bytes),
+            loss_rate_per_s=self.hazard.rate_per_s(node, now_s) * lost_share,
+        )
+
+    def _saved_share(self, job: Job, node: Node, company: Sequence[Job]) -> float:
+        """Of the departures, those announced so early that this job and its company can all be flushed."""
+        if not self.counts_notice:
+            return 0.0
+        others = [one for one in company if one.id != job.id]
+        bits = 8.0 * (job.cost.ship_bytes + sum(one.cost.ship_bytes for one in others))
+        stall_s = max([job.cost.stall_s, *(one.cost.stall_s for one in others)])
+        needs_s = (stall_s + bits / max(reclaim_cap_bps(node.facts.capacity.uplink_bps), 1.0) + GUARD_S) / (
+            1.0 - GUARD_SHARE
+        )
+        return self.notices.chance_in_time(needs_s, node.facts.terms.notice_s)
+
+
+def _wished(job: Job, interval_s: float) -> float:
+    wish = job.spec.checkpoint
+    most_s = MOST_INTERVAL_S if wish.max_interval_s is None else wish.max_interval_s
+    return max(LEAST_INTERVAL_S, wish.min_interval_s, min(interval_s, most_s))

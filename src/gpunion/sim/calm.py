@@ -1,0 +1,178 @@
+"""A campus in fair weather: nothing is lost on the way, so heartbeats that would change nothing are not sent.
+
+Two months of 54 machines are 140 million heartbeats at two seconds each. Between happenings every one of them
+says "still here". Here an agent speaks only while something waits to be acknowledged, a lease stands until
+its machine goes dark, and the coordinator counts silence from that moment: the same engine, the same
+decisions, at the same times to within one heartbeat. Only owners and power cuts may trouble such a world;
+anything else needs the frames that are left out, and is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpunion.domain.commit import AgentCommit
+from gpunion.domain.events import LeaseRenewed
+from gpunion.domain.frames import CoordinatorFrame, LeaseGrant
+from gpunion.domain.ids import NodeId, RunId
+from gpunion.engine.agent_station import AgentStation, Posted
+from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.leases import LeaseBook
+from gpunion.policy.policies import Policies
+from gpunion.sim.agent import AgentShell
+from gpunion.sim.box import Box
+from gpunion.sim.clocks import Clock
+from gpunion.sim.disks import AgentDisk
+from gpunion.sim.hands import Place
+from gpunion.sim.machine import Machine
+from gpunion.sim.runtime import GuestRuntime
+from gpunion.sim.scenario import HOUR_S, NodePlan, Scenario, TroublePlan
+from gpunion.sim.vault import ModelVault
+from gpunion.sim.watch import Watch
+from gpunion.sim.world import Parts, World
+
+# A lease that stands. Beyond any horizon, and still a number that clocks can add to.
+STANDING_S = 1e12
+LOOK_S = HOUR_S
+
+
+class Storm(ValueError):
+    """The scenario has weather that needs every frame."""
+
+
+class CalmLeases(LeaseBook):
+    """Counts only from the moment a node is known to the world to have gone dark."""
+
+    def heard(self, node_id: NodeId, now_s: float) -> None:
+        self.forget(node_id)
+
+    def went_dark(self, node_id: NodeId, now_s: float) -> None:
+        super().heard(node_id, now_s)
+
+
+class CalmCoordinatorStation(CoordinatorStation):
+    def __init__(self, **known: Any) -> None:
+        super().__init__(**known)
+        silence_s = known["policies"].suspicion.silent_after_s(known["timing"])
+        self.leases: CalmLeases = CalmLeases(silence_s)
+
+
+class CalmAgentStation(AgentStation):
+    def frame_arrived(self, now_s: float, frame: CoordinatorFrame) -> list[Posted]:
+        posted: list[Posted] = []
+        for event, seq in super().frame_arrived(now_s, frame):
+            if not isinstance(event, LeaseRenewed):
+                posted.append((event, seq))
+            elif self.engine.state.lease_until_s is None:
+                posted.append((LeaseRenewed(until_s=STANDING_S), seq))
+        return posted
+
+
+class CalmAgentShell(AgentShell):
+    """Beats while there is something to acknowledge, on either side, and is quiet otherwise."""
+
+    def frame_arrived(self, frame: CoordinatorFrame) -> None:
+        super().frame_arrived(frame)
+        if not isinstance(frame, LeaseGrant):
+            self._beat_soon()
+
+    def _flush(self) -> None:
+        super()._flush()
+        if self.station is not None and self.station.reports.waiting:
+            self._beat_soon()
+
+    def _tick(self) -> None:
+        if self.station is not None and self.station.connected:
+            self._send_heartbeat()
+
+    def _beat_soon(self) -> None:
+        if self.station is not None and (self._beat is None or not self._beat.pending):
+            self._beat = self._kernel.after(self.station.timing.heartbeat_s, self._tick)
+
+
+class LiveProgress(dict[RunId, tuple[int, float]]):
+    """What heartbeats would have told: how far each living guest is."""
+
+    def __init__(self) -> None:
+        self.boxes: dict[RunId, Box] = {}
+
+    def get(self, key: RunId, default: Any = None) -> Any:
+        box = self.boxes.get(key)
+        if box is None or box.process is None:
+            return super().get(key, default)
+        return box.process.step, box.process.progress
+
+
+class CalmWorld(World, Watch):
+    def __init__(
+        self, scenario: Scenario, policies: Policies, *, vault: type[ModelVault] = ModelVault
+    ) -> None:
+        if _stormy(scenario.troubles):
+            raise Storm(f"{scenario.name}: only owners and power cuts may trouble a calm world")
+        self._programs = {job.id: job.program for job in scenario.jobs}
+        self._progress = LiveProgress()
+        parts = Parts(
+            policies=policies,
+            coordinator_station=CalmCoordinatorStation,
+            agent_station=CalmAgentStation,
+            vault=vault,
+        )
+        super().__init__(scenario, parts)
+        self.weather.bad = False
+        self.watchers.add(self)
+
+    def agent_committed(self, node_id: NodeId, commit: AgentCommit) -> None:
+        self.machines[node_id].agent_committed(node_id, commit)
+
+    def guest_began(self, box: Box) -> None:
+        self._progress.boxes[box.run_id] = box
+
+    def guest_ended(self, box: Box) -> None:
+        self._progress.boxes.pop(box.run_id, None)
+        self._progress[box.run_id] = (box.last_step, 0.0)
+
+    def machine_changed(self, node_id: NodeId, what: str) -> None:
+        station = self.coordinator.station
+        if what == "lost power" and isinstance(station, CalmCoordinatorStation):
+            # On average its last heartbeat was half a beat ago.
+            heard_s = self.kernel.now_s - self.scenario.timing.heartbeat_s / 2
+            station.leases.went_dark(node_id, heard_s)
+            self.coordinator._arm()
+
+    def _look(self) -> None:
+        station = self.coordinator.station
+        if station is not None:
+            station.engine.state.progress = self._progress
+        self.over = self._all_is_said_and_done()
+        self.kernel.after(LOOK_S, self._look)
+
+    def _build_machine(self, plan: NodePlan, parts: Parts) -> None:
+        clock = Clock()
+        runtime = GuestRuntime(self.kernel, clock, plan.id, plan.facts.capacity, self.watchers)
+        place = Place(
+            kernel=self.kernel,
+            runtime=runtime,
+            vault=self.vault,
+            topology=self.topology,
+            programs=self._programs,
+            watch=self.watchers,
+        )
+        agent = CalmAgentShell(
+            self.kernel,
+            plan,
+            clock=clock,
+            disk=AgentDisk(f"{plan.id}-1"),
+            place=place,
+            transport=self.transport,
+            stream=self.streams.named(f"agent/{plan.id}"),
+            timing=self.scenario.timing,
+            station_type=parts.agent_station,
+        )
+        self.transport.agents[plan.id] = agent
+        machine = Machine(self.kernel, plan, clock=clock, runtime=runtime, agent=agent, watch=self.watchers)
+        self.machines[plan.id] = machine
+
+
+def _stormy(plan: TroublePlan) -> bool:
+    quiet = TroublePlan(heal_s=plan.heal_s, scripted=plan.scripted)
+    return plan != quiet or any(trouble.kind != "node_crash" for trouble in plan.scripted)

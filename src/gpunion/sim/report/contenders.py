@@ -1,0 +1,166 @@
+"""Who is compared: each a bundle of policies, with what of the modelled world goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from gpunion.policy import baselines
+from gpunion.policy.checkpointing import CheckpointTiming
+from gpunion.policy.destination import BestFit, Destination, RandomDestination
+from gpunion.policy.expected_loss import ExpectedLoss
+from gpunion.policy.hazard.constant import ConstantHazard
+from gpunion.policy.hazard.weekly import WeeklyHazard
+from gpunion.policy.homecoming import Never
+from gpunion.policy.policies import Policies
+from gpunion.policy.reclaim import FlushWhatFits, NeverFlush
+from gpunion.policy.scheduling.notices import NoticeBook
+from gpunion.policy.scheduling.timing import HazardAware
+from gpunion.sim.reference.departures import Manner
+from gpunion.sim.reference.scenario import Campus
+
+# Bamboo's forward pass is computed twice, a third of a step's work; most of it hides in the bubbles of the
+# pipeline. A tenth is counted as lost, and the report says at which share it would break even.
+REDUNDANT_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """`saves_alone`: agents tell programs to save when their owner gives notice, without being asked to.
+    `incremental`: only what changed since the last checkpoint is sent."""
+
+    name: str
+    label: str
+    policies: Callable[[Campus], Policies]
+    saves_alone: bool = True
+    incremental: bool = True
+    redundant_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanisms:
+    """What ours is made of, each to be switched off in turn."""
+
+    hazard: bool = True
+    notice: bool = True
+    coupled: bool = True
+    destination: str = "expected-loss"
+    homecoming: bool = True
+
+    def policies(self, campus: Campus) -> Policies:
+        hazard = WeeklyHazard(book=campus.book) if self.hazard else ConstantHazard()
+        notices = notices_of(campus)
+        timing: CheckpointTiming = HazardAware(
+            hazard=hazard, notices=notices, counts_notice=self.notice, coupled=self.coupled
+        )
+        destinations: dict[str, Destination] = {
+            "expected-loss": ExpectedLoss(hazard=hazard, notices=notices, timing=timing),
+            "best-fit": BestFit(),
+            "random": RandomDestination(),
+        }
+        ours = Policies(
+            name="ours",
+            checkpointing=timing,
+            reclaim=FlushWhatFits() if self.notice else NeverFlush(),
+            destination=destinations[self.destination],
+        )
+        return ours if self.homecoming else replace(ours, homecoming=Never())
+
+
+def notices_of(campus: Campus) -> NoticeBook:
+    """What owners' manners were before the first simulated second."""
+    past = sorted((d for of_node in campus.past.values() for d in of_node), key=lambda d: d.at_s)
+    book = NoticeBook()
+    for departure in past:
+        if departure.manner is Manner.NOTICE:
+            book = book.announced(departure.notice_s)
+        else:
+            book = book.came_unannounced()
+    return book
+
+
+def _fixed(policies: Policies) -> Callable[[Campus], Policies]:
+    return lambda campus: policies
+
+
+OURS = Contender(name="ours", label="ours", policies=Mechanisms().policies)
+SLURM_YOUNG = Contender(
+    name="slurm-young",
+    label="Slurm requeue, Young's interval",
+    policies=_fixed(baselines.SLURM_YOUNG),
+    saves_alone=False,
+    incremental=False,
+)
+SLURM_FIXED = Contender(
+    name="slurm-30min",
+    label="Slurm requeue, 30 min",
+    policies=_fixed(baselines.SLURM_FIXED),
+    saves_alone=False,
+    incremental=False,
+)
+FIXED_AND_NOTICE = Contender(
+    name="fixed-notice",
+    label="30 min and flush in the notice",
+    policies=_fixed(baselines.FIXED_AND_NOTICE),
+    incremental=False,
+)
+REDUNDANT = Contender(
+    name="redundancy",
+    label="pipeline redundancy (Bamboo-like)",
+    policies=_fixed(baselines.REDUNDANT),
+    saves_alone=False,
+    redundant_share=REDUNDANT_SHARE,
+)
+
+MAIN = (
+    SLURM_FIXED,
+    SLURM_YOUNG,
+    Contender(
+        name="htcondor",
+        label="HTCondor-like vacate, 30 min",
+        policies=_fixed(baselines.HTCONDOR),
+        incremental=False,
+    ),
+    FIXED_AND_NOTICE,
+    Contender(
+        name="published",
+        label="GPUnion as published",
+        policies=_fixed(baselines.PUBLISHED),
+        incremental=False,
+    ),
+    REDUNDANT,
+    Contender(name="uncoupled", label="ours without coupling", policies=Mechanisms(coupled=False).policies),
+    Contender(
+        name="random", label="ours, random destination", policies=Mechanisms(destination="random").policies
+    ),
+    OURS,
+)
+
+ABLATION = tuple(
+    Contender(
+        name=f"{'hazard' if hazard else 'stationary'}-{'notice' if notice else 'blind'}-"
+        f"{'incremental' if incremental else 'full'}",
+        label=f"{'hazard-aware' if hazard else 'stationary'}, {'notice' if notice else 'no notice'}, "
+        f"{'incremental' if incremental else 'full'}",
+        policies=Mechanisms(hazard=hazard, notice=notice).policies,
+        saves_alone=notice,
+        incremental=incremental,
+    )
+    for hazard in (False, True)
+    for notice in (False, True)
+    for incremental in (False, True)
+)
+# Each of the rest off in turn; hazard, notice and increments are in the table above.
+OFF_IN_TURN = (
+    Contender(
+        name="no-destination",
+        label="ours, best-fit destination",
+        policies=Mechanisms(destination="best-fit").policies,
+    ),
+    Contender(name="no-homecoming", label="ours, never home", policies=Mechanisms(homecoming=False).policies),
+)
+IN_SWEEPS = (SLURM_YOUNG, FIXED_AND_NOTICE, OURS)
+
+ALL: Mapping[str, Contender] = {
+    contender.name: contender for contender in (*MAIN, *ABLATION, *OFF_IN_TURN, *IN_SWEEPS)
+}

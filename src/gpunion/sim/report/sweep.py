@@ -1,0 +1,166 @@
+"""The runs of an evaluation, as a list of small tasks that any number of processes can share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from gpunion.domain.ids import CheckpointId, JobId
+from gpunion.sim.box import Box
+from gpunion.sim.calm import CalmWorld
+from gpunion.sim.reference.absences import read_owners
+from gpunion.sim.reference.campus import PUBLISHED
+from gpunion.sim.reference.departures import Manners
+from gpunion.sim.reference.scenario import Campus, Setting, Traces, reference_campus
+from gpunion.sim.reference.work import read_shapes
+from gpunion.sim.report.contenders import ABLATION, ALL, IN_SWEEPS, MAIN, OFF_IN_TURN, Contender
+from gpunion.sim.report.measure import CostWatch, Figures
+from gpunion.sim.scenario import DAY_S, JobPlan, Scenario
+from gpunion.sim.vault import ModelVault, Sealed
+from gpunion.sim.watch import Watch
+from gpunion.sim.world import World
+
+NOTICES_S = (0.0, 30.0, 60.0, 120.0, 600.0)
+UNANNOUNCED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+# An agent that is to leave saving to nobody waits for a plan that never comes.
+NEVER_S = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    owners: Path
+    jobs: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One contender on one campus. `part` is the table it belongs to."""
+
+    part: str
+    contender: str
+    sources: Sources
+    setting: Setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    part: str
+    contender: str
+    seed: int
+    unannounced_share: float
+    notices_s: tuple[float, ...]
+    departures: int  # of machines, whoever was on them
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    horizon_s: float
+    seeds: tuple[int, ...]
+    ablations: bool = True
+    sweeps: bool = True
+
+
+FULL = Plan(horizon_s=5 * DAY_S, seeds=(1, 2, 3))
+QUICK = Plan(horizon_s=DAY_S, seeds=(1, 2, 3), ablations=False, sweeps=False)
+
+
+def tasks(plan: Plan, sources: Sources) -> list[Task]:
+    """Those of one campus stand together, so that a process builds it once."""
+    found: list[Task] = []
+    for seed in plan.seeds:
+        setting = Setting(seed=seed, horizon_s=plan.horizon_s)
+        found += _of("main", MAIN, setting, sources)
+        if plan.ablations:
+            found += _of("ablation", ABLATION, setting, sources)
+            found += _of("mechanism", OFF_IN_TURN, setting, sources)
+            found += _of("published campus", IN_SWEEPS, replace(setting, kinds=PUBLISHED), sources)
+        if plan.sweeps:
+            for notice_s in NOTICES_S:
+                manners = Manners(notices_s=(notice_s,))
+                found += _of("notice", IN_SWEEPS, replace(setting, manners=manners), sources)
+            for share in UNANNOUNCED:
+                manners = Manners(unannounced_share=share)
+                found += _of("unannounced", IN_SWEEPS, replace(setting, manners=manners), sources)
+    return found
+
+
+def run_task(task: Task) -> Result:
+    campus = _campus(task.sources, task.setting)
+    figures = run_contender(ALL[task.contender], campus)
+    return Result(
+        part=task.part,
+        contender=task.contender,
+        seed=task.setting.seed,
+        unannounced_share=task.setting.manners.unannounced_share,
+        notices_s=task.setting.manners.notices_s,
+        departures=sum(d.at_s > 0.0 for of_node in campus.to_come.values() for d in of_node),
+        figures=figures,
+    )
+
+
+def run_contender(contender: Contender, campus: Campus) -> Figures:
+    vault = ReplicaVault if contender.redundant_share else ModelVault
+    world = CalmWorld(_scenario(contender, campus.scenario), contender.policies(campus), vault=vault)
+    if isinstance(world.vault, ReplicaVault):
+        world.watch(Replicas(world, world.vault))
+    costs = CostWatch(world, redundant_share=contender.redundant_share)
+    world.run()
+    return costs.figures()
+
+
+class ReplicaVault(ModelVault):
+    """State that lives on in a neighbour's memory: whoever is driven out goes on where it stopped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replicas: dict[JobId, Sealed] = {}
+
+    def latest(self, job_id: JobId) -> Sealed | None:
+        return self.replicas.get(job_id) or super().latest(job_id)
+
+
+class Replicas(Watch):
+    def __init__(self, world: World, vault: ReplicaVault) -> None:
+        self._programs = {job.id: job.program for job in world.scenario.jobs}
+        self._vault = vault
+
+    def guest_ended(self, box: Box) -> None:
+        program = self._programs[box.job_id]
+        self._vault.replicas[box.job_id] = Sealed(
+            checkpoint_id=CheckpointId(f"{box.run_id}-replica"),
+            job_id=box.job_id,
+            epoch=box.order.epoch,
+            step=box.last_step,
+            size_bytes=program.state_bytes,
+            added_bytes=0,
+        )
+
+
+def _scenario(contender: Contender, scenario: Scenario) -> Scenario:
+    timing = scenario.timing
+    if not contender.saves_alone:
+        timing = replace(timing, own_save_patience_s=NEVER_S)
+    jobs = scenario.jobs if contender.incremental else tuple(map(_in_full, scenario.jobs))
+    return replace(scenario, timing=timing, jobs=jobs)
+
+
+def _in_full(job: JobPlan) -> JobPlan:
+    return replace(job, program=replace(job.program, delta_bytes=job.program.state_bytes))
+
+
+def _of(part: str, contenders: Iterable[Contender], setting: Setting, sources: Sources) -> Iterator[Task]:
+    for contender in contenders:
+        yield Task(part=part, contender=contender.name, sources=sources, setting=setting)
+
+
+@lru_cache(maxsize=2)
+def _campus(sources: Sources, setting: Setting) -> Campus:
+    return reference_campus(_traces(sources), setting)
+
+
+@lru_cache(maxsize=1)
+def _traces(sources: Sources) -> Traces:
+    return Traces(owners=read_owners(sources.owners), shapes=read_shapes(sources.jobs))
