@@ -36,6 +36,16 @@ def test_a_rootless_docker_maps_its_root_to_the_agents_user() -> None:
     assert (user.inside, user.host_id) == ("0:0", None)
 
 
+def test_limits_that_docker_has_no_means_for_are_named() -> None:
+    assert (
+        docker_facts(docker_info(MemoryLimit=True, CpuCfsQuota=True, PidsLimit=True), 0, 0).unenforced == ()
+    )
+    assert docker_facts(docker_info(MemoryLimit=False, PidsLimit=False), 0, 0).unenforced == (
+        "memory",
+        "process",
+    )
+
+
 def test_a_rootless_podman_keeps_the_agents_user() -> None:
     user = podman_facts({"Client": {"Version": "4.3.1"}}, 1000, 1001).user
     assert (user.inside, user.words, user.host_id) == ("1000:1001", ("--userns", "keep-id"), None)

@@ -44,6 +44,7 @@ class EngineFacts:
     version: str
     user: GuestUser
     gpus: GpuWay
+    unenforced: tuple[str, ...] = ()  # limits that this machine gives the engine no means for
     more_words: tuple[str, ...] = ()  # what this engine needs to shut a guest in as tightly as the others
 
 
@@ -85,9 +86,14 @@ class ContainerRuntime(KeptRuntime):
         image = self._image or "this machine's programs, read-only"
         return (
             f"{self._engine.name} {self._facts.version} container without network ({image}), "
-            f"{self._facts.user.described}, memory, cpu and process limits enforced, "
+            f"{self._facts.user.described}, {self._limits_described()}, "
             f"GPUs: {self._facts.gpus.value}"
         )
+
+    def _limits_described(self) -> str:
+        if not self._facts.unenforced:
+            return "memory, cpu and process limits enforced"
+        return f"{' and '.join(self._facts.unenforced)} limits recorded but not enforced"
 
     def _keeper_environment(self) -> dict[str, str]:
         return client_environment() | super()._keeper_environment()

@@ -17,6 +17,8 @@ from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES
 from gpunion.adapters.sandbox.stage import GUEST_HOST_ID
 from gpunion.ports.runtime import RuntimeFault
 
+# What `docker info` calls the means for a limit, and what we call the limit.
+MEANS = {"MemoryLimit": "memory", "CpuCfsQuota": "cpu", "PidsLimit": "process"}
 GONE_WORDS = ("cannot connect to the docker daemon", "error during connect", "eof", "connection re")
 
 
@@ -52,6 +54,7 @@ def facts_of(info: dict[str, Any], uid: int, gid: int) -> EngineFacts:
     return EngineFacts(
         version=str(info["ServerVersion"]),
         user=_guest_user(info, uid, gid),
+        unenforced=tuple(limit for means, limit in MEANS.items() if not info.get(means, True)),
         gpus=find_way(cdi=bool(info.get("CDISpecDirs")), requests="nvidia" in (info.get("Runtimes") or {})),
     )
 

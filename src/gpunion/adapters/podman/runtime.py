@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from typing import Any
 
 from gpunion.adapters.containers.engine import SYSTEM_PATH, Engine, EngineTrouble
@@ -16,6 +17,8 @@ from gpunion.adapters.sandbox.stage import GUEST_HOST_ID
 from gpunion.ports.runtime import RuntimeFault
 
 CDI_SINCE = (4, 1)
+# The kernel's name for the means of a limit, and ours for the limit.
+CONTROLLERS = {"memory": "memory", "cpu": "cpu", "pids": "process"}
 
 
 def open_podman(
@@ -39,21 +42,35 @@ def open_podman(
         raise RuntimeFault(
             f"podman does not work here: {trouble}. Next: podman info", temporary=True
         ) from trouble
-    facts = facts_of(told, os.geteuid(), os.getegid(), profile_words(state_dir))
+    facts = replace(
+        facts_of(told, os.geteuid(), os.getegid()),
+        unenforced=_unenforced(engine),
+        more_words=profile_words(state_dir),
+    )
     limits = {} if processes_max is None else {"processes_max": processes_max}
     return ContainerRuntime(state_dir, engine, facts, image=image, log_limit_bytes=log_limit_bytes, **limits)
 
 
-def facts_of(told: dict[str, Any], uid: int, gid: int, more_words: tuple[str, ...] = ()) -> EngineFacts:
+def facts_of(told: dict[str, Any], uid: int, gid: int) -> EngineFacts:
     """`told` is what `podman version` says."""
     version = str(told["Client"]["Version"])
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     return EngineFacts(
         version=version,
         user=_guest_user(uid, gid),
-        more_words=more_words,
         gpus=find_way(cdi=numbers >= CDI_SINCE, requests=False),
     )
+
+
+def _unenforced(engine: Engine) -> tuple[str, ...]:
+    """Root has every controller there is; another user those that were given to it, on cgroup v2 only."""
+    if os.geteuid() == 0:
+        return ()
+    try:
+        given = json.loads(engine.call("info", "--format", "{{json .Host.CgroupControllers}}")) or []
+    except (EngineTrouble, ValueError):
+        given = []
+    return tuple(limit for controller, limit in CONTROLLERS.items() if controller not in given)
 
 
 def _guest_user(uid: int, gid: int) -> GuestUser:
