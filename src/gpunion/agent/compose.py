@@ -11,6 +11,7 @@ from pathlib import Path
 from gpunion.adapters.agentdisk import JsonAgentDisk
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
+from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.known import KnownFiles
 from gpunion.adapters.files.restore import restore_directory
@@ -36,6 +37,7 @@ from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
 from gpunion.ports.gpus import Gpus
 from gpunion.ports.runtime import Runtime
 from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
+from gpunion.ports.vault_care import Caretaker
 
 AGENT_DIR = "agent"
 
@@ -136,6 +138,11 @@ def fetch(vault: Path, job_id: str, checkpoint_id: str, target: Path) -> None:
     """What a job saved or left as output, out of a directory vault."""
     shelf = DirectoryVault(vault)
     restore_directory(shelf, shelf.get(job_id, checkpoint_id), target)
+
+
+def caretaker(vault: Path) -> Caretaker:
+    """What `gpunion vault` asks. VaultUnavailable: there is none."""
+    return DirectoryCaretaker(vault)
 
 
 def _vault_opener(place: Path) -> Callable[[], Vault]:

@@ -46,8 +46,10 @@ class Blocks:
         self._do.make_directory(self._suspects, sync=False)
         self._do.make_directory(self._root)
 
-    def sync(self, names: Iterable[str]) -> None:
+    def sync(self, names: set[str]) -> None:
         """Make the names of these durable; each file was synced before it got its name."""
+        if not names:
+            return
         for folder in sorted({self.path(name).parent for name in self.with_bases(names)}):
             self._do.sync_directory(folder)
         self._do.sync_directory(self._root)
@@ -75,10 +77,13 @@ class Blocks:
             return 0
         with translated("storing a block"):
             path = self.path(name)
-            # What lies there is damaged, and others may need it as their base: it becomes whole.
-            stored = coding.encode(data, None if path.exists() else self._base(like, name))
+            damaged = path.exists()
+            # Others may need it as their base: it becomes whole.
+            stored = coding.encode(data, None if damaged else self._base(like, name))
             self._do.make_directory(path.parent, sync=False)
             self._replace(path, stored)
+            if damaged:  # at once: a seal takes blocks that its parent has for durable
+                self._do.sync_directory(path.parent)
             self.clear(name)
             return len(stored)
 

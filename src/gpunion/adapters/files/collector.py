@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpunion.adapters.files.blocks import Blocks
+from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.shelf import Shelf
 from gpunion.ports.vault import Garbage, Manifest
@@ -60,7 +61,7 @@ def _needed(shelves: list[Shelf], read: Callable[[Path], Manifest]) -> set[str]:
                 manifest = read(path)
             except FileNotFoundError:
                 continue  # forgotten meanwhile
-            needed.update(block for entry in manifest.files for block in entry.blocks)
+            needed |= block_names(manifest)
     return needed
 
 

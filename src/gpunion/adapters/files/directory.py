@@ -4,6 +4,7 @@
     blocks/ab/<hash>  suspects/<hash>           see `blocks`
     jobs/<job>/epoch.json  lock  begun          newest epoch; upload under way (its age is the file's)
     jobs/<job>/manifests/<epoch>-<step>-<id>.json    sealed checkpoints
+    jobs/<job>/damaged/                         those that `repair` took out of view
     tmp/                                        files on their way to their name
     collect.lock                                shared by those who rely on blocks, alone for the collector
 
@@ -25,6 +26,7 @@ from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.collector import COLLECT_LOCK, collect
 from gpunion.adapters.files.locks import hold_file, if_not_held, locked, translated
+from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.shelf import Shelf
 from gpunion.ports.vault import (
@@ -90,7 +92,7 @@ class DirectoryVault:
                 if not self._sealed_before(shelf, manifest):
                     self._advance(shelf, manifest.epoch)
                     with self._relying_on_blocks():
-                        self._publish(shelf.path_of(manifest), manifest)
+                        self._publish(shelf, manifest)
                 self._do.unlink(shelf.begun)
 
     def latest(self, job_id: str) -> Manifest | None:
@@ -146,6 +148,26 @@ class DirectoryVault:
                 begun_lease_s=BEGUN_LEASE_S,
             )
 
+    def shelves(self) -> list[Shelf]:
+        """Of every job that has one."""
+        with translated("looking for jobs"):
+            return [Shelf(path) for path in sorted((self._root / "jobs").iterdir()) if path.is_dir()]
+
+    def read_manifest(self, path: Path) -> Manifest:
+        """BadManifest, FileNotFoundError."""
+        return self._read(path)
+
+    def set_aside(self, job_id: str, record: str) -> bool:
+        """Take a sealed checkpoint out of view, for people to look at; False while somebody holds it."""
+        with translated(f"setting {record} aside"):
+            shelf = self._shelf(job_id)
+            with locked(shelf.lock), if_not_held(shelf.manifests / record) as free:
+                if free:
+                    self._do.make_directory(shelf.damaged)
+                    self._do.rename(shelf.manifests / record, shelf.damaged / record)
+                    self._do.sync_directory(shelf.manifests)
+                return free
+
     def _create(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
         for name in ("jobs", "tmp"):
@@ -191,15 +213,21 @@ class DirectoryVault:
         self._do.sync_directory(shelf.manifests)  # whoever published it may have been cut before this
         return True
 
-    def _publish(self, path: Path, manifest: Manifest) -> None:
-        names = {name for entry in manifest.files for name in entry.blocks}
+    def _publish(self, shelf: Shelf, manifest: Manifest) -> None:
+        names = block_names(manifest)
         missing = sorted(names - self.blocks.present(names))
         if missing:
             raise MissingBlock(f"{manifest.checkpoint_id} lacks {len(missing)} blocks, such as {missing[0]}")
-
-        # Also those of an earlier try. After the manifest's own sync there is mostly nothing left to do: one
-        # journal serves all.
-        self._replace(path, manifest_format.encode(manifest), before_renaming=lambda: self.blocks.sync(names))
+        # Also those of an earlier try that was cut. Those of a sealed parent are durable already: a sync of a
+        # directory without changes still empties the disk's cache, which takes milliseconds.
+        parent = shelf.find(manifest.parent) if manifest.parent is not None else None
+        sealed = self._readable(parent) if parent is not None else None
+        durable = block_names(sealed) if sealed is not None else set()
+        self._replace(
+            shelf.path_of(manifest),
+            manifest_format.encode(manifest),
+            before_renaming=lambda: self.blocks.sync(names - durable),
+        )
 
     def _forget(self, shelf: Shelf, keep: int) -> tuple[str, ...]:
         """Only readable ones count as kept. Under the job's lock."""

@@ -87,6 +87,10 @@ def check_link(path: str, target: str) -> None:
         raise BadManifest(f"the link {path!r} leads outside the checkpoint")
 
 
+def block_names(manifest: Manifest) -> set[str]:
+    return {name for entry in manifest.files for name in entry.blocks}
+
+
 def blocks_of(size_bytes: int) -> int:
     return -(-size_bytes // BLOCK_SIZE_BYTES)
 

@@ -20,6 +20,7 @@ class Shelf:
         self.begun = root / "begun"
         self.epoch_file = root / "epoch.json"
         self.manifests = root / "manifests"
+        self.damaged = root / "damaged"
 
     def epoch(self) -> int | None:
         """The newest epoch that has begun; None when none has."""

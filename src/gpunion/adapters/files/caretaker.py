@@ -1,0 +1,153 @@
+"""Looks after a directory vault that others go on using: it reads under a hold and moves under a lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.manifests import block_names
+from gpunion.adapters.files.shelf import Shelf
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    Manifest,
+    MissingBlock,
+    UnknownCheckpoint,
+)
+from gpunion.ports.vault_care import Findings, JobShelf, Progress, Repaired, Unreadable
+
+WORKERS = min(8, 2 * (os.cpu_count() or 1))
+
+
+class DirectoryCaretaker:
+    """Implements `ports.vault_care.Caretaker`."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._vault = DirectoryVault(root, create=False)
+
+    def survey(self, job_id: str | None) -> tuple[JobShelf, ...]:
+        return tuple(self._shelf(shelf) for shelf in self._shelves(job_id))
+
+    def verify(self, job_id: str | None, progress: Progress) -> Findings:
+        reading = _Reading(self._vault, progress)
+        unreadable: list[Unreadable] = []
+        checkpoints = 0
+        found = [(shelf, path) for shelf in self._shelves(job_id) for path in shelf.sealed()]
+        reading.expect(self._manifest(path) for _, path in found)
+        for shelf, path in found:
+            checkpoints += 1
+            try:
+                trouble = reading.check(self._vault.read_manifest(path))
+            except BadManifest as error:
+                trouble = ((), str(error))
+            except (FileNotFoundError, UnknownCheckpoint):
+                continue  # forgotten meanwhile
+            if trouble is not None:
+                unreadable.append(_unreadable(shelf, path, *trouble))
+        return Findings(
+            checkpoints=checkpoints,
+            blocks=len(reading.done),
+            plain_bytes=reading.plain_bytes,
+            unreadable=tuple(unreadable),
+        )
+
+    def repair(self, job_id: str | None, source: Path | None, progress: Progress) -> Repaired:
+        before = self.verify(job_id, progress)
+        damaged = {name for lost in before.unreadable for name in lost.blocks}
+        replaced = self._replace(damaged, DirectoryVault(source, create=False)) if source is not None else ()
+        left = before if not replaced else self.verify(job_id, progress)
+        set_aside: list[Unreadable] = []
+        in_use: list[Unreadable] = []
+        for lost in left.unreadable:
+            moved = self._vault.set_aside(lost.job_id, lost.record)
+            (set_aside if moved else in_use).append(lost)
+        return Repaired(before=before, replaced=replaced, set_aside=tuple(set_aside), in_use=tuple(in_use))
+
+    def _shelves(self, job_id: str | None) -> list[Shelf]:
+        shelves = [shelf for shelf in self._vault.shelves() if job_id in (None, shelf.root.name)]
+        if job_id is not None and not shelves:
+            raise UnknownCheckpoint(f"the vault has nothing of {job_id}")
+        return shelves
+
+    def _shelf(self, shelf: Shelf) -> JobShelf:
+        manifests = [(path, self._manifest(path)) for path in shelf.sealed()]
+        try:
+            epoch = shelf.epoch()
+        except BadManifest:
+            epoch = None
+        return JobShelf(
+            job_id=shelf.root.name,
+            epoch=epoch,
+            checkpoints=tuple(manifest for _, manifest in manifests if manifest is not None),
+            damaged=tuple(path.name for path, manifest in manifests if manifest is None and path.exists()),
+        )
+
+    def _manifest(self, path: Path) -> Manifest | None:
+        try:
+            return self._vault.read_manifest(path)
+        except (BadManifest, FileNotFoundError):
+            return None
+
+    def _replace(self, names: set[str], source: DirectoryVault) -> tuple[str, ...]:
+        replaced = []
+        needed = self._vault.blocks.with_bases(names)  # the base may be the damaged one
+        for name in sorted(needed):
+            try:
+                self._vault.read_block(name)
+            except (CorruptBlock, MissingBlock):
+                try:
+                    self._vault.put(name, source.read_block(name))
+                    replaced.append(name)
+                except (CorruptBlock, MissingBlock):
+                    continue  # that one has lost it too
+        return tuple(replaced)
+
+
+class _Reading:
+    """Each block once, however many checkpoints share it."""
+
+    def __init__(self, vault: DirectoryVault, progress: Progress) -> None:
+        self._vault = vault
+        self._progress = progress
+        self._expected: set[str] = set()
+        self.done: dict[str, str | None] = {}
+        self.plain_bytes = 0
+
+    def expect(self, manifests: Iterable[Manifest | None]) -> None:
+        for manifest in manifests:
+            if manifest is not None:
+                self._expected |= block_names(manifest)
+
+    def check(self, manifest: Manifest) -> tuple[tuple[str, ...], str] | None:
+        """The blocks that cannot be read, and what is wrong with the first of them. None: all is well."""
+        names = block_names(manifest)
+        with (
+            self._vault.hold(manifest.job_id, manifest.checkpoint_id),
+            ThreadPoolExecutor(WORKERS) as pool,
+        ):
+            new = sorted(names - self.done.keys())
+            for name, (size_bytes, trouble) in zip(new, pool.map(self._read, new), strict=True):
+                self.done[name] = trouble
+                self.plain_bytes += size_bytes
+                self._progress(len(self.done), max(len(self.done), len(self._expected)))
+        bad = {name: trouble for name in sorted(names) if (trouble := self.done[name]) is not None}
+        return (tuple(bad), next(iter(bad.values()))) if bad else None
+
+    def _read(self, name: str) -> tuple[int, str | None]:
+        try:
+            return len(self._vault.read_block(name)), None
+        except (CorruptBlock, MissingBlock) as fault:
+            return 0, str(fault)
+
+
+def _unreadable(shelf: Shelf, path: Path, blocks: tuple[str, ...], detail: str) -> Unreadable:
+    return Unreadable(
+        job_id=shelf.root.name,
+        record=path.name,
+        checkpoint_id=Shelf.checkpoint_id(path),
+        blocks=blocks,
+        detail=detail,
+    )

@@ -1,0 +1,68 @@
+"""`gpunion vault repair`: mend what can be mended, and take the rest out of view."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gpunion.cli import vault_place
+from gpunion.cli.context import Context
+from gpunion.cli.exits import CONFLICT, OK
+from gpunion.cli.screen import Screen
+from gpunion.cli.vault_progress import VaultProgress
+from gpunion.ports.vault_care import Repaired
+
+JSON = """`{unreadable, replaced, set_aside, in_use}`: what was found, the blocks taken from the other vault,
+the checkpoints out of view now, and those left alone since somebody reads them (exit code 5)."""
+EXAMPLES = (
+    "gpunion vault repair /srv/gpunion/vault",
+    "gpunion vault repair /srv/gpunion/vault --from /mnt/backup/vault",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    vault_place.configure(parser)
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="DIR",
+        help="another vault, or a copy of this one, to take intact blocks from",
+    )
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    screen = context.screen
+    source = context.here / arguments.source if arguments.source is not None else None
+    with vault_place.opened(arguments, context) as caretaker, VaultProgress(screen) as progress:
+        repaired = caretaker.repair(arguments.job, source, progress.reach)
+    if screen.as_json:
+        screen.data(
+            {
+                "unreadable": [vault_place.shown_unreadable(lost) for lost in repaired.before.unreadable],
+                "replaced": list(repaired.replaced),
+                "set_aside": [vault_place.shown_unreadable(lost) for lost in repaired.set_aside],
+                "in_use": [vault_place.shown_unreadable(lost) for lost in repaired.in_use],
+            }
+        )
+    else:
+        _show(screen, repaired)
+    return CONFLICT if repaired.in_use else OK
+
+
+def _show(screen: Screen, repaired: Repaired) -> None:
+    if not repaired.before.unreadable:
+        screen.line(f"All {repaired.before.checkpoints} checkpoints can be restored; nothing was changed.")
+        return
+    for name in repaired.replaced:
+        screen.line(f"replaced  block {name} from the other vault")
+    for lost in repaired.set_aside:
+        screen.line(f"set aside {lost.job_id} {lost.checkpoint_id}: {lost.detail}")
+    for lost in repaired.in_use:
+        screen.line(f"in use    {lost.job_id} {lost.checkpoint_id}: left alone, repair again later")
+    mended = len(repaired.before.unreadable) - len(repaired.set_aside) - len(repaired.in_use)
+    screen.line(f"{mended} checkpoints mended, {len(repaired.set_aside)} out of view.")
+    if repaired.set_aside:
+        screen.line(
+            "Their jobs go on from the newest checkpoint that is left. The records lie in jobs/*/damaged."
+        )

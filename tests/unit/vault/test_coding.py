@@ -1,0 +1,103 @@
+"""Blocks as they are stored, and back."""
+
+from __future__ import annotations
+
+import random
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpunion.adapters.files import coding, planes
+from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock
+
+BASE = "ab" * 32
+
+
+def no_base(name: str) -> bytes:
+    raise AssertionError(f"{name} was asked for")
+
+
+def weights(seed: int, count: int = 100_000, kind: str = "f4") -> bytes:
+    return (numpy.random.default_rng(seed).standard_normal(count) * 0.02).astype(kind).tobytes()
+
+
+def nudged(data: bytes, kind: str = "f4") -> bytes:
+    values = numpy.frombuffer(data, kind)
+    return (values + numpy.random.default_rng(9).standard_normal(values.size) * 1e-4).astype(kind).tobytes()
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.binary(max_size=5000), other=st.binary(max_size=5000), width=st.sampled_from(planes.WIDTHS))
+def test_any_bytes_come_back_whatever_they_are_like(data: bytes, other: bytes, width: int) -> None:
+    assert coding.decode(coding.encode(data), no_base) == data
+    base = coding.Base(name=BASE, data=(other * 5000)[: len(data)], distance=1)
+    assert coding.decode(coding.encode(data, base), lambda name: base.data) == data
+    # Also where the form would not have been chosen.
+    for form in (coding._Form(width), coding._Form(width, base if len(base.data) == len(data) else None)):
+        pieces = coding._pieces(data, form)
+        assert sum(map(len, pieces)) == len(data)
+
+
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
+def test_numbers_are_stored_as_planes_and_the_next_state_as_a_difference(kind: str) -> None:
+    first = weights(1, kind=kind)
+    second = nudged(first, kind)
+    whole = coding.encode(second)
+    difference = coding.encode(second, coding.Base(name=BASE, data=first, distance=3))
+    assert coding.read_head(whole).width in planes.WIDTHS
+    head = coding.read_head(difference)
+    assert (head.base, head.distance) == (BASE, 3)
+    assert len(difference) < len(whole) < len(second)
+    assert coding.decode(difference, lambda name: first) == second
+
+
+def test_a_tail_that_is_no_whole_number_comes_back() -> None:
+    data = weights(1) + b"xyz"
+    base = coding.Base(name=BASE, data=nudged(weights(1)) + b"abc", distance=1)
+    assert coding.decode(coding.encode(data), no_base) == data
+    assert coding.decode(coding.encode(data, base), lambda name: base.data) == data
+
+
+def test_text_is_simply_compressed_and_noise_left_alone() -> None:
+    text, noise = b"a line of a log\n" * 1000, random.Random(1).randbytes(100_000)
+    assert coding.read_head(coding.encode(text)).width == coding.PLAIN_WIDTH
+    assert coding.read_head(coding.encode(noise)).pieces == ((len(noise), False),)
+
+
+def test_a_base_that_has_nothing_in_common_is_not_used() -> None:
+    base = coding.Base(name=BASE, data=weights(2), distance=1)
+    assert coding.read_head(coding.encode(weights(1), base)).base is None
+
+
+def test_a_base_of_another_size_is_not_used_and_not_accepted() -> None:
+    data = weights(1)
+    short = coding.Base(name=BASE, data=data[:-4], distance=1)
+    assert coding.read_head(coding.encode(data, short)).base is None
+    stored = coding.encode(nudged(data), coding.Base(name=BASE, data=data, distance=1))
+    with pytest.raises(CorruptBlock):
+        coding.decode(stored, lambda name: data[:-4])
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_damage_to_a_head_or_a_size_is_seen(data: st.DataObject) -> None:
+    stored = bytearray(coding.encode(weights(1, 500)))
+    head_bytes = coding.read_head(bytes(stored)).head_bytes
+    place = data.draw(st.integers(0, head_bytes - 1))
+    stored[place] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(CorruptBlock):
+        coding.read_head(bytes(stored))
+
+
+@pytest.mark.parametrize("cut", [0, 3, 40, 60, -1])
+def test_a_block_that_is_cut_short_is_corrupt(cut: int) -> None:
+    with pytest.raises(CorruptBlock):
+        coding.decode(coding.encode(weights(1, 500))[:cut], no_base)
+
+
+def test_a_whole_block_of_zeros_takes_next_to_nothing() -> None:
+    stored = coding.encode(bytes(BLOCK_SIZE_BYTES))
+    assert len(stored) < 1000
+    assert coding.decode(stored, no_base) == bytes(BLOCK_SIZE_BYTES)

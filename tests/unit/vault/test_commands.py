@@ -1,0 +1,57 @@
+"""`gpunion vault ls|verify|repair`, as people and programs see them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpunion.cli.exits import ERROR, NOT_FOUND, OK, UNAVAILABLE
+from tests.contract.vault.conftest import Place, directory, name_of, sealed
+from tests.unit.cli.campus_double import CampusDouble, Terminal
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = directory(tmp_path)
+    sealed(place.open(), {"w": b"first"}, checkpoint_id="c1", step=1)
+    sealed(place.open(), {"w": b"second"}, checkpoint_id="c2", step=2)
+    return place
+
+
+@pytest.fixture
+def gpunion(tmp_path: Path) -> Terminal:
+    return Terminal(CampusDouble(), tmp_path)
+
+
+def test_ls_shows_every_checkpoint(place: Place, gpunion: Terminal) -> None:
+    assert gpunion("vault", "ls", "vault") == OK
+    assert [line.split()[:2] for line in gpunion.out.splitlines()[1:]] == [["job-1", "c1"], ["job-1", "c2"]]
+    assert gpunion("vault", "ls", "vault", "--json") == OK
+    jobs = json.loads(gpunion.out)["jobs"]
+    assert [checkpoint["id"] for checkpoint in jobs[0]["checkpoints"]] == ["c1", "c2"]
+
+
+def test_verify_says_that_all_is_well(place: Place, gpunion: Terminal) -> None:
+    assert gpunion("vault", "verify", "vault", "--job", "job-1") == OK
+    assert "All can be restored." in gpunion.out
+
+
+def test_verify_fails_and_names_what_is_lost_and_repair_takes_it_out_of_view(
+    place: Place, gpunion: Terminal
+) -> None:
+    place.damage_block(name_of(b"second"))
+    assert gpunion("vault", "verify", "vault") == ERROR
+    assert "UNREADABLE job-1 c2" in gpunion.out
+    assert gpunion("vault", "verify", "vault", "--json") == ERROR
+    assert [lost["checkpoint_id"] for lost in json.loads(gpunion.out)["unreadable"]] == ["c2"]
+    assert gpunion("vault", "repair", "vault") == OK
+    assert "set aside job-1 c2" in gpunion.out
+    assert gpunion("vault", "repair", "vault") == OK
+    assert "nothing was changed" in gpunion.out
+
+
+def test_what_is_not_there_is_said(place: Place, gpunion: Terminal) -> None:
+    assert gpunion("vault", "ls", "elsewhere") == UNAVAILABLE
+    assert gpunion("vault", "verify", "vault", "--job", "nobody") == NOT_FOUND
