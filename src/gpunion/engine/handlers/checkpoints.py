@@ -128,9 +128,11 @@ def _known(
 ) -> Checkpoint | None:
     """The checkpoint's record; made here where the agent took it by itself. None for an older epoch."""
     job = draft.state.jobs.get(report.job_id)
-    if job is None or report.epoch != job.epoch or job.phase.over:
+    if job is None or report.epoch != job.epoch:
         draft.came_too_late(report.job_id, report.epoch)
         return None
+    if job.phase.over:
+        return None  # a periodic save that the end overtook: nobody's story
     known = draft.state.checkpoints.get(report.checkpoint_id)
     if known is not None:
         return known
