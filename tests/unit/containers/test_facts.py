@@ -8,8 +8,8 @@ import pytest
 
 from gpunion.adapters.containers.verdict import Ending, verdict
 from gpunion.adapters.docker.runtime import facts_of as docker_facts
-from gpunion.adapters.podman.runtime import facts_of as podman_facts
 from gpunion.adapters.podman.seccomp import NAMESPACE_CALLS, stricter
+from gpunion.adapters.podman.users import guest_user
 
 
 def docker_info(**more: Any) -> dict[str, Any]:
@@ -47,8 +47,15 @@ def test_limits_that_docker_has_no_means_for_are_named() -> None:
 
 
 def test_a_rootless_podman_keeps_the_agents_user() -> None:
-    user = podman_facts({"Client": {"Version": "4.3.1"}}, 1000, 1001).user
+    user = guest_user(1000, 1001, maps_users=True)
     assert (user.inside, user.words, user.host_id) == ("1000:1001", ("--userns", "keep-id"), None)
+
+
+def test_a_podman_that_can_map_users_gives_a_guest_of_root_a_namespace() -> None:
+    user = guest_user(0, 0, maps_users=True)
+    assert (user.inside, user.host_id) == ("1000:1000", 1_900_001_000)
+    assert user.words[:2] == ("--uidmap", "0:1900000000:65536")
+    assert guest_user(0, 0, maps_users=False).words == ()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 
 CALL_LIMIT_S = 60.0  # an engine under load; one that is silent for longer is as good as gone
+REMOVE_TRIES = 10
+REMOVE_PAUSE_S = 0.2
 WORDS_MAX = 400  # of an engine's complaint that are passed on
 
 # What an engine's client needs to find its engine. Nothing else of the agent's environment reaches it.
@@ -107,11 +110,16 @@ class Engine:
     def remove(self, container: str) -> None:
         """End and forget a container. One that is not there, or is just going, is as good."""
         words = ["rm", "--force", "--volumes", *(["--time", "0"] if self.name == "podman" else [])]
-        try:
-            self.call(*words, container)
-        except EngineTrouble as trouble:
-            if not trouble.absent and "already in progress" not in str(trouble):
-                raise
+        for tries_left in reversed(range(REMOVE_TRIES)):
+            try:
+                self.call(*words, container)
+                return
+            except EngineTrouble as trouble:
+                if trouble.absent or "already in progress" in str(trouble):
+                    return
+                if isinstance(trouble, EngineGone) or not tries_left:
+                    raise
+            time.sleep(REMOVE_PAUSE_S)  # the engine is still unmounting what another call of ours removes
 
 
 def client_environment() -> dict[str, str]:

@@ -12,8 +12,8 @@ from gpunion.adapters.containers.engine import SYSTEM_PATH, Engine, EngineTroubl
 from gpunion.adapters.containers.gpus import find_way
 from gpunion.adapters.containers.runtime import ContainerRuntime, EngineFacts, GuestUser
 from gpunion.adapters.podman.seccomp import profile_words
+from gpunion.adapters.podman.users import guest_user, maps_users
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES
-from gpunion.adapters.sandbox.stage import GUEST_HOST_ID
 from gpunion.ports.runtime import RuntimeFault
 
 CDI_SINCE = (4, 1)
@@ -42,8 +42,11 @@ def open_podman(
         raise RuntimeFault(
             f"podman does not work here: {trouble}. Next: podman info", temporary=True
         ) from trouble
+    uid = os.geteuid()
     facts = replace(
-        facts_of(told, os.geteuid(), os.getegid()),
+        facts_of(
+            told, guest_user(uid, os.getegid(), maps_users=uid == 0 and maps_users(tuple(engine.program)))
+        ),
         unenforced=_unenforced(engine),
         more_words=profile_words(state_dir),
     )
@@ -51,13 +54,13 @@ def open_podman(
     return ContainerRuntime(state_dir, engine, facts, image=image, log_limit_bytes=log_limit_bytes, **limits)
 
 
-def facts_of(told: dict[str, Any], uid: int, gid: int) -> EngineFacts:
+def facts_of(told: dict[str, Any], user: GuestUser) -> EngineFacts:
     """`told` is what `podman version` says."""
     version = str(told["Client"]["Version"])
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     return EngineFacts(
         version=version,
-        user=_guest_user(uid, gid),
+        user=user,
         gpus=find_way(cdi=numbers >= CDI_SINCE, requests=False),
     )
 
@@ -71,13 +74,3 @@ def _unenforced(engine: Engine) -> tuple[str, ...]:
     except (EngineTrouble, ValueError):
         given = []
     return tuple(limit for controller, limit in CONTROLLERS.items() if controller not in given)
-
-
-def _guest_user(uid: int, gid: int) -> GuestUser:
-    if uid != 0:
-        return GuestUser(
-            inside=f"{uid}:{gid}", words=("--userns", "keep-id"), described=f"user namespace, user {uid}"
-        )
-    return GuestUser(
-        inside=f"{GUEST_HOST_ID}:{GUEST_HOST_ID}", host_id=GUEST_HOST_ID, described=f"user {GUEST_HOST_ID}"
-    )
