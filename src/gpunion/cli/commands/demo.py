@@ -21,7 +21,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="sandbox",
         help="how guests are run: in bubblewrap's sandbox or in an engine's containers",
     )
-    parser.add_argument("--fast", action="store_true", help="a shorter training run")
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:

@@ -135,6 +135,9 @@ def _saved_here(watch: Watch, job: Job, count: int) -> bool:
 
 
 def _say_where(campus: LocalCampus, audience: Audience) -> None:
+    for lab in LABS:
+        if campus.agent(lab.name).poll() is not None:
+            campus.start_agent(lab.name)  # the one that died in the play
     audience.say("")
     audience.say(f"The campus is still running in {campus.root}. Try:")
     audience.say(f"  export GPUNION_URL={campus.url} GPUNION_TOKEN=$(cat {campus.data_dir}/admin.token)")

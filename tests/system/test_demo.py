@@ -1,0 +1,65 @@
+"""The demo, as a stranger runs it: its figures, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(600)]
+
+
+def _processes_under(folder: Path) -> list[str]:
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(folder) in command:
+                found.append(command)
+    return found
+
+
+def test_the_demo_moves_a_job_three_times_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpunion", "demo", "--json"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["moves"] == 3
+    assert outcome["causes"] == ["owner_reclaim", "node_lost", "homecoming"]
+    assert outcome["steps_lost_on_notice"] == 0
+    assert outcome["weights_equal"] is True
+    assert len(outcome["downtime_s"]) == 3
+    assert list(tmp_path.iterdir()) == []
+    assert _processes_under(tmp_path) == []
+
+
+def test_a_demo_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-u", "-m", "gpunion", "demo"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if "is durable" in line:
+            break
+    demo.send_signal(signal.SIGINT)
+    demo.communicate(timeout=120)
+    assert demo.returncode == 130
+    assert list(tmp_path.iterdir()) == []
+    assert _processes_under(tmp_path) == []
