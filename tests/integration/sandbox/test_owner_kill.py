@@ -78,6 +78,7 @@ def test_a_keeper_launched_before_the_kill_does_not_start_its_guest_after_it(hos
     """The launch is cut in two: the plan is there, the flag is raised, and then the keeper comes."""
     root = host.start("sh", "-c", "exit 0")
     asyncio.run(host.runtime.wait_exit("job-1-e1"))
+    eventually(lambda: not lives(str(root)))  # its first keeper holds the lock a moment longer
     for name in ("keeper.json", "exit.json", "log.txt"):
         (root / name).unlink()
     kill_all(host.state_dir)
