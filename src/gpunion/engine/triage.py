@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpunion.domain.ids import NodeId
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.job import Job
 from gpunion.domain.migration import Cause, MigrationPhase
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Why
@@ -14,6 +15,7 @@ from gpunion.engine import moving
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
 from gpunion.policy.bandwidth import RECLAIM_SHARE
+from gpunion.policy.placement.filters import refusal
 from gpunion.policy.placement.pick import choose_gpus
 from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE, AtStake, Triage
 
@@ -79,8 +81,27 @@ def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
     uplink_bps = node.facts.capacity.uplink_bps - active_flush_bps(draft, node.id) / RECLAIM_SHARE
     stakes = [_at_stake(draft, run) for run in runs]
     by_id = {run.id: run for run in runs}
-    for fate in _triage(draft, stakes, want, max(uplink_bps, 1.0)):
-        _carry_out(draft, node, by_id[fate.run_id], fate, want)
+    fates = _triage(draft, stakes, want, max(uplink_bps, 1.0))
+    going = [draft.job_of(by_id[fate.run_id]) for fate in fates if fate.rate_bps is not None]
+    planned = _plan(draft, node, going) if len(going) > 1 else {}
+    for fate in fates:
+        _carry_out(draft, node, by_id[fate.run_id], fate, want, planned)
+
+
+def _plan(draft: Draft, node: Node, jobs: list[Job]) -> dict[JobId, NodeId]:
+    return draft.policies.destination.plan(jobs, views(draft), leaving=_leaving(node), now_s=draft.now_s)
+
+
+def _leaving(node: Node) -> NodeId | None:
+    """Where it leaves a single GPU, another one of the same node is as good as any."""
+    return None if node.deadline_s is None else node.id
+
+
+def _destination(draft: Draft, node: Node, job: Job, planned: NodeId | None) -> NodeId | None:
+    """As planned, if those before it have left room there."""
+    if planned is not None and refusal(job, view(draft, planned), draft.now_s) is None:
+        return planned
+    return draft.policies.destination.choose(job, views(draft), leaving=_leaving(node), now_s=draft.now_s)
 
 
 def _triage(draft: Draft, stakes: list[AtStake], want: Want, uplink_bps: float) -> list[Triage]:
@@ -98,7 +119,9 @@ def _triage(draft: Draft, stakes: list[AtStake], want: Want, uplink_bps: float) 
     ]
 
 
-def _carry_out(draft: Draft, node: Node, run: Run, fate: Triage, want: Want) -> None:
+def _carry_out(
+    draft: Draft, node: Node, run: Run, fate: Triage, want: Want, planned: dict[JobId, NodeId]
+) -> None:
     job = draft.job_of(run)
     needs_s, left_s = fate.needs_s, want.deadline_s - draft.now_s
     _say_who_wants_it(draft, node, run, max(0.0, left_s))
@@ -113,8 +136,7 @@ def _carry_out(draft: Draft, node: Node, run: Run, fate: Triage, want: Want) -> 
         draft.because(job.id, Why.CAPTURE_FITS, stall_s=job.cost.stall_s, left_s=left_s)
     else:
         draft.because(job.id, Why.FLUSH_FITS, needs_s=needs_s, left_s=left_s)
-    leaving = None if node.deadline_s is None else node.id  # another GPU of the same node is as good as any
-    destination = draft.policies.destination.choose(job, views(draft), leaving=leaving, now_s=draft.now_s)
+    destination = _destination(draft, node, job, planned.get(job.id))
     gpus = () if destination is None else choose_gpus(job, view(draft, destination))
     moving.flush(
         draft,

@@ -6,15 +6,18 @@ home where that matters; what is left is when it saves, whether a notice helps, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpunion.domain.job import Job
 from gpunion.domain.resources import Gpu
 from gpunion.domain.snapshot import NodeView
 from gpunion.domain.ties import tie_break
+from gpunion.policy.bandwidth import periodic_rate_bps, reclaim_cap_bps
 from gpunion.policy.checkpointing import FixedInterval, Young
 from gpunion.policy.destination import RandomDestination
 from gpunion.policy.homecoming import Never
 from gpunion.policy.policies import Policies
-from gpunion.policy.reclaim import NeverFlush
+from gpunion.policy.reclaim import AtStake, NeverFlush, Triage
 
 HALF_HOUR_S = 1800.0
 # Nobody saves by the clock where state lives on in a neighbour's memory; this is as good as never.
@@ -24,12 +27,30 @@ REDUNDANT_EVERY_S = 6 * 3600.0
 class RoundRobin:
     """GPUnion as published takes turns: the node with the fewest guests, ties by lot."""
 
-    def score(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...]) -> float:
+    def score(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...], now_s: float) -> float:
         lot = tie_break("round robin", job.id, job.epoch, view.node.id) % 2**32 / 2**32
         return lot - view.guests
 
     def because(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...]) -> str:
         return f"its turn ({view.guests} guest(s) there)"
+
+
+class Vacate:
+    """HTCondor's way: whoever is there saves at once and sends what it can; nobody asks whether it fits."""
+
+    def triage(self, guests: Iterable[AtStake], *, left_s: float, uplink_bps: float) -> list[Triage]:
+        everybody = sorted(guests, key=lambda guest: guest.run_id)
+        cap_bps = reclaim_cap_bps(uplink_bps)
+        share_bps = periodic_rate_bps(uplink_bps, len(everybody))
+        return [
+            Triage(
+                run_id=guest.run_id,
+                rate_bps=share_bps,
+                needs_s=guest.stall_s + 8.0 * guest.ship_bytes / cap_bps,
+                left_s=left_s,
+            )
+            for guest in everybody
+        ]
 
 
 # Slurm's preempt and requeue: the job saves at its own pace and starts again from that; a notice is unused.
@@ -46,7 +67,7 @@ SLURM_YOUNG = Policies(
 HTCONDOR = Policies(
     name="htcondor-vacate",
     checkpointing=FixedInterval(every_s=HALF_HOUR_S),
-    reclaim=NeverFlush(),
+    reclaim=Vacate(),
     homecoming=Never(),
 )
 FIXED_AND_NOTICE = Policies(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Protocol
@@ -16,8 +17,11 @@ MOST_INTERVAL_S = 6 * 3600.0
 
 
 class CheckpointTiming(Protocol):
-    def interval_s(self, job: Job, node: Node, now_s: float) -> float:
-        """Seconds from the last checkpoint (or the start) to the next."""
+    def interval_s(self, job: Job, node: Node, now_s: float, company: Sequence[Job] = ()) -> float:
+        """Seconds from the last checkpoint (or the start) to the next.
+
+        `company`: the other jobs that run on the node and share its uplink.
+        """
         ...
 
 
@@ -25,8 +29,8 @@ class CheckpointTiming(Protocol):
 class FixedInterval:
     every_s: float = 1800.0
 
-    def interval_s(self, job: Job, node: Node, now_s: float) -> float:
-        return _wished(job, self.every_s)
+    def interval_s(self, job: Job, node: Node, now_s: float, company: Sequence[Job] = ()) -> float:
+        return as_wished(job, self.every_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +39,13 @@ class Young:
 
     hazard: Hazard = field(default_factory=ConstantHazard)
 
-    def interval_s(self, job: Job, node: Node, now_s: float) -> float:
+    def interval_s(self, job: Job, node: Node, now_s: float, company: Sequence[Job] = ()) -> float:
         rate = self.hazard.rate_per_s(node, now_s)
-        return _wished(job, sqrt(2 * max(job.cost.stall_s, 0.01) / rate))
+        return as_wished(job, sqrt(2 * max(job.cost.stall_s, 0.01) / rate))
 
 
-def _wished(job: Job, interval_s: float) -> float:
+def as_wished(job: Job, interval_s: float) -> float:
+    """Within what the job asks for and what is sensible for anybody."""
     wish = job.spec.checkpoint
     most_s = MOST_INTERVAL_S if wish.max_interval_s is None else wish.max_interval_s
     return max(LEAST_INTERVAL_S, wish.min_interval_s, min(interval_s, most_s))

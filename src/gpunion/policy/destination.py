@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from gpunion.domain.ids import NodeId
+from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import Job
 from gpunion.domain.snapshot import NodeView
 from gpunion.domain.ties import tie_break
@@ -23,8 +23,23 @@ class Destination(Protocol):
         """
         ...
 
+    def plan(
+        self, jobs: Sequence[Job], views: Sequence[NodeView], *, leaving: NodeId | None, now_s: float
+    ) -> dict[JobId, NodeId]:
+        """Places for several that must go at once; who is not in it is asked for with `choose`."""
+        ...
 
-class BestFit:
+
+class OneByOne:
+    """Makes no plan for several: each is asked for in turn, and finds what the former left."""
+
+    def plan(
+        self, jobs: Sequence[Job], views: Sequence[NodeView], *, leaving: NodeId | None, now_s: float
+    ) -> dict[JobId, NodeId]:
+        return {}
+
+
+class BestFit(OneByOne):
     """What placement would choose, another node than the one it leaves."""
 
     def choose(
@@ -35,7 +50,7 @@ class BestFit:
         return None if isinstance(found, NotPlaced) else found.node_id
 
 
-class RandomDestination:
+class RandomDestination(OneByOne):
     """Any node that would do; for comparisons."""
 
     def choose(

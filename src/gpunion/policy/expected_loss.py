@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
-from gpunion.domain.ids import NodeId
+from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import Job
 from gpunion.domain.node import Node
 from gpunion.domain.resources import Gpu
 from gpunion.domain.snapshot import NodeView
 from gpunion.domain.ties import tie_break
+from gpunion.policy.assignment import cheapest
 from gpunion.policy.checkpointing import CheckpointTiming, Young
 from gpunion.policy.hazard.constant import ConstantHazard, Survival
 from gpunion.policy.placement.filters import refusal
-from gpunion.policy.placement.pick import choose_gpus
+from gpunion.policy.placement.pick import LEFTOVER_WEIGHT, choose_gpus
 from gpunion.policy.scheduling.notices import NoticeBook
 
 # Beyond a working day nobody foretells whether a machine stays.
@@ -32,7 +34,7 @@ SAME_OWNER_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedLoss:
-    """Answers where to go (`choose`) and where to begin (`cost_s`)."""
+    """Answers where to go (`choose`) and where to begin (`score`)."""
 
     hazard: Survival = field(default_factory=ConstantHazard)
     notices: NoticeBook = field(default_factory=NoticeBook)
@@ -56,6 +58,38 @@ class ExpectedLoss:
 
         best = min(able, key=rank, default=None)
         return None if best is None else best[0].node.id
+
+    def plan(
+        self, jobs: Sequence[Job], views: Sequence[NodeView], *, leaving: NodeId | None, now_s: float
+    ) -> dict[JobId, NodeId]:
+        """A column for every place a node may have for one of them, and the cheapest assignment of all."""
+        others = [view for view in views if view.node.id != leaving]
+        columns = [view for view in others for _ in range(min(len(jobs), max(1, len(view.free_gpus))))]
+        known: dict[tuple[JobId, NodeId], float] = {}
+
+        def cost_s(job: Job, view: NodeView) -> float:
+            key = (job.id, view.node.id)
+            if key not in known:
+                able = refusal(job, view, now_s) is None
+                known[key] = self.cost_s(job, view.node, choose_gpus(job, view), now_s) if able else inf
+            return known[key]
+
+        chosen = cheapest([[cost_s(job, view) for view in columns] for job in jobs])
+        return {
+            job.id: columns[column].node.id
+            for job, column in zip(jobs, chosen, strict=True)
+            if column is not None
+        }
+
+    def score(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...], now_s: float) -> float:
+        """Places a job that waits: the least cost; a GPU left idle beside it counts as a tenth of its work,
+        so that a whole machine is not broken up for a moment's gain."""
+        leftover = len(view.free_gpus) - job.spec.request.gpus
+        return -self.cost_s(job, view.node, gpus, now_s) - LEFTOVER_WEIGHT * leftover * remaining_s(job)
+
+    def because(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...]) -> str:
+        model = gpus[0].model if gpus else "no GPU needed"
+        return f"least time expected to be lost there ({model})"
 
     def cost_s(self, job: Job, node: Node, gpus: tuple[Gpu, ...], now_s: float) -> float:
         speed = min((gpu.speed for gpu in gpus), default=1.0)

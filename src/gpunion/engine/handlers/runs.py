@@ -170,7 +170,12 @@ def start_overdue(draft: Draft, run_id: RunId) -> None:
 def set_checkpoint_timer(draft: Draft, run: Run) -> None:
     job = draft.job_of(run)
     node = draft.state.nodes[run.node_id]
-    interval_s = draft.policies.checkpointing.interval_s(job, node, draft.now_s)
+    company = [
+        draft.job_of(other)
+        for other in (draft.state.runs[run_id] for run_id in sorted(draft.state.living.get(node.id, ())))
+        if other.id != run.id and other.phase is RunPhase.RUNNING
+    ]
+    interval_s = draft.policies.checkpointing.interval_s(job, node, draft.now_s, company)
     draft.set_timer(f"checkpoint:{run.id}", draft.now_s + interval_s)
 
 

@@ -29,7 +29,7 @@ class NotPlaced:
 
 
 class Scoring(Protocol):
-    def score(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...]) -> float:
+    def score(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...], now_s: float) -> float:
         """Higher is better."""
         ...
 
@@ -43,7 +43,7 @@ LEFTOVER_WEIGHT = 0.1
 class FastThenTight:
     """The fastest GPUs; among those, the node with the least left over."""
 
-    def score(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...]) -> float:
+    def score(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...], now_s: float) -> float:
         leftover = len(view.free_gpus) - job.spec.request.gpus
         return _speed(gpus) - LEFTOVER_WEIGHT * leftover
 
@@ -65,7 +65,7 @@ def place(
             verdicts.append(Verdict(node=view.node.id, refusal=refused))
             continue
         gpus = choose_gpus(job, view)
-        score = scoring.score(job, view, gpus)
+        score = scoring.score(job, view, gpus, now_s)
         verdicts.append(Verdict(node=view.node.id, score=score))
         rank = (view.node.id == prefer, score, tie_break("placement", job.id, job.epoch, view.node.id))
         if best is None or rank > best[0]:

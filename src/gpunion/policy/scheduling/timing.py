@@ -9,7 +9,7 @@ from math import inf, sqrt
 from gpunion.domain.job import Job
 from gpunion.domain.node import Node
 from gpunion.policy.bandwidth import reclaim_cap_bps
-from gpunion.policy.checkpointing import LEAST_INTERVAL_S, MOST_INTERVAL_S
+from gpunion.policy.checkpointing import MOST_INTERVAL_S, as_wished
 from gpunion.policy.hazard.constant import ConstantHazard, Hazard
 from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE
 from gpunion.policy.scheduling.joint import LEAST_STALL_S, Saver, price_of_a_byte
@@ -37,10 +37,10 @@ class HazardAware:
         if self.coupled:
             price = self._price(job, node, now_s, company)
             if price == inf:
-                return _wished(job, MOST_INTERVAL_S)
+                return as_wished(job, MOST_INTERVAL_S)
             stall_s = self._saver(job, node, now_s, company).effective_stall_s(price)
         lost_share = 1.0 - self._saved_share(job, node, company)
-        return _wished(job, self._until_one(node, now_s, stall_s, lost_share))
+        return as_wished(job, self._until_one(node, now_s, stall_s, lost_share))
 
     def _until_one(self, node: Node, now_s: float, stall_s: float, lost_share: float) -> float:
         passed_s, integral = 0.0, 0.0
@@ -78,9 +78,3 @@ class HazardAware:
             1.0 - GUARD_SHARE
         )
         return self.notices.chance_in_time(needs_s, node.facts.terms.notice_s)
-
-
-def _wished(job: Job, interval_s: float) -> float:
-    wish = job.spec.checkpoint
-    most_s = MOST_INTERVAL_S if wish.max_interval_s is None else wish.max_interval_s
-    return max(LEAST_INTERVAL_S, wish.min_interval_s, min(interval_s, most_s))

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from gpunion.policy import baselines
-from gpunion.policy.checkpointing import CheckpointTiming
+from gpunion.policy.checkpointing import CheckpointTiming, Young
 from gpunion.policy.destination import BestFit, Destination, RandomDestination
 from gpunion.policy.expected_loss import ExpectedLoss
-from gpunion.policy.hazard.constant import ConstantHazard
+from gpunion.policy.hazard.stationary import StationaryHazard
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from gpunion.policy.homecoming import Never
+from gpunion.policy.placement.pick import FastThenTight
 from gpunion.policy.policies import Policies
 from gpunion.policy.reclaim import FlushWhatFits, NeverFlush
 from gpunion.policy.scheduling.notices import NoticeBook
@@ -26,13 +27,11 @@ REDUNDANT_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """`saves_alone`: agents tell programs to save when their owner gives notice, without being asked to.
-    `incremental`: only what changed since the last checkpoint is sent."""
+    """`incremental`: only what changed since the last checkpoint is sent."""
 
     name: str
     label: str
     policies: Callable[[Campus], Policies]
-    saves_alone: bool = True
     incremental: bool = True
     redundant_share: float = 0.0
 
@@ -44,22 +43,26 @@ class Mechanisms:
     hazard: bool = True
     notice: bool = True
     coupled: bool = True
+    thrift: bool = False  # notice makes intervals longer too, not only losses smaller
     destination: str = "expected-loss"
     homecoming: bool = True
 
     def policies(self, campus: Campus) -> Policies:
-        hazard = WeeklyHazard(book=campus.book) if self.hazard else ConstantHazard()
+        hazard = WeeklyHazard(book=campus.book) if self.hazard else StationaryHazard(book=campus.book)
         notices = notices_of(campus)
         timing: CheckpointTiming = HazardAware(
-            hazard=hazard, notices=notices, counts_notice=self.notice, coupled=self.coupled
+            hazard=hazard, notices=notices, counts_notice=self.notice and self.thrift, coupled=self.coupled
         )
         destinations: dict[str, Destination] = {
             "expected-loss": ExpectedLoss(hazard=hazard, notices=notices, timing=timing),
             "best-fit": BestFit(),
             "random": RandomDestination(),
         }
+        here = destinations["expected-loss"]
+        assert isinstance(here, ExpectedLoss)
         ours = Policies(
             name="ours",
+            scoring=here if self.destination == "expected-loss" else FastThenTight(),
             checkpointing=timing,
             reclaim=FlushWhatFits() if self.notice else NeverFlush(),
             destination=destinations[self.destination],
@@ -83,19 +86,23 @@ def _fixed(policies: Policies) -> Callable[[Campus], Policies]:
     return lambda campus: policies
 
 
+def _young(campus: Campus) -> Policies:
+    """Young's optimum is given the true mean rate of every node, as far as its past shows it."""
+    timing = Young(hazard=StationaryHazard(book=campus.book))
+    return replace(baselines.SLURM_YOUNG, checkpointing=timing)
+
+
 OURS = Contender(name="ours", label="ours", policies=Mechanisms().policies)
 SLURM_YOUNG = Contender(
     name="slurm-young",
     label="Slurm requeue, Young's interval",
-    policies=_fixed(baselines.SLURM_YOUNG),
-    saves_alone=False,
+    policies=_young,
     incremental=False,
 )
 SLURM_FIXED = Contender(
     name="slurm-30min",
     label="Slurm requeue, 30 min",
     policies=_fixed(baselines.SLURM_FIXED),
-    saves_alone=False,
     incremental=False,
 )
 FIXED_AND_NOTICE = Contender(
@@ -108,7 +115,6 @@ REDUNDANT = Contender(
     name="redundancy",
     label="pipeline redundancy (Bamboo-like)",
     policies=_fixed(baselines.REDUNDANT),
-    saves_alone=False,
     redundant_share=REDUNDANT_SHARE,
 )
 
@@ -131,6 +137,11 @@ MAIN = (
     REDUNDANT,
     Contender(name="uncoupled", label="ours without coupling", policies=Mechanisms(coupled=False).policies),
     Contender(
+        name="thrifty",
+        label="ours, fewer saves for announced departures",
+        policies=Mechanisms(thrift=True).policies,
+    ),
+    Contender(
         name="random", label="ours, random destination", policies=Mechanisms(destination="random").policies
     ),
     OURS,
@@ -143,7 +154,6 @@ ABLATION = tuple(
         label=f"{'hazard-aware' if hazard else 'stationary'}, {'notice' if notice else 'no notice'}, "
         f"{'incremental' if incremental else 'full'}",
         policies=Mechanisms(hazard=hazard, notice=notice).policies,
-        saves_alone=notice,
         incremental=incremental,
     )
     for hazard in (False, True)
@@ -159,7 +169,7 @@ OFF_IN_TURN = (
     ),
     Contender(name="no-homecoming", label="ours, never home", policies=Mechanisms(homecoming=False).policies),
 )
-IN_SWEEPS = (SLURM_YOUNG, FIXED_AND_NOTICE, OURS)
+IN_SWEEPS = (SLURM_YOUNG, OURS)
 
 ALL: Mapping[str, Contender] = {
     contender.name: contender for contender in (*MAIN, *ABLATION, *OFF_IN_TURN, *IN_SWEEPS)

@@ -54,6 +54,7 @@ class CostWatch(Watch):
         }
         self._ledger = Ledger(world.kernel, world.machines)
         self._downtimes_s: list[float] = []
+        self._recoveries_s: list[float] = []  # downtime and the work made a second time
         self._shipped_bytes = 0.0
         world.watch(self)
         world.watch(self._ledger)
@@ -68,7 +69,9 @@ class CostWatch(Watch):
         down_s = self._world.kernel.now_s - job.stood_still_s + boot_s
         job.downtime_s += down_s
         self._downtimes_s.append(down_s)
-        job.redone_s += max(0, former.last_step - box.resumed_step) * job.step_s
+        redone_s = max(0, former.last_step - box.resumed_step) * job.step_s
+        job.redone_s += redone_s
+        self._recoveries_s.append(down_s + redone_s)
 
     def guest_ended(self, box: Box) -> None:
         job = self._jobs[box.job_id]
@@ -100,6 +103,7 @@ class CostWatch(Watch):
             "moves": float(sum(job.moves for job in jobs)),
             "downtime_per_move_s": _mean(self._downtimes_s),
             "downtime_median_s": _median(self._downtimes_s),
+            "recovery_median_s": _median(self._recoveries_s),
             **_departures(migrations),
             **self._slowdown(jobs),
             **self._use(),

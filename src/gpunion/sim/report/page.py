@@ -45,7 +45,7 @@ def tables(results: Sequence[Result]) -> dict[str, Table]:
 def pictures(results: Sequence[Result]) -> dict[str, str]:
     drawn: dict[str, str] = {}
     main = rows(results, "main")
-    for key, unit in (("work_lost_gpu_h", "GPU-hours"), ("stall_gpu_h", "GPU-hours"), ("downtime_s", "s")):
+    for key, unit in (("work_lost_gpu_h", "GPU-hours"), ("stall_gpu_h", "GPU-hours"), ("recovery_s", "s")):
         label = _column(key).label
         drawn[f"main-{key}"] = bars(f"{label[0].upper()}{label[1:]}", unit, _bars(main, key))
     ablation = rows(results, "ablation")

@@ -23,9 +23,7 @@ from gpunion.sim.watch import Watch
 from gpunion.sim.world import World
 
 NOTICES_S = (0.0, 30.0, 60.0, 120.0, 600.0)
-UNANNOUNCED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-# An agent that is to leave saving to nobody waits for a plan that never comes.
-NEVER_S = 1e9
+UNANNOUNCED = (0.1, 0.25, 0.4, 0.6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +55,17 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
+    """Sweeps compare a contender with itself along a line, so they need fewer days than a table."""
+
     horizon_s: float
+    sweep_horizon_s: float
     seeds: tuple[int, ...]
     ablations: bool = True
     sweeps: bool = True
 
 
-FULL = Plan(horizon_s=5 * DAY_S, seeds=(1, 2, 3))
-QUICK = Plan(horizon_s=DAY_S, seeds=(1, 2, 3), ablations=False, sweeps=False)
+FULL = Plan(horizon_s=4 * DAY_S, sweep_horizon_s=2 * DAY_S, seeds=(1, 2, 3))
+QUICK = Plan(horizon_s=DAY_S, sweep_horizon_s=DAY_S, seeds=(1, 2, 3), ablations=False, sweeps=False)
 
 
 def tasks(plan: Plan, sources: Sources) -> list[Task]:
@@ -78,6 +79,7 @@ def tasks(plan: Plan, sources: Sources) -> list[Task]:
             found += _of("mechanism", OFF_IN_TURN, setting, sources)
             found += _of("published campus", IN_SWEEPS, replace(setting, kinds=PUBLISHED), sources)
         if plan.sweeps:
+            setting = replace(setting, horizon_s=plan.sweep_horizon_s)
             for notice_s in NOTICES_S:
                 manners = Manners(notices_s=(notice_s,))
                 found += _of("notice", IN_SWEEPS, replace(setting, manners=manners), sources)
@@ -140,11 +142,8 @@ class Replicas(Watch):
 
 
 def _scenario(contender: Contender, scenario: Scenario) -> Scenario:
-    timing = scenario.timing
-    if not contender.saves_alone:
-        timing = replace(timing, own_save_patience_s=NEVER_S)
     jobs = scenario.jobs if contender.incremental else tuple(map(_in_full, scenario.jobs))
-    return replace(scenario, timing=timing, jobs=jobs)
+    return replace(scenario, jobs=jobs)
 
 
 def _in_full(job: JobPlan) -> JobPlan:
