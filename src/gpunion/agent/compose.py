@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
+from gpunion.adapters.nvml import driver_is_here, find_gpus
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.confinement import find_bubblewrap
@@ -40,6 +41,7 @@ from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
 from gpunion.ports.vault_care import Caretaker
 
 AGENT_DIR = "agent"
+GPU_NUMBERS_FILE = "gpus.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,27 +58,49 @@ class Parts:
 
 def compose(settings: Settings) -> Parts:
     """RuntimeFault where guests could not be shut in and the owner has not allowed that."""
+    gpus = gpus_of(settings)
     return Parts(
-        runtime=runtime_of(settings),
+        runtime=runtime_of(settings, gpus),
         link=HttpLink(settings.coordinator, settings.credential()),
         disk=JsonAgentDisk(settings.state_dir / AGENT_DIR),
         clock=BootClock(),
-        gpus=DeclaredGpus(settings.gpus),
+        gpus=gpus,
         open_vault=_vault_opener(settings.vault),
     )
 
 
-def runtime_of(settings: Settings) -> Runtime:
+def gpus_of(settings: Settings) -> Gpus:
+    """A driver that is there but does not answer keeps nobody from starting: its cards are found later."""
+    asked = settings.gpu_source == "nvml" or (settings.gpu_source == "auto" and not settings.gpus)
+    if asked and driver_is_here():
+        speeds = {gpu.model: gpu.speed for gpu in settings.gpus}
+        return find_gpus(speeds, settings.state_dir / AGENT_DIR / GPU_NUMBERS_FILE)
+    return DeclaredGpus(
+        () if settings.gpu_source == "nvml" else settings.gpus,
+        why="there is no NVIDIA driver here" if settings.gpu_source == "nvml" else "",
+    )
+
+
+def runtime_of(settings: Settings, gpus: Gpus) -> Runtime:
     match settings.runtime:
         case "docker":
             return open_docker(settings.state_dir, image=settings.image)
         case "podman":
             return open_podman(settings.state_dir, image=settings.image)
         case _:
-            return SandboxRuntime(settings.state_dir, allow_unsandboxed=settings.terms.allow_unsandboxed)
+            return SandboxRuntime(
+                settings.state_dir,
+                allow_unsandboxed=settings.terms.allow_unsandboxed,
+                device_of=gpus.device,
+            )
 
 
-def world_of(settings: Settings, parts: Parts, post: Callable[[AgentEvent], None]) -> World:
+def world_of(
+    settings: Settings,
+    parts: Parts,
+    post: Callable[[AgentEvent], None],
+    look_at_gpus: Callable[[], Awaitable[None]],
+) -> World:
     known = KnownFiles()
 
     def ship(
@@ -101,6 +125,7 @@ def world_of(settings: Settings, parts: Parts, post: Callable[[AgentEvent], None
         notebook=Notebook(settings.state_dir / AGENT_DIR / "runs"),
         owner_has_killed=lambda: owner_has_killed(settings.state_dir),
         post=post,
+        look_at_gpus=look_at_gpus,
     )
 
 

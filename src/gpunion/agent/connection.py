@@ -36,6 +36,11 @@ class Connection:
         self._link = link
         self._clock = clock
         self._progress = progress
+        self._greet_again = False
+
+    def greet_again(self) -> None:
+        """What the machine said of itself when it said hello is not so any more."""
+        self._greet_again = True
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -91,7 +96,10 @@ class Connection:
 
     async def _send(self, session: LinkSession) -> None:
         beat_s = self._clock.now_s()
+        self._greet_again = False
         while True:
+            if self._greet_again:
+                raise LinkFault("this machine has something new to say of itself", temporary=True)
             for frame in self._loop.outgoing():
                 await session.send(frame)
             now_s = self._clock.now_s()

@@ -227,6 +227,8 @@ class GuestHands:
             if saved is not None and self._request is request and not self.gone:
                 self._request = None
                 self._world.post(saved)
+        if self._cause is None and note is not None and note.gpu_indices and _failed(status):
+            await self._world.look_at_gpus()  # a GPU that died under it is why, not the program
         if self.gone:
             return
         self.gone = True
@@ -285,6 +287,10 @@ class GuestHands:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("hand_slipped", run=self.run_id, exc_info=task.exception())
+
+
+def _failed(status: GuestStatus | None) -> bool:
+    return status is None or status.exit_code != 0
 
 
 def _not_shipped(effect: ShipCheckpoint, trouble: CheckpointTrouble) -> CheckpointNotShipped:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -17,6 +18,8 @@ import structlog
 from gpunion.agent.compose import AGENT_DIR, Parts, compose, facts_of, world_of
 from gpunion.agent.connection import Connection
 from gpunion.agent.decision_log import DecisionLog, configure_logs
+from gpunion.agent.gpu_users import Attribution
+from gpunion.agent.gpu_watch import GpuWatch
 from gpunion.agent.logs import LogPusher
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.owner_api import OwnerApi
@@ -27,6 +30,7 @@ from gpunion.agent.status import StatusBoard
 from gpunion.domain.events import AgentStarted
 from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId
+from gpunion.domain.resources import Gpu
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.agent_disk import DiskFault
@@ -110,7 +114,9 @@ class Agent:
         )
         if self._station.engine.state.holding.tenure is Tenure.LEFT:
             raise CannotStart("this machine has left the campus. Next: gpunion join")
-        self._world = world_of(settings, parts, lambda event: self._kills.post(event))
+        self._world = world_of(
+            settings, parts, lambda event: self._kills.post(event), lambda: self._gpu_watch.look()
+        )
         self._logs = LogPusher(parts.link, settings.state_dir / AGENT_DIR / "logs")
         self._performer = Performer(self._world, self._logs)
         self.loop = AgentLoop(
@@ -124,7 +130,22 @@ class Agent:
         self._connection = Connection(
             loop=self.loop, link=parts.link, clock=parts.clock, progress=self._performer.progress
         )
-        board = StatusBoard(settings=settings, world=self._world, loop=self.loop, connection=self._connection)
+        self._gpu_watch = GpuWatch(
+            gpus=parts.gpus,
+            loop=self.loop,
+            clock=parts.clock,
+            settings=settings.gpu_watch,
+            attribution=Attribution(settings.state_dir, settings.gpu_watch.ignore),
+            in_force=self._performer.small_things_done,
+            more_found=self._more_gpus,
+        )
+        board = StatusBoard(
+            settings=settings,
+            world=self._world,
+            loop=self.loop,
+            connection=self._connection,
+            watch=self._gpu_watch,
+        )
         self._owner_api = OwnerApi(
             state_dir=settings.state_dir,
             loop=self.loop,
@@ -149,6 +170,7 @@ class Agent:
             self._connection.run(),
             self._logs.run(),
             self._kills.run(),
+            self._gpu_watch.run(),
         )
         self._tasks = [asyncio.create_task(job) for job in jobs]
         log.info(
@@ -195,6 +217,12 @@ class Agent:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._owner_api.close()
         await self._parts.link.close()
+
+    def _more_gpus(self, found: tuple[Gpu, ...]) -> None:
+        facts = self._station.facts
+        self._station.change_facts(replace(facts, capacity=replace(facts.capacity, gpus=found)))
+        self._connection.greet_again()
+        log.info("gpus_found", gpus=len(found))
 
     async def _left(self) -> None:
         """Returns when the owner has left the campus and the coordinator knows, or has had its time to."""

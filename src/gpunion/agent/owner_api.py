@@ -16,6 +16,7 @@ from gpunion.agent.owner_client import SOCKET_NAME
 from gpunion.agent.status import StatusBoard
 from gpunion.domain.events import OwnerKilled, OwnerPaused, OwnerReclaimed, OwnerResumed
 from gpunion.domain.guest import Tenure
+from gpunion.domain.withheld import earliest_deadline_s
 from gpunion.owner_kill import kill_all, lift_kill
 
 REQUEST_LIMIT_BYTES = 64 * 1024
@@ -92,6 +93,8 @@ class OwnerApi:
         match verb:
             case "status":
                 return ""
+            case "pause" | "resume" | "reclaim" if "gpus" in request:
+                return await self._about_gpus(verb, request, self._gpus(request))
             case "pause":
                 return await self._pause()
             case "resume":
@@ -133,6 +136,42 @@ class OwnerApi:
             deadline_in_s = self._board.deadline_in_s() or 0.0
             text = f"The machine is yours in {deadline_in_s:.0f} s at most. `gpunion kill` takes it at once."
         return _remembering(text, answer.forgettable)
+
+    async def _about_gpus(self, verb: str, request: dict[str, Any], gpus: tuple[int, ...]) -> str:
+        if self._tenure() is Tenure.LEFT:
+            raise No("This machine has left the campus already.")
+        named = f"GPU {', '.join(map(str, gpus))}"
+        match verb:
+            case "pause":
+                answer = await self._loop.owner_said(OwnerPaused(gpus=gpus))
+                text = f"No new guests come on {named}. `gpunion reclaim --gpu` sends away who is there."
+            case "resume":
+                answer = await self._loop.owner_said(OwnerResumed(gpus=gpus))
+                text = f"{named} is shared again."
+                if self._tenure() is not Tenure.SHARING:
+                    text = f"{named} is shared again as soon as the machine is: it is {self._tenure().value}."
+            case _:
+                notice_s = self._notice_s(request)
+                answer = await self._loop.owner_said(OwnerReclaimed(notice_s=notice_s, gpus=gpus))
+                text = f"{named} is yours{self._still_waiting(gpus)}. The rest of the machine stays shared."
+        await self._in_force()
+        return _remembering(text, answer.forgettable)
+
+    def _still_waiting(self, gpus: tuple[int, ...]) -> str:
+        deadline_s = earliest_deadline_s(self._loop.station.engine.state.holding.gpus, gpus)
+        if deadline_s is None:
+            return ": no guest is on it"
+        return f" in {self._board.seconds_until(deadline_s):.0f} s at most"
+
+    def _gpus(self, request: dict[str, Any]) -> tuple[int, ...]:
+        value, here = request["gpus"], [gpu.index for gpu in self._loop.station.facts.capacity.gpus]
+        if not isinstance(value, list) or not value:
+            raise No(f"{value!r} names no GPU.")
+        for index in value:
+            if isinstance(index, bool) or index not in here:
+                known = ", ".join(map(str, here)) or "none"
+                raise No(f"This machine has no GPU {index}; it has: {known}.")
+        return tuple(sorted(set(value)))
 
     async def _kill(self) -> str:
         receipt = await asyncio.to_thread(kill_all, self._state_dir)

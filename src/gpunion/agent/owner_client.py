@@ -33,17 +33,20 @@ def status(state_dir: str | os.PathLike[str]) -> dict[str, Any]:
     return ask(state_dir, "status")
 
 
-def pause(state_dir: str | os.PathLike[str]) -> dict[str, Any]:
-    return ask(state_dir, "pause")
+def pause(state_dir: str | os.PathLike[str], gpus: list[int] | None = None) -> dict[str, Any]:
+    """`gpus`, here and below: these alone. None: the whole machine."""
+    return ask(state_dir, "pause", gpus=gpus)
 
 
-def resume(state_dir: str | os.PathLike[str]) -> dict[str, Any]:
-    return ask(state_dir, "resume")
+def resume(state_dir: str | os.PathLike[str], gpus: list[int] | None = None) -> dict[str, Any]:
+    return ask(state_dir, "resume", gpus=gpus)
 
 
-def reclaim(state_dir: str | os.PathLike[str], notice_s: float | None = None) -> dict[str, Any]:
+def reclaim(
+    state_dir: str | os.PathLike[str], notice_s: float | None = None, gpus: list[int] | None = None
+) -> dict[str, Any]:
     """None: as long a notice as the terms give."""
-    return ask(state_dir, "reclaim", notice_s=notice_s)
+    return ask(state_dir, "reclaim", notice_s=notice_s, gpus=gpus)
 
 
 def leave(state_dir: str | os.PathLike[str], notice_s: float | None = None) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.agent.quantities import amount_of_memory, number, positive, truth, words
+from gpunion.agent.watch_settings import KEYS as WATCH_KEYS
+from gpunion.agent.watch_settings import WatchSettings, watch_settings
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.domain.terms import Terms
 from gpunion.owner_kill.command import default_state_dir
@@ -18,6 +20,8 @@ from gpunion.owner_kill.command import default_state_dir
 SETTINGS_FILE = "agent.toml"
 CREDENTIAL_FILE = "credential"
 RUNTIMES = ("sandbox", "docker", "podman")
+# Where the list of GPUs comes from. auto: the [[gpu]] sections where there are any, else the driver.
+GPU_SOURCES = ("auto", "nvml", "declared")
 GPUS_MAX = 64  # more GPUs in one machine than anybody sells: a typing error
 
 # A gigabit: the usual campus port. What a node really has is measured later.
@@ -39,7 +43,9 @@ class Settings:
     building: str = ""
     runtime: str = "sandbox"
     image: str | None = None  # of guests in containers; None: this machine's own programs, read-only
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[Gpu, ...] = ()  # declared; where the driver is asked, their speeds are what the owner says
+    gpu_source: str = "auto"
+    gpu_watch: WatchSettings = field(default_factory=WatchSettings)
     cpus: float = field(default_factory=lambda: float(os.cpu_count() or 1))
     memory_bytes: int = field(default_factory=lambda: machine_memory_bytes())
     uplink_bps: float = DEFAULT_UPLINK_BPS
@@ -61,7 +67,7 @@ class Settings:
 
 KEYS = {
     "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "image", "cpus",
-    "memory", "uplink_bps", "gpu", "terms",
+    "memory", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms",
 }  # fmt: skip
 GPU_KEYS = {"model", "memory", "speed", "count"}
 TERMS_KEYS = {name.name for name in fields(Terms)} - {"memory_bytes"} | {"memory"}
@@ -74,6 +80,7 @@ ENVIRONMENT_KEYS = (
     "credential_file",
     "runtime",
     "image",
+    "gpu_source",
     "cpus",
     "memory",
 )
@@ -114,6 +121,10 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
     runtime = str(table.get("runtime", "sandbox"))
     if runtime not in RUNTIMES:
         raise SettingsTrouble(f"runtime {runtime!r} is not one of: {', '.join(RUNTIMES)}")
+    gpu_source = str(table.get("gpu_source", "auto"))
+    if gpu_source not in GPU_SOURCES:
+        raise SettingsTrouble(f"gpu_source {gpu_source!r} is not one of: {', '.join(GPU_SOURCES)}")
+    refuse_unknown(table.get("gpu_watch", {}), WATCH_KEYS, "[gpu_watch]")
     return Settings(
         state_dir=state_dir,
         coordinator=checked_url(str(table["coordinator"])),
@@ -125,6 +136,8 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
         runtime=runtime,
         image=str(table["image"]) if table.get("image") else None,
         gpus=_gpus(table.get("gpu", [])),
+        gpu_source=gpu_source,
+        gpu_watch=watch_settings(table.get("gpu_watch", {})),
         cpus=positive(table.get("cpus", os.cpu_count() or 1), "cpus"),
         memory_bytes=amount_of_memory(table.get("memory", machine_memory_bytes()), "memory"),
         uplink_bps=positive(table.get("uplink_bps", DEFAULT_UPLINK_BPS), "uplink_bps"),

@@ -10,6 +10,8 @@ from typing import Any
 from gpunion._version import __version__
 from gpunion.agent.connection import Connection
 from gpunion.agent.control import read_reached
+from gpunion.agent.gpu_status import gpu_rows
+from gpunion.agent.gpu_watch import GpuWatch
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.settings import Settings
 from gpunion.agent.world import World
@@ -22,6 +24,7 @@ class StatusBoard:
     world: World
     loop: AgentLoop
     connection: Connection
+    watch: GpuWatch | None = None
 
     def status(self) -> dict[str, Any]:
         station = self.loop.station
@@ -53,15 +56,8 @@ class StatusBoard:
             },
             "node_id": self.settings.node_id,
             "lab": self.settings.lab,
-            "gpus": [
-                {
-                    "index": gpu.index,
-                    "model": gpu.model,
-                    "memory_bytes": gpu.memory_bytes,
-                    "declared": gpu.declared,
-                }
-                for gpu in station.facts.capacity.gpus
-            ],
+            "gpus": gpu_rows(station, self.watch, self.world.clock.now_s()),
+            "gpus_not_seen": "" if self.watch is None else self.watch.last.trouble,
             "vault": str(self.settings.vault),
             "disk_trouble": self.loop.forgettable,
             "state_dir": str(self.settings.state_dir),
@@ -71,7 +67,10 @@ class StatusBoard:
 
     def deadline_in_s(self) -> float | None:
         deadline_s = self.loop.station.engine.state.holding.deadline_s
-        return None if deadline_s is None else max(0.0, deadline_s - self.world.clock.now_s())
+        return None if deadline_s is None else self.seconds_until(deadline_s)
+
+    def seconds_until(self, at_s: float) -> float:
+        return max(0.0, at_s - self.world.clock.now_s())
 
     def _guest(self, guest: Guest) -> dict[str, Any]:
         note = self.world.notebook.get(guest.run_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -47,6 +47,10 @@ class Restore(Protocol):
     def __call__(self, manifest: Manifest, into: Path) -> None: ...
 
 
+async def _nothing_to_see() -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     state_dir: Path
@@ -60,6 +64,7 @@ class World:
     notebook: Notebook
     owner_has_killed: Callable[[], bool]
     post: Callable[[AgentEvent], None]
+    look_at_gpus: Callable[[], Awaitable[None]] = _nothing_to_see
 
     @property
     def vault(self) -> Vault:

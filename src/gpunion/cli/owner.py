@@ -13,8 +13,10 @@ from gpunion.cli.exits import CONFLICT, DENIED, OK, TIMEOUT, UNAVAILABLE, Troubl
 STATUS_JSON = """`{message, status}`. `status` has `guests` (each `run_id`, `job_id`, `epoch`, `phase`,
 `gpus`, `step`, `progress`, `since`), `how_to_stop`, `tenure`, `deadline_in_s`, `leaving`, `killed`,
 `coordinator` (`url`, `connected`, `trouble`, `unsent_reports`), `lease_left_s`, `runtime` (`name`,
-`sandboxed`, `described`), `node_id`, `lab`, `gpus`, `vault`, `disk_trouble`, `state_dir`, `pid`,
-`version`."""
+`sandboxed`, `described`), `node_id`, `lab`, `gpus` (each `index`, `model`, `memory_bytes`, `declared`,
+`speed`, `runs`, `withheld`, `uuid`, `memory_used_bytes`, `utilisation`, `temperature_c`, `power_w`,
+`ecc_uncorrected`, `processes`, `stale`; what nobody knows is null), `gpus_not_seen`, `vault`,
+`disk_trouble`, `state_dir`, `pid`, `version`."""
 
 
 def add_state_dir(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +26,22 @@ def add_state_dir(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the agent's directory (GPUNION_STATE_DIR, or the usual one)",
     )
+
+
+def add_gpus(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gpu",
+        type=gpu_numbers,
+        metavar="N[,N]",
+        help="these GPUs alone; the rest of the machine stays as it is (all of it)",
+    )
+
+
+def gpu_numbers(text: str) -> list[int]:
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} names no GPUs; write it like 0 or 0,1")
+    return [int(number) for number in numbers]
 
 
 def state_dir(arguments: argparse.Namespace, context: Context) -> Path:

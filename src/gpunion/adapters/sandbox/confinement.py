@@ -16,6 +16,7 @@ from pathlib import Path
 
 from gpunion.adapters.sandbox import stage
 from gpunion.adapters.sandbox.names import HOME_DIR, NOT_BEGUN_FD, TEMPORARY_DIR, WORK_DIR
+from gpunion.ports.gpus import GpuDevice
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
 INSIDE = Path("/gpunion")
@@ -90,14 +91,21 @@ def find_bubblewrap() -> Bubblewrap | None:
     return found if _run(probe, user=stage.GUEST_HOST_ID if is_root else None) is not None else None
 
 
-def plan_plain(spec: GuestSpec, paths: GuestPaths) -> Plan:
+def plan_plain(spec: GuestSpec, paths: GuestPaths, devices: tuple[GpuDevice, ...] = ()) -> Plan:
     """No sandbox: the guest sees what the agent's user sees."""
     environment = guest_environment(spec, paths, str(PACKAGE_DIR.parent), sandboxed=False)
+    environment |= _named_devices(devices)
     work_dir = str(paths.scratch_dir / WORK_DIR)
     return Plan(argv=spec.command, environment=environment, directory=work_dir)
 
 
-def plan_sandboxed(spec: GuestSpec, paths: GuestPaths, state_dir: Path, bubblewrap: Bubblewrap) -> Plan:
+def plan_sandboxed(
+    spec: GuestSpec,
+    paths: GuestPaths,
+    state_dir: Path,
+    bubblewrap: Bubblewrap,
+    devices: tuple[GpuDevice, ...] = (),
+) -> Plan:
     inside = GuestPaths(
         root=INSIDE,
         checkpoint_dir=INSIDE / paths.checkpoint_dir.name,
@@ -107,11 +115,10 @@ def plan_sandboxed(spec: GuestSpec, paths: GuestPaths, state_dir: Path, bubblewr
         log_file=INSIDE / paths.log_file.name,
     )
     environment = guest_environment(spec, inside, str(INSIDE_LIBRARY), sandboxed=True)
+    environment |= _named_devices(devices)
     arguments = [*_isolation(bubblewrap), *_system()]
-    for index in spec.gpu_indices:
-        arguments += ["--dev-bind-try", f"/dev/nvidia{index}", f"/dev/nvidia{index}"]
-    for name in GPU_DEVICES if spec.gpu_indices else ():
-        arguments += ["--dev-bind-try", f"/dev/{name}", f"/dev/{name}"]
+    for node in _gpu_nodes(spec.gpu_indices, devices):
+        arguments += ["--dev-bind-try", node, node]
     readable = [*identity_files(paths.root), *python_places()]
     writable = [
         (paths.checkpoint_dir, inside.checkpoint_dir),
@@ -220,6 +227,21 @@ def guest_environment(
         "CUDA_VISIBLE_DEVICES": _cuda_devices(spec.gpu_indices, sandboxed=sandboxed),
         "NVIDIA_VISIBLE_DEVICES": ",".join(str(index) for index in spec.gpu_indices) or "void",
     }
+
+
+def _gpu_nodes(indices: tuple[int, ...], devices: tuple[GpuDevice, ...]) -> list[str]:
+    """Exactly what the granted GPUs need. A card's number is not always its file's: the driver knows both."""
+    if not indices:
+        return []
+    seen = {device.index: device.nodes for device in devices}
+    cards = [node for index in indices for node in seen.get(index, (f"/dev/nvidia{index}",))]
+    return [*dict.fromkeys(cards), *(f"/dev/{name}" for name in GPU_DEVICES)]
+
+
+def _named_devices(devices: tuple[GpuDevice, ...]) -> dict[str, str]:
+    """By name rather than by number: CUDA counts its own way, the fastest first."""
+    names = ",".join(device.uuid for device in devices)
+    return {"CUDA_VISIBLE_DEVICES": names, "NVIDIA_VISIBLE_DEVICES": names} if names else {}
 
 
 def _cuda_devices(indices: tuple[int, ...], *, sandboxed: bool) -> str:

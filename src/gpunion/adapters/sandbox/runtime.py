@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 
 from gpunion.adapters.sandbox import cgroups, confinement, stage
 from gpunion.adapters.sandbox.confinement import Bubblewrap
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES, KeptRuntime
+from gpunion.ports.gpus import GpuDevice
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
 
@@ -24,7 +26,9 @@ class SandboxRuntime(KeptRuntime):
         use_bubblewrap: bool = True,
         log_limit_bytes: int = LOG_LIMIT_BYTES,
         processes_max: int = cgroups.PROCESSES_MAX,
+        device_of: Callable[[int], GpuDevice | None] = lambda index: None,
     ) -> None:
+        """`device_of`: how a GPU is opened, where a driver has seen it."""
         self._bubblewrap: Bubblewrap | None = confinement.find_bubblewrap() if use_bubblewrap else None
         if self._bubblewrap is None and not allow_unsandboxed:
             raise RuntimeFault(
@@ -36,6 +40,7 @@ class SandboxRuntime(KeptRuntime):
         self.sandboxed = self._bubblewrap is not None
         self._log_limit_bytes = log_limit_bytes
         self._processes_max = processes_max
+        self._device_of = device_of
         self._cgroup_parent = cgroups.find_parent()
         self._controllers = cgroups.controllers(self._cgroup_parent)
 
@@ -51,12 +56,14 @@ class SandboxRuntime(KeptRuntime):
         return f"{kind}, {group}, {limits}"
 
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
+        found = (self._device_of(index) for index in spec.gpu_indices)
+        devices = tuple(device for device in found if device is not None)
         if self._bubblewrap is not None:
-            plan = confinement.plan_sandboxed(spec, paths, self._state_dir, self._bubblewrap)
+            plan = confinement.plan_sandboxed(spec, paths, self._state_dir, self._bubblewrap, devices)
             if plan.own_user:
                 stage.hand_over_all(paths)
         else:
-            plan = confinement.plan_plain(spec, paths)
+            plan = confinement.plan_plain(spec, paths, devices)
         return asdict(plan) | {
             "cgroup_parent": self._cgroup_parent,
             "memory_bytes": spec.memory_bytes,

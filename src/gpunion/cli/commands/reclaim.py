@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 
 from gpunion.cli.context import Context
-from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, say, state_dir
+from gpunion.cli.owner import STATUS_JSON, add_gpus, add_state_dir, ask, say, state_dir
 from gpunion.cli.quantities import duration_s
 
 JSON = STATUS_JSON
-EXAMPLES = ("gpunion reclaim --notice 60s", "gpunion reclaim --now")
+EXAMPLES = ("gpunion reclaim --notice 60s", "gpunion reclaim --now", "gpunion reclaim --gpu 0,1")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how long guests may take to save themselves (your terms)",
     )
     when.add_argument("--now", action="store_true", help="no notice at all, the same as --notice 0s")
+    add_gpus(parser)
     add_state_dir(parser)
 
 
@@ -28,4 +29,5 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     from gpunion.agent import owner_client
 
     notice_s = 0.0 if arguments.now else arguments.notice
-    return say(context, ask(lambda: owner_client.reclaim(state_dir(arguments, context), notice_s)))
+    place = state_dir(arguments, context)
+    return say(context, ask(lambda: owner_client.reclaim(place, notice_s, arguments.gpu)))

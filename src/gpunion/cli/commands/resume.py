@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 
 from gpunion.cli.context import Context
-from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, say, state_dir
+from gpunion.cli.owner import STATUS_JSON, add_gpus, add_state_dir, ask, say, state_dir
 
 JSON = STATUS_JSON
-EXAMPLES = ("gpunion resume",)
+EXAMPLES = ("gpunion resume", "gpunion resume --gpu 0")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    add_gpus(parser)
     add_state_dir(parser)
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     from gpunion.agent import owner_client
 
-    return say(context, ask(lambda: owner_client.resume(state_dir(arguments, context))))
+    place = state_dir(arguments, context)
+    return say(context, ask(lambda: owner_client.resume(place, arguments.gpu)))

@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         return OK
     status = answer["status"]
     _show_guests(context, status)
+    _show_gpus(context, status)
     for line in _lines(status):
         context.screen.line(line)
     return OK
@@ -56,6 +57,43 @@ def _show_guests(context: Context, status: Json) -> None:
     context.screen.line(f"To have it back: {'   '.join(status['how_to_stop'])}")
 
 
+def _show_gpus(context: Context, status: Json) -> None:
+    if not status["gpus"]:
+        context.screen.line("It lends no GPU.")
+        return
+    columns = ("GPU", "MODEL", "LENT", "ON IT", "MEMORY", "USE", "HEAT", "POWER", "KNOWN BY")
+    context.screen.table(Table(columns=columns, rows=[_gpu_row(gpu) for gpu in status["gpus"]]))
+
+
+def _gpu_row(gpu: Json) -> list[str]:
+    used, total = gpu["memory_used_bytes"], shown_size(gpu["memory_bytes"])
+    return [
+        str(gpu["index"]),
+        gpu["model"],
+        _lent(gpu["withheld"]),
+        ", ".join(_on_it(gpu)) or "nobody",
+        total if used is None else f"{shown_size(used)} of {total}",
+        "-" if gpu["utilisation"] is None else f"{gpu['utilisation']:.0%}",
+        "-" if gpu["temperature_c"] is None else f"{gpu['temperature_c']:.0f} C",
+        "-" if gpu["power_w"] is None else f"{gpu['power_w']:.0f} W",
+        "settings" if gpu["declared"] else "driver",
+    ]
+
+
+def _lent(withheld: Json | None) -> str:
+    if withheld is None:
+        return "yes"
+    if withheld["deadline_in_s"] is not None:
+        return f"yours in {shown_duration(withheld['deadline_in_s'])}"
+    return "no new guests" if withheld["phase"] == "paused" else "no"
+
+
+def _on_it(gpu: Json) -> list[str]:
+    """Guests by their run, whether or not the driver names their processes; then the owner's."""
+    own = [process for process in gpu["processes"] if process["run_id"] is None and not process["ignored"]]
+    return [*gpu["runs"], *(f"you: {process['name']} ({process['pid']})" for process in own)]
+
+
 def _lines(status: Json) -> list[str]:
     coordinator, runtime = status["coordinator"], status["runtime"]
     deadline_s = status["deadline_in_s"]
@@ -71,8 +109,9 @@ def _lines(status: Json) -> list[str]:
     lines.append(
         f"Guests are shut in: {'yes' if runtime['sandboxed'] else 'NO, UNSANDBOXED'} ({runtime['described']})"
     )
-    gpus = [f"{gpu['index']}: {gpu['model']}, {shown_size(gpu['memory_bytes'])}" for gpu in status["gpus"]]
-    lines.append(f"GPUs: {'; '.join(gpus) or 'none'}")
+    lines += [gpu["withheld"]["because"] for gpu in status["gpus"] if gpu["withheld"]]
+    if any(gpu["stale"] for gpu in status["gpus"]):
+        lines.append(f"WARNING: what is shown of the GPUs is old: {status['gpus_not_seen']}")
     if status["disk_trouble"]:
         lines.append(f"WARNING: a restart of the agent would forget this state: {status['disk_trouble']}")
     return lines

@@ -1,0 +1,72 @@
+"""How fast a card is next to the campus's reference, by its name.
+
+Rough: dense half-precision training throughput relative to an A100, rounded from the makers' data sheets.
+What a job gets depends on the job; a `speed` in the settings overrides it, and placement only compares.
+"""
+
+from __future__ import annotations
+
+REFERENCE = "A100"
+UNKNOWN = 0.5  # slower than the reference: a card nobody named is more often an old one
+
+# The longest name that is part of a card's wins: "RTX 4090" before "RTX 40".
+SPEEDS: dict[str, float] = {
+    "B200": 6.0,
+    "B100": 5.0,
+    "GH200": 3.0,
+    "H200": 3.2,
+    "H100": 3.0,
+    "H100 PCIE": 2.4,
+    "H800": 2.6,
+    "A100": 1.0,
+    "A800": 0.95,
+    "A40": 0.5,
+    "A30": 0.5,
+    "A10": 0.4,
+    "A6000": 0.5,
+    "A5000": 0.35,
+    "A4000": 0.25,
+    "L40S": 1.1,
+    "L40": 0.6,
+    "L4": 0.35,
+    "RTX 6000 ADA": 1.1,
+    "RTX PRO 6000": 1.5,
+    "RTX 5090": 1.2,
+    "RTX 5080": 0.7,
+    "RTX 4090": 1.0,
+    "RTX 4080": 0.6,
+    "RTX 4070": 0.4,
+    "RTX 4060": 0.2,
+    "RTX 3090": 0.45,
+    "RTX 3080": 0.4,
+    "RTX 3070": 0.25,
+    "RTX 3060": 0.16,
+    "RTX 2080": 0.25,
+    "TITAN RTX": 0.3,
+    "TITAN V": 0.35,
+    "V100": 0.4,
+    "P100": 0.06,
+    "T4": 0.2,
+    "GTX 1080": 0.03,
+}
+
+
+def speed_of(model: str, memory_bytes: int = 0, card_bytes: int = 0) -> float:
+    """A slice has its share of the card, by memory."""
+    upper = model.upper()
+    known = [name for name in SPEEDS if _has_word(upper, name)]
+    speed = SPEEDS[max(known, key=len)] if known else UNKNOWN
+    if card_bytes > memory_bytes > 0:
+        speed *= memory_bytes / card_bytes
+    return speed
+
+
+def _has_word(text: str, name: str) -> bool:
+    """As a word of its own: an "L4" is not part of "L40"."""
+    at = text.find(name)
+    while at >= 0:
+        before, after = text[at - 1 : at], text[at + len(name) : at + len(name) + 1]
+        if not before.isalnum() and not after.isalnum():
+            return True
+        at = text.find(name, at + 1)
+    return False
