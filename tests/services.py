@@ -19,6 +19,7 @@ PROBES: dict[str, list[str]] = {
     "netns": ["unshare", "--net", "ip", "link", "show"],
     "criu": ["criu", "check"],
     "chromium": ["chromium", "--version"],
+    "nvidia": ["nvidia-smi", "--list-gpus"],
 }
 KNOWN_SERVICES = frozenset(PROBES)
 # Their tests look at the processes and cgroups of guests from outside, whoever those belong to.

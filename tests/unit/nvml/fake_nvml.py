@@ -109,7 +109,10 @@ def nvmlDeviceGetTotalEccErrors(handle: Any, kind: int, counter: int) -> int:
 
 
 def nvmlDeviceGetComputeRunningProcesses(handle: Any) -> list[SimpleNamespace]:
-    return [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in _field(handle, "processes")]
+    """Of a list, or of a folder in which every process that "computes" leaves a file with its number."""
+    folder = _gpu(handle).get("processes_dir")
+    listed = [[int(name), 1024**3] for name in os.listdir(folder)] if folder else _field(handle, "processes")
+    return [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in listed]
 
 
 def nvmlDeviceGetMigMode(handle: Any) -> tuple[int, int]:
