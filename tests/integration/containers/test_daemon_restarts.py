@@ -44,6 +44,14 @@ class Daemon:
             self._process.send_signal(signum)
             self._process.wait(PATIENCE_S)
 
+    def leave(self) -> None:
+        """With live-restore a daemon keeps its data folder mounted on itself for the next one."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.stop()
+        # Asked of the kernel: a folder mounted on itself does not look mounted to os.path.ismount.
+        if f" {self._place / 'data'} " in Path("/proc/self/mounts").read_text():
+            subprocess.run(["umount", str(self._place / "data")], check=True)
+
     def _answers(self) -> bool:
         command = ["docker", "--host", self.address, "version"]
         return subprocess.run(command, capture_output=True).returncode == 0
@@ -64,8 +72,7 @@ def daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], Daemon
 
         yield make
         for daemon in made:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                daemon.stop()
+            daemon.leave()
 
 
 SPEAKS_ON = "echo before; while [ ! -e go ]; do sleep 0.05; done; echo after; exit 5"
