@@ -1,10 +1,10 @@
 """Shows on a machine with an NVIDIA GPU what tests elsewhere can only rehearse, and prints it as JSON.
 
-    python3 tests/gpu/run_on_gpu.py --wheels DIR
+    python3 tests/gpu/run_on_gpu.py --wheels DIR [--out FILE]
 
 Needs Python 3.12, PyTorch and a driver; no network, nothing installed. DIR holds the wheels that
 `tools/gpu-wheels DIR` fetched elsewhere; they are unpacked into a temporary folder. Exit status 0: everything
-that was asked for was seen.
+that was asked for was seen. `--rehearse` plays it with a made-up driver and proves nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--wheels", type=Path, help="the folder with the wheels (where none are installed)")
     parser.add_argument("--out", type=Path, help="write the JSON here as well")
+    parser.add_argument("--rehearse", action="store_true", help="with a made-up driver, on any machine")
     arguments = parser.parse_args()
-    if not os.path.exists("/dev/nvidiactl"):
+    if not arguments.rehearse and not os.path.exists("/dev/nvidiactl"):
         print("skipped: there is no NVIDIA driver on this machine")
         return 0
     with tempfile.TemporaryDirectory(prefix="gpunion-gpu-") as folder:
         if PREPARED not in os.environ:
             return _again_with(arguments.wheels, Path(folder))
-        answer = _show(Path(folder))
+        answer = _rehearse(Path(folder)) if arguments.rehearse else show(Path(folder))
     text = json.dumps(answer, indent=2)
     print(text)
     if arguments.out is not None:
@@ -57,7 +58,7 @@ def _again_with(wheels: Path | None, folder: Path) -> int:
     return os.spawnve(os.P_WAIT, sys.executable, [sys.executable, *sys.argv], environment)
 
 
-def _show(folder: Path) -> dict[str, Any]:
+def show(folder: Path) -> dict[str, Any]:
     pynvml: Any = importlib.import_module("pynvml")
     from gpunion.agent.compose import can_sandbox
     from tests.gpu.programs import GUEST, OWNER
@@ -76,6 +77,15 @@ def _show(folder: Path) -> dict[str, Any]:
     found["sandboxed"] = not props.unsandboxed
     found["verdicts"] = verdicts(found)
     return found
+
+
+def _rehearse(folder: Path) -> dict[str, Any]:
+    from tests.gpu.rehearsal import rehearsed
+    from tests.gpu.scene import Scene
+
+    with rehearsed(folder, folder / "campus") as props:
+        found = Scene(root=folder / "campus", props=props).play()
+    return {"rehearsed": True, **found, "verdicts": verdicts(found)}
 
 
 def verdicts(found: dict[str, Any]) -> dict[str, bool]:

@@ -215,6 +215,11 @@ class Scene:
             print(f"--- {path.parent.name}", *lines, sep="\n", file=sys.stderr)
 
 
+def _without_our_paths() -> dict[str, str]:
+    """The owner's Python is the machine's own, with the machine's PyTorch and what belongs to it."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 class OwnWork:
     """The owner's own program, started as an owner would: the agent knows nothing of it."""
 
@@ -225,7 +230,7 @@ class OwnWork:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **environment},
+            env={**_without_our_paths(), **environment},
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

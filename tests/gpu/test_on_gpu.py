@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.run_on_gpu import _show
+from tests.gpu.run_on_gpu import show
 
 pytestmark = [pytest.mark.requires("nvidia"), pytest.mark.timeout(600)]
 
 
 def test_a_guest_is_seen_yields_to_the_owner_and_leaves_the_gpu_when_killed(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    found = _show(tmp_path)
+    found = show(tmp_path)
     assert all(found["verdicts"].values()), found

@@ -12,7 +12,7 @@ from gpunion.adapters.nvml import find_gpus
 from gpunion.adapters.nvml.child import STAND_IN_VARIABLE
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.ports.gpus import Gpus
-from tests.unit.nvml.conftest import STATE_VARIABLE, FakeDriver, a_card
+from tests.unit.nvml.cards import STATE_VARIABLE, FakeDriver, a_card
 
 FAKE = Path(__file__).resolve().parents[2] / "unit" / "nvml"
 

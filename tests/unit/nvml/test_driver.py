@@ -15,7 +15,7 @@ from gpunion.adapters.nvml.speeds import UNKNOWN, speed_of
 from gpunion.adapters.nvml.words import cards, shown_model
 from gpunion.domain.resources import GIB
 from gpunion.ports.gpus import GpuProcess
-from tests.unit.nvml.conftest import FakeDriver, a_card
+from tests.unit.nvml.cards import FakeDriver, a_card
 
 
 def look(trusts_pids: bool = True, openers: Openers | None = None) -> list[dict]:

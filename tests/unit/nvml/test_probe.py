@@ -11,7 +11,7 @@ from gpunion.adapters.nvml import NvmlGpus, ProbeTrouble, find_gpus
 from gpunion.adapters.nvml import probe as probing
 from gpunion.adapters.nvml.probe import Probe, ask_once
 from gpunion.adapters.nvml.words import cards
-from tests.unit.nvml.conftest import FakeDriver, a_card
+from tests.unit.nvml.cards import FakeDriver, a_card
 
 
 @pytest.fixture

@@ -60,6 +60,7 @@ class GpuOut(Answer):
     speed: float
     declared: bool
     run_id: str | None
+    withheld: str | None = None  # why it is not lent although its node is, in words
 
 
 class TermsOut(Answer):

@@ -14,6 +14,7 @@ from gpunion.domain.reasons import Reason, Verdict
 from gpunion.domain.resources import Request
 from gpunion.domain.run import Run
 from gpunion.domain.timing import Timing
+from gpunion.domain.withheld import WithheldGpu, withheld_of
 from gpunion.wire.v1 import campus, jobs
 
 
@@ -178,7 +179,12 @@ def node_out(
         fingerprint=fingerprint,
         runtime=node.facts.runtime,
         sandboxed=node.facts.sandboxed,
-        gpus=[campus.GpuOut(**asdict(gpu), run_id=holders.get(gpu.index)) for gpu in capacity.gpus],
+        gpus=[
+            campus.GpuOut(
+                **asdict(gpu), run_id=holders.get(gpu.index), withheld=_not_lent(node.withheld, gpu.index)
+            )
+            for gpu in capacity.gpus
+        ],
         cpus=capacity.cpus,
         memory_bytes=capacity.memory_bytes,
         uplink_bps=capacity.uplink_bps,
@@ -193,6 +199,11 @@ def node_out(
         lent_gpu_s=node.lent_gpu_s,
         runs=[run.id for run in runs],
     )
+
+
+def _not_lent(gpus: Iterable[WithheldGpu], index: int) -> str | None:
+    withheld = withheld_of(gpus, index)
+    return None if withheld is None else withheld.because()
 
 
 def timing_out(timing: Timing) -> campus.TimingOut:
