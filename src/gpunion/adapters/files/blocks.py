@@ -41,6 +41,7 @@ class Blocks:
         self._do = do
         self._replace = replace
         self._relying = relying
+        self._durable_folders: set[Path] = set()  # made by whomever, synced by us
 
     def create(self) -> None:
         self._do.make_directory(self._suspects, sync=False)
@@ -50,9 +51,12 @@ class Blocks:
         """Make the names of these durable; each file was synced before it got its name."""
         if not names:
             return
-        for folder in sorted({self.path(name).parent for name in self.with_bases(names)}):
+        folders = {self.path(name).parent for name in self.with_bases(names)}
+        for folder in sorted(folders):
             self._do.sync_directory(folder)
-        self._do.sync_directory(self._root)
+        if not folders <= self._durable_folders:
+            self._do.sync_directory(self._root)
+            self._durable_folders |= folders
 
     def path(self, name: str) -> Path:
         if not HASH_PATTERN.fullmatch(name):
@@ -64,11 +68,14 @@ class Blocks:
         for folder in sorted(self._root.iterdir()):
             yield from sorted(folder.iterdir())
 
-    def present(self, names: Iterable[str]) -> set[str]:
-        """Those that can be relied on, as far as a look at their heads tells; young from now on."""
+    def present(self, names: Iterable[str], *, renew: bool = True) -> set[str]:
+        """Those that can be relied on, as far as a look at their heads tells; young from now on.
+
+        `renew` is for those that no sealed checkpoint names yet: who seals one needs it no more.
+        """
         with translated("looking for blocks"), self._relying():
             suspects = self.suspects()
-            return {name for name in names if self._rely_on(name, suspects)}
+            return {name for name in names if self._rely_on(name, suspects, renew)}
 
     def put(self, name: str, data: bytes, like: str | None) -> int:
         if len(data) > BLOCK_SIZE_BYTES or blake3(data).hexdigest() != name:
@@ -132,7 +139,7 @@ class Blocks:
     def clear(self, name: str) -> None:
         self._do.unlink(self._suspects / name)
 
-    def _rely_on(self, name: str, suspects: set[str]) -> bool:
+    def _rely_on(self, name: str, suspects: set[str], renew: bool) -> bool:
         chain: list[str] = []
         following: str | None = name
         while following is not None:
@@ -144,7 +151,7 @@ class Blocks:
             except (FileNotFoundError, CorruptBlock):
                 return False
         try:
-            for link in chain:
+            for link in chain if renew else ():
                 self._do.touch(self.path(link))
         except FileNotFoundError:
             return False

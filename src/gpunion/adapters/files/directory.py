@@ -215,7 +215,7 @@ class DirectoryVault:
 
     def _publish(self, shelf: Shelf, manifest: Manifest) -> None:
         names = block_names(manifest)
-        missing = sorted(names - self.blocks.present(names))
+        missing = sorted(names - self.blocks.present(names, renew=False))
         if missing:
             raise MissingBlock(f"{manifest.checkpoint_id} lacks {len(missing)} blocks, such as {missing[0]}")
         # Also those of an earlier try that was cut. Those of a sealed parent are durable already: a sync of a
