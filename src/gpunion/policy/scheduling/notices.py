@@ -6,8 +6,9 @@ not count when intervals are chosen: only those for which the last save would no
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 # Before anything was seen: as many announced as not, and those as the terms promise. Worth four departures.
 PRIOR_DEPARTURES = 4.0
@@ -20,6 +21,10 @@ NOTICES_KEPT = 200
 class NoticeBook:
     unannounced: int = 0
     notices_s: tuple[float, ...] = ()
+    _by_length_s: tuple[float, ...] = field(init=False, compare=False, repr=False)  # asked at every save
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_length_s", tuple(sorted(self.notices_s)))
 
     def announced(self, notice_s: float) -> NoticeBook:
         kept = (*self.notices_s, notice_s)[-NOTICES_KEPT:]
@@ -39,7 +44,7 @@ class NoticeBook:
 
     def chance_in_time(self, needs_s: float, promised_s: float) -> float:
         """That the next departure is announced and leaves `needs_s`. `promised_s`: what the terms say."""
-        long_enough = sum(notice_s >= needs_s for notice_s in self.notices_s)
+        long_enough = len(self.notices_s) - bisect_left(self._by_length_s, needs_s)
         prior = PRIOR_DEPARTURES * PRIOR_ANNOUNCED_SHARE * (promised_s >= needs_s)
         return (long_enough + prior) / (len(self.notices_s) + self.unannounced + PRIOR_DEPARTURES)
 

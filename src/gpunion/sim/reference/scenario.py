@@ -26,6 +26,8 @@ from gpunion.sim.streams import Streams
 LOAD = 1.0
 # Everything that makes room is an event and planned for at once; the look now and then is for the rest.
 REPLAN_S = 120.0
+# On a wire that loses nothing only what was never acknowledged at all is worth sending again.
+RESEND_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,7 @@ def reference_campus(traces: Traces, setting: Setting) -> Campus:
         owners=owner_plans(to_come),
         troubles=TroublePlan(scripted=power_cuts(to_come)),
         network=setting.network,
-        timing=Timing(replan_s=REPLAN_S),
+        timing=Timing(replan_s=REPLAN_S, resend_s=RESEND_S),
     )
     return Campus(
         scenario=scenario,

@@ -138,7 +138,7 @@ MAIN = (
     Contender(name="uncoupled", label="ours without coupling", policies=Mechanisms(coupled=False).policies),
     Contender(
         name="thrifty",
-        label="ours, fewer saves for announced departures",
+        label="ours, saving less where announced",
         policies=Mechanisms(thrift=True).policies,
     ),
     Contender(
