@@ -41,7 +41,7 @@ def results() -> list[Result]:
 
 
 def test_every_policy_does_the_same_work_and_ours_loses_no_more_than_requeue():
-    small = a_campus(load=0.4)
+    small = a_campus(load=1.0)
     ours, slurm = run_contender(OURS, small), run_contender(SLURM_YOUNG, small)
     assert ours["jobs_done"] == slurm["jobs_done"] > 0
     assert ours["interruptions"] > 0
