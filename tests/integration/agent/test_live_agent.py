@@ -143,7 +143,7 @@ async def test_without_a_coordinator_pause_reclaim_and_kill_work_as_ever(
     )
     assert machine.living_guests() == []
     assert "shared again" in await machine.owner("resume")
-    assert "Ended 0" in await machine.owner("kill")
+    assert "None comes until" in await machine.owner("kill")  # a keeper may still be tidying up
     assert machine.status()["killed"]
     await campus.start()
     await machine.owner("resume")

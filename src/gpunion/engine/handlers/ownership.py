@@ -67,8 +67,6 @@ def resume(draft: AgentDraft) -> None:
     gpu_ownership.cancel_timers(draft, {gpu.index for gpu in holding.gpus if gpu not in staying})
     draft.hold(Holding(tenure=Tenure.SHARING, asked_s=draft.now_s, gpus=staying))
     for guest in draft.living():
-        if guest.phase is GuestPhase.RUNNING and guest.end_cause is EndReason.DEADLINE:
-            draft.put(replace(guest, end_cause=None))  # should it fail from now on, that is its own doing
         draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.deadline_for(guest)))
         draft.limit(guest.run_id)
     draft.report(NodeResumed())
