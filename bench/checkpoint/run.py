@@ -1,6 +1,6 @@
 """Series of checkpoints, kept by our vault and by what people use today, side by side in one run.
 
-    .venv/bin/python bench/checkpoint/run.py                      a tenth of the size, within ten minutes
+    .venv/bin/python bench/checkpoint/run.py                      a twentieth of the size, within ten minutes
     .venv/bin/python bench/checkpoint/run.py --scale 1 --out result.json
 
 At every save each tool in turn keeps the same directory; which one begins moves on. Times on a shared machine
@@ -48,7 +48,7 @@ class Figures:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--scale", type=float, default=0.1, help="1: the sizes of the issue")
+    parser.add_argument("--scale", type=float, default=0.05, help="1: the sizes of the issue")
     parser.add_argument("--count", type=int, default=20, help="checkpoints in a series")
     parser.add_argument("--steps", type=int, default=10, help="optimiser steps between two checkpoints")
     parser.add_argument("--series", nargs="*", default=list(SERIES), choices=list(SERIES))
