@@ -28,8 +28,8 @@ HEAD_BYTES_MAX = _FIXED.size + PIECES_MAX * _PIECE.size + _CHECK.size
 NO_BASE = bytes(32)
 PLAIN_WIDTH = 1
 
-# So many differences from one base before a new one is stored whole. Measured on Adam states: fewer store
-# more whole blocks, more drift further from the base; between 6 and 16 it hardly matters.
+# So many differences from one base before a new one is stored whole. Fewer store more whole blocks, more
+# drift further from the base (bench/checkpoint --series full).
 DISTANCE_MAX = 8
 SAMPLE_BYTES = 16 * 1024
 SAMPLES = 3
@@ -197,8 +197,8 @@ def _unpacked(stored: bytes, head: Head) -> list[bytes | memoryview]:
 
 @cache
 def _parameters(width: int) -> zstandard.ZstdCompressionParameters:
-    """Planes have skewed bytes and no repetitions: a tiny table leaves it to the entropy coder, which then
-    packs exponents 9 % smaller, and unpacks them twice as fast, than with the level's own table."""
+    """Planes have skewed bytes and no repetitions: a tiny table leaves it to the entropy coder, instead of
+    spending bytes and time on short matches that are there by chance."""
     if width == PLAIN_WIDTH:
         return zstandard.ZstdCompressionParameters.from_level(3)
     return zstandard.ZstdCompressionParameters.from_level(1, min_match=7, hash_log=6)
