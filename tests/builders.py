@@ -6,6 +6,7 @@ Values (`a_job(gpus=2)`, `a_node()`, `facts()`), the two engines alone with word
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -916,7 +917,10 @@ class Campus:
 
     def advance(self, seconds: float) -> Campus:
         end_s = self.now_s + seconds
+        rounds_at: Counter[float] = Counter()
         while self.now_s < end_s:
+            rounds_at[self.now_s] += 1
+            assert rounds_at[self.now_s] < 1000, f"time stands still at {self.now_s}"
             self.now_s = min(end_s, *(max(self.now_s, at_s) for at_s in self._moments()))
             if self.now_s >= self._next_beat_s:
                 self._next_beat_s = self.now_s + self.timing.heartbeat_s

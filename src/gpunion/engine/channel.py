@@ -58,7 +58,7 @@ class Sender(Generic[T]):
             if count >= WINDOW:
                 return
             sent_s = self._sent_s.get(seq)
-            if sent_s is None or now_s - sent_s >= resend_s:
+            if sent_s is None or sent_s + resend_s <= now_s:
                 self._sent_s[seq] = now_s
                 yield seq, item
 

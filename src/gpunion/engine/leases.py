@@ -23,5 +23,7 @@ class LeaseBook:
         return min(self._heard_s.values()) + self.silence_s if self._heard_s else None
 
     def overdue(self, now_s: float) -> list[tuple[NodeId, float]]:
-        late = [(node, at) for node, at in self._heard_s.items() if now_s - at >= self.silence_s]
+        # The same sum as in next_s: a difference may round the other way, and who sleeps until next_s would
+        # then find nothing due, for ever where the clock is virtual.
+        late = [(node, at) for node, at in self._heard_s.items() if at + self.silence_s <= now_s]
         return sorted(late, key=lambda pair: (pair[1], pair[0]))

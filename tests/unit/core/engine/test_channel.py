@@ -169,10 +169,12 @@ def test_an_earlier_word_does_not_make_a_later_one_unheard() -> None:
     assert leases.last_heard_s(BETA) is None
 
 
-@pytest.mark.parametrize("silence_s", [1.0, 6.0])
-def test_next_is_exactly_when_somebody_becomes_overdue(silence_s: float) -> None:
+@pytest.mark.parametrize("silence_s", [1.0, 6.0, 0.1])
+@pytest.mark.parametrize("heard_s", [4.0, 1022.1, 0.3, 1e9 + 0.1])
+def test_next_is_exactly_when_somebody_becomes_overdue(heard_s: float, silence_s: float) -> None:
+    """1022.1 + 6.0 - 1022.1 < 6.0 in floating point: that once made a virtual clock stand still."""
     leases = LeaseBook(silence_s)
-    leases.heard(ALPHA, 4.0)
+    leases.heard(ALPHA, heard_s)
     at_s = leases.next_s()
     assert at_s is not None
-    assert leases.overdue(at_s) == [(ALPHA, 4.0)]
+    assert leases.overdue(at_s) == [(ALPHA, heard_s)]
