@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.adapters.nvml import driver_is_here, find_gpus
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.sandbox import control
-from gpunion.adapters.sandbox.confinement import find_bubblewrap
+from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
 from gpunion.agent.enrol import join as enrol_join
@@ -36,7 +37,7 @@ from gpunion.ports.agent_disk import AgentDisk
 from gpunion.ports.clock import BootClock, Clock
 from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
 from gpunion.ports.gpus import Gpus
-from gpunion.ports.runtime import Runtime
+from gpunion.ports.runtime import Runtime, RuntimeFault
 from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
 from gpunion.ports.vault_care import Caretaker
 
@@ -156,7 +157,32 @@ def join(request: JoinRequest) -> Joined:
 
 def can_sandbox() -> bool:
     """Whether guests would be shut in on this machine, as it is and as this user."""
-    return find_bubblewrap() is not None
+    return isinstance(find_bubblewrap(), Bubblewrap)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedRuntime:
+    name: str
+    described: str = ""  # how it would confine guests, where it works
+    trouble: str = ""
+    mend: str = ""
+
+
+def try_runtime(name: str, image: str | None = None) -> TriedRuntime:
+    """Whether guests can be run in it on this machine, as this user. Tried, not looked for."""
+    with tempfile.TemporaryDirectory(prefix="gpunion-try-") as folder:
+        try:
+            match name:
+                case "docker":
+                    opened: Runtime = open_docker(folder, image=image)
+                case "podman":
+                    opened = open_podman(folder, image=image)
+                case _:
+                    opened = SandboxRuntime(folder)
+        except RuntimeFault as fault:
+            trouble, _, mend = str(fault).partition("Next: ")
+            return TriedRuntime(name=name, trouble=trouble.strip(), mend=mend)
+        return TriedRuntime(name=name, described=opened.describe())
 
 
 def fetch(vault: Path, job_id: str, checkpoint_id: str, target: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.sandbox.confinement import find_bubblewrap, plan_sandboxed
+from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, NoBubblewrap, find_bubblewrap
+from gpunion.adapters.sandbox.confinement import plan_sandboxed
 from gpunion.adapters.sandbox.layout import guest_paths
 from tests.integration.sandbox.conftest import Host
 
@@ -90,7 +92,7 @@ def test_a_guest_has_no_capabilities_and_cannot_make_namespaces(sandbox: Host) -
 
 def options() -> tuple[str, ...]:
     found = find_bubblewrap()
-    return found.options if found is not None else ()
+    return found.options if isinstance(found, Bubblewrap) else ()
 
 
 def test_a_guest_writes_to_its_own_directories_and_to_tmp(sandbox: Host) -> None:
@@ -127,8 +129,41 @@ def test_a_guests_variables_are_in_no_command_line_and_act_on_nothing_outside(sa
     assert status is not None
     assert status.alive
     found = find_bubblewrap()
-    assert found is not None
+    assert isinstance(found, Bubblewrap)
     plan = plan_sandboxed(
         spec, guest_paths(sandbox.state_dir / "guests" / "job-1-e1"), sandbox.state_dir, found
     )
     assert plan.environment == {}
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_a_bubblewrap_in_a_folder_that_only_its_owner_may_enter_shuts_guests_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    folder = tmp_path / "portable"
+    subprocess.run([str(ROOT / "tools" / "portable-bwrap"), str(folder)], check=True, capture_output=True)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+    found = find_bubblewrap()
+    assert isinstance(found, Bubblewrap)
+    assert found.program == str(folder / "bwrap")
+    host = Host(tmp_path / "state", True)
+    try:
+        assert host.output_of("print(open('/etc/passwd').read().count('\\n'))") == "1\n"
+    finally:
+        host.close()
+
+
+def test_a_bubblewrap_that_fails_is_passed_over_and_alone_it_says_why(tmp_path: Path) -> None:
+    wrapper = tmp_path / "bwrap"
+    wrapper.write_text("#!/bin/sh\necho no namespaces today >&2\nexit 1\n")
+    wrapper.chmod(0o755)
+    found = find_bubblewrap(str(tmp_path))
+    assert isinstance(found, Bubblewrap)
+    assert found.program != str(wrapper)
+    alone = find_bubblewrap(str(tmp_path), system_path=())
+    assert isinstance(alone, NoBubblewrap)
+    assert "no namespaces today" in alone.why
+    assert "portable-bwrap" in alone.mend

@@ -12,12 +12,8 @@ import tarfile
 from pathlib import Path
 
 from gpunion.adapters.containers.engine import Engine, EngineTrouble
-from gpunion.adapters.sandbox.confinement import (
-    SYSTEM_LINKS,
-    SYSTEM_SETTINGS,
-    identity_files,
-    python_places,
-)
+from gpunion.adapters.sandbox.bubblewrap import SYSTEM_LINKS, SYSTEM_SETTINGS
+from gpunion.adapters.sandbox.confinement import identity_files, python_places
 
 HOST_IMAGE = "localhost/gpunion/host:1"
 DIRECTORIES = ("usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "gpunion")

@@ -12,7 +12,7 @@ from typing import Any
 from gpunion.adapters.containers.engine import SYSTEM_PATH, Engine, EngineTrouble
 from gpunion.adapters.containers.gpus import find_way
 from gpunion.adapters.containers.runtime import ContainerRuntime, EngineFacts, GuestUser
-from gpunion.adapters.sandbox.confinement import GUEST_ID
+from gpunion.adapters.sandbox.bubblewrap import GUEST_ID
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES
 from gpunion.adapters.sandbox.stage import GUEST_HOST_ID
 from gpunion.ports.runtime import RuntimeFault

@@ -7,7 +7,7 @@ from functools import cache
 from gpunion.adapters.containers.engine import Engine, EngineTrouble
 from gpunion.adapters.containers.hostimage import HOST_IMAGE, ensure_host_image
 from gpunion.adapters.containers.runtime import GuestUser
-from gpunion.adapters.sandbox.confinement import GUEST_ID
+from gpunion.adapters.sandbox.bubblewrap import GUEST_ID
 from gpunion.adapters.sandbox.stage import GUEST_HOST_ID
 
 # From the range that systemd's list of user ids leaves to nobody (1,879,048,192 to 2,147,352,575). All guests

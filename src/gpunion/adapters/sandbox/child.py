@@ -36,6 +36,7 @@ class Launch:
         self.bindings = _words(record["bindings"])
         self.closing = _words(record["closing"])
         self.own_user = bool(record["own_user"])
+        self.program_dir = str(record["program_dir"])
         environment = record["environment"]
         self.environment = dict(environment) if isinstance(environment, dict) else {}
         self.directory = str(record["directory"])
@@ -100,9 +101,11 @@ def _become_guest(launch: Launch, cgroup: str, keeper: int, output: int, not_beg
 
 
 def _enter_sandbox(launch: Launch, keeper: int, not_begun: int) -> None:
-    sources = launch.sources
+    program, sources = launch.argv[0], launch.sources
     if launch.own_user:
-        sources = stage.set_stage(launch.sources)
+        sources = stage.set_stage([*launch.sources, *filter(None, [launch.program_dir])])
+        if launch.program_dir:
+            program = os.path.join(sources.pop(), os.path.basename(program))
         os.chdir("/")
         stage.become_guest_user()
     _die_with(keeper)
@@ -119,7 +122,7 @@ def _enter_sandbox(launch: Launch, keeper: int, not_begun: int) -> None:
     os.write(descriptor, "".join(f"{word}\0" for word in words).encode())
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.set_inheritable(descriptor, True)
-    os.execve(launch.argv[0], [launch.argv[0], "--args", str(descriptor), "--", *launch.argv[1:]], {})
+    os.execve(program, [program, "--args", str(descriptor), "--", *launch.argv[1:]], {})
 
 
 def _die_with(keeper: int) -> None:

@@ -8,49 +8,19 @@ Nothing of the agent's own environment reaches a guest in either mode.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpunion.adapters.sandbox import stage
+from gpunion.adapters.sandbox.bubblewrap import GUEST_ID, SYSTEM_PATH, Bubblewrap, isolation, system
 from gpunion.adapters.sandbox.names import HOME_DIR, NOT_BEGUN_FD, TEMPORARY_DIR, WORK_DIR
 from gpunion.ports.gpus import GpuDevice
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
 INSIDE = Path("/gpunion")
 INSIDE_LIBRARY = INSIDE / "lib"
-GUEST_ID = 1000  # the guest's user inside; outside it is the agent's
-PROBE_LIMIT_S = 10.0
-MEMORY_FILES_MAX_BYTES = 1024**3  # /tmp inside lives in the host's memory
-
-SYSTEM_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-# The loader, names and time zones. Not /etc as a whole: it holds the host's secrets.
-SYSTEM_SETTINGS = (
-    "alternatives",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "nsswitch.conf",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "magic",
-    "mime.types",
-)
 GPU_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 PACKAGE_DIR = Path(__file__).resolve().parents[2]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bubblewrap:
-    """A bwrap that was seen working on this machine."""
-
-    program: str
-    options: tuple[str, ...]  # those of this version that we use when they are there
-    own_user: bool  # guests get a user of their own outside too, since the agent is root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,27 +38,7 @@ class Plan:
     bindings: tuple[str, ...] = ()
     closing: tuple[str, ...] = ()
     own_user: bool = False
-
-
-def find_bubblewrap() -> Bubblewrap | None:
-    """None when there is no bwrap, or when guests in it could still touch this host.
-
-    That is so when this system does not let it make namespaces, and for a root that cannot give its guests
-    another user (see `stage`).
-    """
-    program = shutil.which("bwrap", path=os.pathsep.join(SYSTEM_PATH))
-    if program is None:
-        return None
-    known = _run([program, "--help"])
-    if known is None:
-        return None
-    options = tuple(option for option in ("--disable-userns", "--size") if option in known)
-    is_root = os.geteuid() == 0
-    if is_root and not stage.possible():
-        return None
-    found = Bubblewrap(program=program, options=options, own_user=is_root)
-    probe = [program, *_isolation(found), *_system(), "--", "/usr/bin/true"]
-    return found if _run(probe, user=stage.GUEST_HOST_ID if is_root else None) is not None else None
+    program_dir: str = ""  # of bubblewrap, where the guest's user would not reach it otherwise
 
 
 def plan_plain(spec: GuestSpec, paths: GuestPaths, devices: tuple[GpuDevice, ...] = ()) -> Plan:
@@ -116,7 +66,7 @@ def plan_sandboxed(
     )
     environment = guest_environment(spec, inside, str(INSIDE_LIBRARY), sandboxed=True)
     environment |= _named_devices(devices)
-    arguments = [*_isolation(bubblewrap), *_system()]
+    arguments = [*isolation(bubblewrap.options), *system()]
     for node in _gpu_nodes(spec.gpu_indices, devices):
         arguments += ["--dev-bind-try", node, node]
     readable = [*identity_files(paths.root), *python_places()]
@@ -145,31 +95,8 @@ def plan_sandboxed(
         bindings=tuple(bindings),
         closing=tuple(closing),
         own_user=bubblewrap.own_user,
+        program_dir=bubblewrap.folder,
     )
-
-
-def _isolation(bubblewrap: Bubblewrap) -> list[str]:
-    words = ["--unshare-all", "--unshare-user", "--uid", str(GUEST_ID), "--gid", str(GUEST_ID)]
-    words += ["--hostname", "gpunion", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    if "--disable-userns" in bubblewrap.options:
-        words.append("--disable-userns")
-    words += ["--proc", "/proc", "--dev", "/dev"]
-    if "--size" in bubblewrap.options:
-        words += ["--size", str(MEMORY_FILES_MAX_BYTES)]
-    return [*words, "--tmpfs", "/tmp"]
-
-
-def _system() -> list[str]:
-    words = ["--ro-bind", "/usr", "/usr"]
-    for name in SYSTEM_LINKS:
-        path = f"/{name}"
-        if os.path.islink(path):
-            words += ["--symlink", os.readlink(path), path]
-        elif os.path.isdir(path):
-            words += ["--ro-bind", path, path]
-    for name in SYSTEM_SETTINGS:
-        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return words
 
 
 def identity_files(root: Path) -> list[tuple[Path, Path]]:
@@ -249,22 +176,3 @@ def _cuda_devices(indices: tuple[int, ...], *, sandboxed: bool) -> str:
     if sandboxed and any(os.path.exists(f"/dev/nvidia{index}") for index in indices):
         return ",".join(str(number) for number in range(len(indices)))
     return ",".join(str(index) for index in indices)
-
-
-def _run(command: list[str], user: int | None = None) -> str | None:
-    try:
-        answer = subprocess.run(
-            command,
-            capture_output=True,
-            timeout=PROBE_LIMIT_S,
-            text=True,
-            env={},
-            cwd="/",
-            check=False,
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return answer.stdout + answer.stderr if answer.returncode == 0 else None

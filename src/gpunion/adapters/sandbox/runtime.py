@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from gpunion.adapters.sandbox import cgroups, confinement, stage
-from gpunion.adapters.sandbox.confinement import Bubblewrap
+from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, NoBubblewrap, find_bubblewrap
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES, KeptRuntime
 from gpunion.ports.gpus import GpuDevice
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
+
+NOT_WANTED = NoBubblewrap(why="it was not asked for", mend="ask for it")
 
 
 class SandboxRuntime(KeptRuntime):
@@ -29,15 +31,15 @@ class SandboxRuntime(KeptRuntime):
         device_of: Callable[[int], GpuDevice | None] = lambda index: None,
     ) -> None:
         """`device_of`: how a GPU is opened, where a driver has seen it."""
-        self._bubblewrap: Bubblewrap | None = confinement.find_bubblewrap() if use_bubblewrap else None
-        if self._bubblewrap is None and not allow_unsandboxed:
+        self._bubblewrap = find_bubblewrap() if use_bubblewrap else NOT_WANTED
+        if isinstance(self._bubblewrap, NoBubblewrap) and not allow_unsandboxed:
             raise RuntimeFault(
-                "bubblewrap is absent or may not make namespaces here, so guests could touch this machine. "
-                "Install bubblewrap, or allow unsandboxed guests in the agent's settings.",
+                f"guests could touch this machine: {self._bubblewrap.why}. "
+                f"Next: {self._bubblewrap.mend}; or allow unsandboxed guests in the agent's settings.",
                 temporary=False,
             )
         super().__init__(state_dir)
-        self.sandboxed = self._bubblewrap is not None
+        self.sandboxed = isinstance(self._bubblewrap, Bubblewrap)
         self._log_limit_bytes = log_limit_bytes
         self._processes_max = processes_max
         self._device_of = device_of
@@ -58,7 +60,7 @@ class SandboxRuntime(KeptRuntime):
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
         found = (self._device_of(index) for index in spec.gpu_indices)
         devices = tuple(device for device in found if device is not None)
-        if self._bubblewrap is not None:
+        if isinstance(self._bubblewrap, Bubblewrap):
             plan = confinement.plan_sandboxed(spec, paths, self._state_dir, self._bubblewrap, devices)
             if plan.own_user:
                 stage.hand_over_all(paths)

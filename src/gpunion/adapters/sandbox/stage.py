@@ -28,11 +28,11 @@ NEEDED_CAPABILITIES = {"chown": 0, "setgid": 6, "setuid": 7, "sys_admin": 21}
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def possible() -> bool:
-    """Whether this process, being root, may do what is needed here; root in a container may not."""
+def lacking() -> tuple[str, ...]:
+    """What this process, being root, would need and does not have; root in a container often lacks it."""
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         mask = next((int(line.split()[1], 16) for line in file if line.startswith("CapEff:")), 0)
-    return all(mask >> bit & 1 for bit in NEEDED_CAPABILITIES.values())
+    return tuple(name for name, bit in NEEDED_CAPABILITIES.items() if not mask >> bit & 1)
 
 
 def hand_over(directory: str, user: int = GUEST_HOST_ID) -> None:

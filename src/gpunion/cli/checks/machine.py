@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +12,6 @@ from gpunion.cli.checks.finding import Finding, missing, ok, warning
 from gpunion.cli.quantities import shown_size
 
 PYTHON_LEAST = (3, 11)
-PROBE_LIMIT_S = 10.0
 # Below the first nothing is safe to write, below the second a large checkpoint may not fit.
 DISK_LEAST_BYTES, DISK_COMFORTABLE_BYTES = 256 * 1024**2, 4 * 1024**3
 LIBRARIES = {
@@ -53,21 +51,16 @@ def check_libraries(joined: bool) -> Finding:
     return missing("libraries", found, mend) if needed & set(absent) else warning("libraries", found, mend)
 
 
-def check_bubblewrap(joined: bool, allow_unsandboxed: bool) -> Finding:
+def check_runtime(runtime: str, *, needed: bool) -> Finding:
     """Tried, not looked for: a kernel may forbid what the program can do."""
-    name = "bubblewrap"
-    program = shutil.which("bwrap")
-    if program is None:
-        found, mend = "no command bwrap: guests cannot be shut in", "sudo apt install bubblewrap"
-    else:
-        trouble = _try([program, "--unshare-all", "--ro-bind", "/", "/", "true"])
-        if not trouble:
-            return ok(name, f"{program} works: guests are shut in")
-        found = f"{program} does not work: {trouble}"
-        mend = "allow user namespaces, on Debian: sudo sysctl -w kernel.unprivileged_userns_clone=1"
-    if joined and not allow_unsandboxed:
-        return missing(name, found, mend)
-    return warning(name, found, mend)
+    try:
+        from gpunion.agent.compose import try_runtime
+    except ImportError as error:
+        return warning(runtime, f"not tried: no {error.name} here", "python -m pip install 'gpunion[agent]'")
+    tried = try_runtime(runtime)
+    if not tried.trouble:
+        return ok(runtime, f"it works: {tried.described}")
+    return (missing if needed else warning)(runtime, tried.trouble, tried.mend)
 
 
 def check_cgroup() -> Finding:
@@ -124,12 +117,3 @@ def can_be_made(folder: Path) -> bool:
 
 def _first_existing(folder: Path) -> Path | None:
     return next((place for place in (folder, *folder.parents) if place.exists()), None)
-
-
-def _try(command: list[str]) -> str:
-    """What went wrong, or nothing."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_LIMIT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return "" if done.returncode == 0 else done.stderr.strip()[-200:] or f"exit code {done.returncode}"

@@ -43,11 +43,11 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
     folder = state_dir(arguments, context)
     settings, trouble = _settings(folder, context)
     joined = settings is not None or trouble is not None
-    unsandboxed = settings is not None and settings.terms.allow_unsandboxed
+    needed = joined and not (settings is not None and settings.terms.allow_unsandboxed)
     findings = [
         machine.check_python(),
         machine.check_libraries(joined),
-        machine.check_bubblewrap(joined, unsandboxed),
+        machine.check_runtime("sandbox" if settings is None else settings.runtime, needed=needed),
         machine.check_cgroup(),
         machine.check_state_dir(folder),
         machine.check_disk("disk", folder),
