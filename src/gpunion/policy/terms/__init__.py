@@ -1,0 +1,1 @@
+"""What an owner's terms mean at a moment: hours, appointments, who may stay, what is too hot."""
