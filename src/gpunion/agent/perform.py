@@ -18,6 +18,7 @@ from gpunion.domain.effects import (
     AskToSave,
     CancelShipping,
     CancelTimer,
+    FetchAhead,
     KillGuest,
     LimitGuest,
     RemoveGuest,
@@ -48,6 +49,8 @@ class Performer:
         match effect:
             case StartGuest():
                 self._of(effect.order.run_id).start(effect)
+            case FetchAhead():
+                self._fetch_ahead(effect)
             case AskToSave():
                 self._of(effect.run_id).ask_to_save(effect)
             case ShipCheckpoint():
@@ -70,6 +73,9 @@ class Performer:
                 return  # the station's
             case _:
                 assert_never(effect)
+
+    def _fetch_ahead(self, effect: FetchAhead) -> None:
+        log.info("image_expected", image=effect.parcel.image.ref)
 
     async def find(self) -> tuple[GuestFound, ...]:
         """What a starting agent finds of its guests, for the engine to decide about."""

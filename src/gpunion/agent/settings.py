@@ -177,6 +177,7 @@ def _terms(table: Any) -> Terms:
         max_guests=int(number(table.get("max_guests", usual.max_guests), "terms.max_guests")),
         memory_bytes=None if memory is None else amount_of_memory(memory, "terms.memory"),
         autonomy_s=number(table.get("autonomy_s", usual.autonomy_s), "terms.autonomy_s"),
+        images=words(table.get("images", ()), "terms.images"),
     )
 
 

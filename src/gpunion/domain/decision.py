@@ -8,13 +8,14 @@ from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.effects import AgentEffect, CoordinatorEffect
 from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
 from gpunion.domain.ids import RunId
+from gpunion.domain.image import CampusImage
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason
 from gpunion.domain.run import Run
 
-Record = Job | Run | Node | Checkpoint | Migration
+Record = Job | Run | Node | Checkpoint | Migration | CampusImage
 AgentRecord = Guest | Holding | JobEpoch | Lease
 
 

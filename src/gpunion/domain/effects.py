@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpunion.domain.ids import CheckpointId, NodeId, RunId
+from gpunion.domain.image import Parcel
 from gpunion.domain.orders import Order, StartRun
 from gpunion.domain.reports import Report
 from gpunion.domain.run import EndReason
@@ -47,6 +48,13 @@ class StartGuest:
 
     order: StartRun
     lease_until_s: float  # the guest's limits are in force before its first instruction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchAhead:
+    """Have the image at hand, if that is easy. No outcome: nobody waits for it."""
+
+    parcel: Parcel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +136,7 @@ AgentEffect = (
     SetTimer
     | CancelTimer
     | StartGuest
+    | FetchAhead
     | AskToSave
     | ShipCheckpoint
     | CancelShipping

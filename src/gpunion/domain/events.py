@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.domain.image import Archive, Image
 from gpunion.domain.job import JobSpec
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import Order
+from gpunion.domain.reasons import Why
 from gpunion.domain.reports import Report
 from gpunion.domain.run import EndReason
 from gpunion.domain.withheld import HoldCause
@@ -31,6 +33,19 @@ class JobSubmitted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStopAsked:
     job_id: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageAdded:
+    image: Image
+    archive: Archive | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRemoved:
+    image: Image
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +88,8 @@ CoordinatorEvent = (
     TimerFired
     | JobSubmitted
     | JobStopAsked
+    | ImageAdded
+    | ImageRemoved
     | NodeJoined
     | NodeFellSilent
     | NodeHeard
@@ -98,8 +115,11 @@ class GuestStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestStartFailed:
+    """`why` is set where this machine could not have it, and the job is not to blame."""
+
     run_id: RunId
     detail: str
+    why: Why | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

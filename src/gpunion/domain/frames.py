@@ -26,6 +26,15 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preparing:
+    """What a run that has not started yet waits for on its machine."""
+
+    run_id: RunId
+    what: str
+    done: float | None = None  # how much of it, 0 to 1, where that is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """First frame of every connection. A new `incarnation` means: I remember nothing."""
 
@@ -43,6 +52,7 @@ class Heartbeat:
     sent_s: float
     ack: int
     progress: tuple[Progress, ...] = ()
+    preparing: tuple[Preparing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

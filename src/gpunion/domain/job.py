@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId
+from gpunion.domain.image import Parcel
 from gpunion.domain.resources import Request
 
 
@@ -55,6 +56,7 @@ class JobSpec:
     priority: Priority = Priority.NORMAL
     checkpoint: CheckpointWish = field(default_factory=CheckpointWish)
     expected_s: float | None = None  # the guest's own guess, at reference speed
+    image: str | None = None  # as asked for: a name, or a pinned name; None: whatever a node has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,3 +104,5 @@ class Job:
     ended_s: float | None = None
     exit_code: int | None = None
     output: CheckpointId | None = None
+    image: Parcel | None = None  # what `spec.image` stood for when it was handed in: that and nothing else
+    image_barred: bool = False  # the campus has taken it off its list since

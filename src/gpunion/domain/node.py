@@ -10,6 +10,9 @@ from gpunion.domain.resources import Capacity
 from gpunion.domain.terms import Terms
 from gpunion.domain.withheld import WithheldGpu, earliest_deadline_s
 
+# Where guests live in containers, and may bring the image of their own.
+IMAGE_RUNTIMES = ("docker", "podman")
+
 
 class NodePhase(StrEnum):
     SHARING = "sharing"
@@ -30,6 +33,11 @@ class NodeFacts:
     runtime: str = "sandbox"
     sandboxed: bool = True
     building: str = ""
+    image_quota_bytes: int | None = None  # what the owner gives to images of ours; None: no limit
+
+    @property
+    def takes_images(self) -> bool:
+        return self.runtime in IMAGE_RUNTIMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.image import Parcel
 from gpunion.domain.resources import Grant
 
 
@@ -27,6 +28,7 @@ class StartRun:
     # The least it must go on from. The agent may find a newer one sealed in the vault and use that.
     restore: CheckpointId | None = None
     restore_step: int = 0
+    image: Parcel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,4 +51,14 @@ class TakeCheckpoint:
     rate_bps: float
 
 
-Order = StartRun | StopRun | TakeCheckpoint
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchImage:
+    """A hint: the job of this run is likely to come, and runs in this image. Nobody waits for it."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    parcel: Parcel
+
+
+Order = StartRun | StopRun | TakeCheckpoint | FetchImage

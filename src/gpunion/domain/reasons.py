@@ -33,9 +33,16 @@ class Why(StrEnum):
     REFUSED_LATELY = "refused_lately"
     GPU_WITHHELD = "gpu_withheld"
     SAME_NODE = "same_node"
+    NO_IMAGES_HERE = "no_images_here"
+    IMAGE_NOT_LISTED = "image_not_listed"
+    IMAGE_NOT_ADMITTED = "image_not_admitted"
+    IMAGE_TOO_LARGE = "image_too_large"
     # a job's life
     SUBMITTED = "submitted"
     IMPOSSIBLE = "impossible"
+    IMAGE_PINNED = "image_pinned"
+    IMAGE_ADDED = "image_added"
+    IMAGE_REMOVED = "image_removed"
     PLACED = "placed"
     WAITING = "waiting"
     STARTED = "started"
@@ -86,6 +93,7 @@ class Why(StrEnum):
     ADOPTED = "adopted"
     STRANGER_ENDED = "stranger_ended"
     MACHINE_FREE = "machine_free"
+    NO_ROOM_FOR_IMAGE = "no_room_for_image"
 
 
 SENTENCES: dict[Why, str] = {
@@ -107,6 +115,13 @@ SENTENCES: dict[Why, str] = {
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
     Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} are free and {needs} needed: {because}",
     Why.SAME_NODE: "it is the node the job has to leave",
+    Why.NO_IMAGES_HERE: "its guests run in no containers ({runtime}), and the job asks for an image",
+    Why.IMAGE_NOT_LISTED: "the campus does not list the image {image}",
+    Why.IMAGE_NOT_ADMITTED: "its owner does not admit the image {image}",
+    Why.IMAGE_TOO_LARGE: "its owner gives images {quota_gib} GiB, {image} takes {needs_gib}",
+    Why.IMAGE_PINNED: "its image is {image}",
+    Why.IMAGE_ADDED: "{by} put {image} on the campus's list",
+    Why.IMAGE_REMOVED: "{by} took {image} off the campus's list",
     Why.SUBMITTED: "accepted from {owner}",
     Why.IMPOSSIBLE: "no node of this campus could ever run it: {blockers}",
     Why.PLACED: "placed on {node} (epoch {epoch}): {because}",
@@ -160,6 +175,7 @@ SENTENCES: dict[Why, str] = {
     Why.OWN_SAVE: "nobody could be asked in time, so the agent has {run} saved by itself",
     Why.ADOPTED: "{run} was still alive after the agent's restart",
     Why.STRANGER_ENDED: "{run} was alive but not known; ended",
+    Why.NO_ROOM_FOR_IMAGE: "there was no room for its image: {detail}",
     Why.MACHINE_FREE: "the machine was free {freed_after_s} s after the owner asked",
 }
 

@@ -68,8 +68,10 @@ class AgentDraft:
         if key in self._timers or any(isinstance(e, SetTimer) and e.key == key for e in self._effects):
             self._effects.append(CancelTimer(key=key))
 
-    def because(self, subject: str, why: Why, **facts: Fact) -> None:
-        self._reasons.append(because(subject, why, **facts))
+    def because(self, subject: str, why: Why, **facts: Fact) -> str:
+        reason = because(subject, why, **facts)
+        self._reasons.append(reason)
+        return reason.sentence()
 
     def living(self) -> list[Guest]:
         return sorted((g for g in self.guests.values() if g.living), key=lambda g: g.run_id)

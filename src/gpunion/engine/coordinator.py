@@ -8,6 +8,8 @@ from gpunion.domain.decision import Decision
 from gpunion.domain.events import (
     CoordinatorEvent,
     CoordinatorStarted,
+    ImageAdded,
+    ImageRemoved,
     JobStopAsked,
     JobSubmitted,
     NodeFellSilent,
@@ -16,6 +18,7 @@ from gpunion.domain.events import (
     NodeReported,
     TimerFired,
 )
+from gpunion.domain.frames import Preparing
 from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.reasons import Verdict, Why
 from gpunion.domain.reports import (
@@ -31,10 +34,11 @@ from gpunion.domain.reports import (
     RunEnded,
     RunStarted,
 )
+from gpunion.domain.run import RunPhase
 from gpunion.domain.timing import Timing
 from gpunion.engine import planner
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers import checkpoints, jobs, node_gpus, nodes, runs
+from gpunion.engine.handlers import checkpoints, images, jobs, node_gpus, nodes, runs
 from gpunion.engine.state import CampusState
 from gpunion.engine.timers import Timers
 from gpunion.policy.policies import Policies
@@ -65,6 +69,15 @@ class CoordinatorEngine:
         if run is not None and run.living:
             self.state.progress[run_id] = (step, progress)
 
+    def note_preparing(self, told: Preparing) -> None:
+        """Hearsay too. What was said of runs that have started or ended meanwhile is dropped."""
+        said = {**self.state.preparing, told.run_id: told}
+        self.state.preparing = {id: words for id, words in said.items() if self._is_to_start(id)}
+
+    def _is_to_start(self, run_id: RunId) -> bool:
+        run = self.state.runs.get(run_id)
+        return run is not None and run.phase is RunPhase.ORDERED
+
     def explain(self, now_s: float, job_id: JobId) -> tuple[Verdict, ...]:
         """What every node says to this job right now."""
         draft = self._draft(now_s)
@@ -85,6 +98,10 @@ def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
             jobs.submitted(draft, event)
         case JobStopAsked():
             jobs.stop_asked(draft, event)
+        case ImageAdded():
+            images.added(draft, event)
+        case ImageRemoved():
+            images.removed(draft, event)
         case NodeJoined():
             nodes.joined(draft, event)
         case NodeFellSilent():

@@ -105,6 +105,8 @@ class CoordinatorStation:
         if isinstance(frame, Heartbeat):
             for progress in frame.progress:
                 self.engine.note_progress(progress.run_id, progress.step, progress.progress)
+            for preparing in frame.preparing:
+                self.engine.note_preparing(preparing)
             link.replies.append(self._grant(now_s, link, frame))
             return events
         if link.reports.expects(frame.seq):

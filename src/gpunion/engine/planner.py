@@ -67,7 +67,7 @@ def _place_waiting(draft: Draft) -> None:
         if migration is not None and migration.phase is not MigrationPhase.SEEKING:
             continue
         reserved = migration is not None and bool(migration.reserved_gpus)
-        shape = (job.spec.request, job.spec.lab, job.avoid)
+        shape = (job.spec.request, job.spec.lab, job.avoid, job.image, job.image_barred)
         if shape in hopeless and not reserved:
             continue
         if reserved and migration is not None:
@@ -133,6 +133,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             lab=job.spec.lab,
             restore=run.restored_from,
             restore_step=0 if job.durable is None else job.durable.step,
+            image=job.image,
         ),
     )
     draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)

@@ -12,8 +12,10 @@ from typing import TypeVar
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.decision import AgentRecord, Record
+from gpunion.domain.frames import Preparing
 from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
+from gpunion.domain.image import CampusImage
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.node import Node, NodePhase
@@ -34,12 +36,14 @@ class CampusState:
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     checkpoints: dict[CheckpointId, Checkpoint] = field(default_factory=dict)
     migrations: dict[MigrationId, Migration] = field(default_factory=dict)
+    images: dict[str, CampusImage] = field(default_factory=dict)
     waiting: set[JobId] = field(default_factory=set)
     living: dict[NodeId, set[RunId]] = field(default_factory=dict)  # runs that hold something of a node
     unsettled: dict[RunId, set[CheckpointId]] = field(default_factory=dict)  # neither durable nor failed
     reclaiming: set[NodeId] = field(default_factory=set)  # wanted back, whole or single GPUs of them
     moving: set[MigrationId] = field(default_factory=set)  # migrations not yet over
     progress: dict[RunId, tuple[int, float]] = field(default_factory=dict)  # from heartbeats; not durable
+    preparing: dict[RunId, Preparing] = field(default_factory=dict)  # the same, of runs that are to start
     room: Room = field(default_factory=Room, compare=False, repr=False)
 
     @classmethod
@@ -61,6 +65,8 @@ class CampusState:
                     self._put_checkpoint(record)
                 case Migration():
                     self._put_migration(record)
+                case CampusImage():
+                    self.images[record.id] = record
 
     def records(self) -> tuple[Record, ...]:
         return (
@@ -69,6 +75,7 @@ class CampusState:
             *self.nodes.values(),
             *self.checkpoints.values(),
             *self.migrations.values(),
+            *self.images.values(),
         )
 
     def take_back(self, record: Record, former: Record | None) -> None:
@@ -95,6 +102,8 @@ class CampusState:
             case Migration():
                 self._keep_place(self.migrations.pop(record.id), None)
                 self.moving.discard(record.id)
+            case CampusImage():
+                del self.images[record.id]
 
     def find(self, record: Record) -> Record | None:
         match record:
@@ -108,6 +117,8 @@ class CampusState:
                 return self.checkpoints.get(record.id)
             case Migration():
                 return self.migrations.get(record.id)
+            case CampusImage():
+                return self.images.get(record.id)
 
     def _put_job(self, job: Job) -> None:
         self.jobs[job.id] = job

@@ -11,7 +11,7 @@ from gpunion.domain.node import Node
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
-from gpunion.engine import moving
+from gpunion.engine import moving, prefetch
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
 from gpunion.policy.bandwidth import RECLAIM_SHARE
@@ -148,6 +148,7 @@ def _carry_out(
         reserved_gpus=tuple(gpu.index for gpu in gpus),
         sent_by_s=want.sent_by_s,
     )
+    prefetch.hint(draft, run, destination)
 
 
 def _say_who_wants_it(draft: Draft, node: Node, run: Run, notice_s: float) -> None:

@@ -16,6 +16,7 @@ from gpunion.domain.decision import Record
 from gpunion.domain.effects import CoordinatorEffect, SendOrder
 from gpunion.domain.events import CoordinatorEvent, NodeReported
 from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.image import CampusImage
 from gpunion.domain.job import Job
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason
@@ -175,7 +176,7 @@ def effect_name(effect: CoordinatorEffect) -> str:
 def _subjects(record: Record) -> set[str]:
     """A job's story has all that happened to its runs and checkpoints; a node's, what happened on it."""
     match record:
-        case Job() | Node():
+        case Job() | Node() | CampusImage():
             return {record.id}
         case Run():
             return {record.job_id, record.id, record.node_id}

@@ -14,6 +14,7 @@ from gpunion.domain.decision import Record
 from gpunion.domain.effects import CancelTimer, ForgetOrders, SetTimer
 from gpunion.domain.events import TimerFired
 from gpunion.domain.ids import NodeId
+from gpunion.domain.image import CampusImage
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
@@ -31,6 +32,7 @@ RECORD_TABLES: dict[type, Table] = {
     Node: tables.nodes,
     Checkpoint: tables.checkpoints,
     Migration: tables.migrations,
+    CampusImage: tables.images,
 }
 
 

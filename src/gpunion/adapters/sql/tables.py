@@ -33,6 +33,7 @@ runs = _records("runs", "job_id", "node_id")
 nodes = _records("nodes")
 checkpoints = _records("checkpoints", "job_id")
 migrations = _records("migrations", "job_id")
+images = _records("images")
 
 timers = Table(
     "timers",

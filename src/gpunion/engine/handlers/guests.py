@@ -9,6 +9,7 @@ from gpunion.domain.effects import CancelShipping, KillGuest, ShipOutput, TellNo
 from gpunion.domain.events import GuestExited, GuestStarted, GuestStartFailed, OutputShipped
 from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import RunId, own_checkpoint_id
+from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason
 from gpunion.engine.agent_draft import AgentDraft
@@ -44,7 +45,10 @@ def start_failed(draft: AgentDraft, event: GuestStartFailed) -> None:
     if guest is None or not guest.living:
         return
     draft.cancel_timer(f"kill:{guest.run_id}")
-    _report_end(draft, guest, guest.end_cause or EndReason.START_FAILED, detail=event.detail)
+    reason = EndReason.START_FAILED if event.why is None else EndReason.REFUSED
+    if event.why is Why.NO_ROOM_FOR_IMAGE:
+        draft.because(guest.run_id, Why.NO_ROOM_FOR_IMAGE, detail=event.detail)
+    _report_end(draft, guest, guest.end_cause or reason, detail=event.detail, why=event.why)
     draft.farewell(guest.run_id)
 
 
@@ -187,6 +191,7 @@ def _report_end(
     reason: EndReason,
     *,
     detail: str = "",
+    why: Why | None = None,
     output: OutputShipped | None = None,
 ) -> None:
     draft.report(
@@ -198,6 +203,7 @@ def _report_end(
             last_step=guest.last_step,
             exit_code=guest.exit_code,
             output=None if output is None else output.output,
+            why=why,
             detail=detail,
         )
     )

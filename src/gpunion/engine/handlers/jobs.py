@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.events import JobStopAsked, JobSubmitted
+from gpunion.domain.image import find_listed
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Verdict, Why
@@ -26,6 +27,12 @@ def submitted(draft: Draft, event: JobSubmitted) -> None:
         submitted_s=draft.now_s,
         waiting_since_s=draft.now_s,
     )
+    if event.spec.image is not None:
+        listed = find_listed(draft.state.images.values(), event.spec.image)
+        if listed is None:
+            draft.because(job.id, Why.IMAGE_NOT_LISTED, image=event.spec.image)
+            return
+        job = replace(job, image=listed.parcel)
     verdicts = planner.verdicts(draft, job)
     here = [verdict for verdict in verdicts if not _has_left(verdict)]
     if here and all(_never(verdict) for verdict in here):
@@ -36,6 +43,8 @@ def submitted(draft: Draft, event: JobSubmitted) -> None:
         return
     draft.put(job)
     draft.because(job.id, Why.SUBMITTED, owner=job.spec.owner)
+    if job.image is not None:
+        draft.because(job.id, Why.IMAGE_PINNED, image=job.image.image.ref)
 
 
 def stop_asked(draft: Draft, event: JobStopAsked) -> None:

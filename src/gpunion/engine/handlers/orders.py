@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import StartGuest, TerminateGuest
+from gpunion.domain.effects import FetchAhead, StartGuest, TerminateGuest
 from gpunion.domain.guest import Guest, GuestPhase, JobEpoch, Tenure
-from gpunion.domain.orders import Order, StartRun, StopRun, TakeCheckpoint
+from gpunion.domain.image import Parcel
+from gpunion.domain.orders import FetchImage, Order, StartRun, StopRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import CheckpointFailed, RunEnded
 from gpunion.domain.run import EndReason
@@ -24,6 +25,9 @@ def received(draft: AgentDraft, order: Order) -> None:
             stop_run(draft, order)
         case TakeCheckpoint():
             take_checkpoint(draft, order)
+        case FetchImage(parcel=parcel):
+            if draft.holding.tenure is Tenure.SHARING and _image_refused(draft, parcel) is None:
+                draft.do(FetchAhead(parcel=parcel))
 
 
 def start_run(draft: AgentDraft, order: StartRun) -> None:
@@ -118,7 +122,13 @@ def _against_the_terms(draft: AgentDraft, order: StartRun) -> Why | None:
         return Why.UNSANDBOXED
     if len(draft.living()) >= facts.terms.max_guests:
         return Why.GUESTS_FULL
-    return None
+    return None if order.image is None else _image_refused(draft, order.image)
+
+
+def _image_refused(draft: AgentDraft, parcel: Parcel) -> Why | None:
+    if not draft.facts.takes_images:
+        return Why.NO_IMAGES_HERE
+    return None if draft.facts.terms.admits_image(parcel.image) else Why.IMAGE_NOT_ADMITTED
 
 
 def _withheld(draft: AgentDraft, order: StartRun) -> WithheldGpu | None:
@@ -127,6 +137,7 @@ def _withheld(draft: AgentDraft, order: StartRun) -> WithheldGpu | None:
 
 
 def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
+    detail = ""
     if why is Why.OLD_EPOCH:
         current = draft.epochs[order.job_id]
         draft.because(order.run_id, why, epoch=order.epoch, current=current)
@@ -140,6 +151,10 @@ def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
         withheld = _withheld(draft, order)
         because = "" if withheld is None else withheld.because()
         draft.because(order.run_id, why, free=0, needs=len(order.grant.gpu_indices), because=because)
+    elif why is Why.NO_IMAGES_HERE:
+        detail = draft.because(order.run_id, why, runtime=draft.facts.runtime)
+    elif why is Why.IMAGE_NOT_ADMITTED and order.image is not None:
+        detail = draft.because(order.run_id, why, image=order.image.image.ref)
     else:
         draft.because(order.run_id, why)
     draft.report(
@@ -150,6 +165,7 @@ def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
             reason=EndReason.REFUSED,
             last_step=0,
             why=why,
+            detail=detail,
         )
     )
 

@@ -12,7 +12,7 @@ from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
-from gpunion.engine import moving
+from gpunion.engine import moving, prefetch
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
@@ -71,6 +71,7 @@ def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
         draft.because(job.id, Why.RESUMED, node=run.node_id, step=report.resumed_step)
     moving.arrived(draft, job, run)
     set_checkpoint_timer(draft, run)
+    prefetch.hint_where_it_would_go(draft, run)
 
 
 def ended(draft: Draft, report: RunEnded) -> None:
@@ -259,7 +260,7 @@ def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
             detail = report.detail or "no detail given"
             draft.because(job.id, Why.GPU_SICK, node=node, gpus=gpus, detail=detail)
         case EndReason.REFUSED:
-            refusal = "no reason given" if report.why is None else report.why.value
+            refusal = report.detail or ("no reason given" if report.why is None else report.why.value)
             draft.because(job.id, Why.RUN_REFUSED, node=node, refusal=refusal)
         case EndReason.START_FAILED:
             draft.because(job.id, Why.START_FAILED, node=node, detail=report.detail or "no detail given")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gpunion.domain.image import Parcel
 from gpunion.domain.job import Job
-from gpunion.domain.node import NodePhase
+from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.reasons import Reason, Why, because
 from gpunion.domain.resources import GIB, Gpu, Request
 from gpunion.domain.snapshot import NodeView
@@ -19,6 +20,9 @@ FOR_GOOD = frozenset(
         Why.LAB_NOT_ADMITTED,
         Why.UNSANDBOXED,
         Why.NODE_LEFT,
+        Why.NO_IMAGES_HERE,
+        Why.IMAGE_NOT_ADMITTED,
+        Why.IMAGE_TOO_LARGE,
     }
 )
 
@@ -71,6 +75,22 @@ def _against_the_terms(job: Job, view: NodeView) -> Reason | None:
         return because(view.node.id, Why.LAB_NOT_ADMITTED, lab=job.spec.lab)
     if not facts.sandboxed and not facts.terms.allow_unsandboxed:
         return because(view.node.id, Why.UNSANDBOXED)
+    return None if job.image is None else _image_refused(job.image, job.image_barred, view.node)
+
+
+def _image_refused(parcel: Parcel, barred: bool, node: Node) -> Reason | None:
+    facts, name = node.facts, parcel.image.ref
+    if not facts.takes_images:
+        return because(node.id, Why.NO_IMAGES_HERE, runtime=facts.runtime)
+    if not facts.terms.admits_image(parcel.image):
+        return because(node.id, Why.IMAGE_NOT_ADMITTED, image=name)
+    needs_bytes = 0 if parcel.archive is None else parcel.archive.size_bytes
+    quota_bytes = facts.image_quota_bytes
+    if quota_bytes is not None and needs_bytes > quota_bytes:
+        quota_gib, needs_gib = quota_bytes / GIB, needs_bytes / GIB
+        return because(node.id, Why.IMAGE_TOO_LARGE, image=name, quota_gib=quota_gib, needs_gib=needs_gib)
+    if barred:
+        return because(node.id, Why.IMAGE_NOT_LISTED, image=name)
     return None
 
 

@@ -71,6 +71,7 @@ class TermsOut(Answer):
     max_guests: int
     memory_bytes: int | None
     autonomy_s: float
+    images: list[str]
 
 
 class NodeOut(Answer):
@@ -98,11 +99,6 @@ class NodeOut(Answer):
 
 class NodeList(Answer):
     nodes: list[NodeOut]
-
-
-class BundleOut(Answer):
-    digest: str
-    size_bytes: int
 
 
 class LogQuery(Strict):

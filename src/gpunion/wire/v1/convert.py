@@ -189,7 +189,12 @@ def node_out(
         memory_bytes=capacity.memory_bytes,
         uplink_bps=capacity.uplink_bps,
         terms=campus.TermsOut(
-            **{**asdict(terms), "allow_labs": list(terms.allow_labs), "deny_labs": list(terms.deny_labs)}
+            **{
+                **asdict(terms),
+                "allow_labs": list(terms.allow_labs),
+                "deny_labs": list(terms.deny_labs),
+                "images": list(terms.images),
+            }
         ),
         joined_at=shown_time(node.joined_s),
         phase_since=shown_time(node.phase_since_s),

@@ -31,6 +31,7 @@ def _create_records() -> None:
         "nodes": (),
         "checkpoints": ("job_id",),
         "migrations": ("job_id",),
+        "images": (),
     }
     for name, columns in looked_up.items():
         op.create_table(
