@@ -13,6 +13,7 @@ from typing import Any
 
 from gpunion.cli.demo.campus import Lab, LocalCampus
 from gpunion.sdk.errors import ClientError
+from tests.system.nursery import fork_module
 from tests.system.trail import Trail
 
 JOB_FILE = Path(__file__).with_name("beating_job.py")
@@ -41,6 +42,7 @@ class Scene:
             root=root,
             timing={**TIMING, **timing},
             unsandboxed=True,
+            spawn=fork_module,
             environment={
                 "GPUNION_COORDINATOR_LOG_FORMAT": "json",
                 "GPUNION_COORDINATOR_STRICT_AUDIT": "true",

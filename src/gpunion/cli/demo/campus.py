@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from gpunion.agent.compose import join
 from gpunion.agent.enrol import JoinRequest, JoinTrouble
@@ -28,6 +29,21 @@ class CampusTrouble(Exception):
     """Something of the campus did not come up or stay up. Says where its log is."""
 
 
+class Process(Protocol):
+    """What a campus asks of a process it started: as of subprocess.Popen."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float) -> int: ...
+    def send_signal(self, signum: int) -> None: ...
+
+
+Spawn = Callable[[list[str], Mapping[str, str], Path], Process]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
     """One lab's machine. The GPU is declared: nothing here needs a real one."""
@@ -39,14 +55,29 @@ class Lab:
     speed: float
 
 
+def spawn_module(module: list[str], environment: Mapping[str, str], log_file: Path) -> Process:
+    """`python -m` these words, with its words in the log file."""
+    with log_file.open("ab") as log:
+        # A session of its own: Ctrl-C reaches the demo alone, which then tidies up in order.
+        return subprocess.Popen(
+            [sys.executable, "-m", *module],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+
+
 @dataclass(slots=True)
 class LocalCampus:
     root: Path
     timing: Mapping[str, float] = field(default_factory=dict)
     unsandboxed: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
-    _coordinator: subprocess.Popen[bytes] | None = None
-    _agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    spawn: Spawn = spawn_module
+    _coordinator: Process | None = None
+    _agents: dict[str, Process] = field(default_factory=dict)
     _port: int = 0
 
     # --- coordinator -----------------------------------------------------------------------------
@@ -68,7 +99,7 @@ class LocalCampus:
         return (self.data_dir / "admin.token").read_text().strip()
 
     @property
-    def coordinator(self) -> subprocess.Popen[bytes]:
+    def coordinator(self) -> Process:
         assert self._coordinator is not None, "start the coordinator first"
         return self._coordinator
 
@@ -95,7 +126,7 @@ class LocalCampus:
     def state_dir(self, name: str) -> Path:
         return self.root / name
 
-    def agent(self, name: str) -> subprocess.Popen[bytes]:
+    def agent(self, name: str) -> Process:
         return self._agents[name]
 
     def join(self, lab: Lab) -> None:
@@ -152,24 +183,15 @@ class LocalCampus:
     def log_of(self, name: str) -> Path:
         return self.root / f"{name}.log"
 
-    def _spawn(self, name: str, module: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _spawn(self, name: str, module: list[str], environment: Mapping[str, str]) -> Process:
         self.root.mkdir(parents=True, exist_ok=True)
-        with self.log_of(name).open("ab") as log:
-            # A session of its own: Ctrl-C reaches the demo alone, which then tidies up in order.
-            return subprocess.Popen(
-                [sys.executable, "-m", *module],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment(environment),
-                start_new_session=True,
-            )
+        return self.spawn(module, self._environment(environment), self.log_of(name))
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GPUNION_")}
         return {**kept, **self.environment, **more}
 
-    def _wait(self, ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
+    def _wait(self, ready: Callable[[], bool], process: Process, name: str) -> None:
         until_s = time.monotonic() + START_LIMIT_S
         while not ready():
             if process.poll() is not None:
@@ -183,11 +205,11 @@ class LocalCampus:
         return "\n".join(lines[-15:])
 
 
-def _end(process: subprocess.Popen[bytes], signum: int) -> None:
+def _end(process: Process, signum: int) -> None:
     if process.poll() is None:
         process.send_signal(signum)
     try:
         process.wait(STOP_LIMIT_S)
     except subprocess.TimeoutExpired:
-        process.kill()
+        process.send_signal(signal.SIGKILL)
         process.wait(STOP_LIMIT_S)
