@@ -10,12 +10,13 @@ from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
 from gpunion.domain.ids import RunId
 from gpunion.domain.image import CampusImage
 from gpunion.domain.job import Job
+from gpunion.domain.lending import CampusMemory, Lending
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason
 from gpunion.domain.run import Run
 
-Record = Job | Run | Node | Checkpoint | Migration | CampusImage
+Record = Job | Run | Node | Checkpoint | Migration | CampusImage | Lending | CampusMemory
 AgentRecord = Guest | Holding | JobEpoch | Lease
 
 

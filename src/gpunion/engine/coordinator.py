@@ -36,7 +36,7 @@ from gpunion.domain.reports import (
 )
 from gpunion.domain.run import RunPhase
 from gpunion.domain.timing import Timing
-from gpunion.engine import planner
+from gpunion.engine import lending, planner
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import checkpoints, images, jobs, node_gpus, nodes, runs
 from gpunion.engine.state import CampusState
@@ -55,6 +55,7 @@ class CoordinatorEngine:
         draft = self._draft(now_s)
         try:
             _dispatch(draft, event)
+            lending.follow(draft)
             planner.reconcile(draft)
         finally:
             decision = draft.finish()
@@ -87,7 +88,14 @@ class CoordinatorEngine:
             draft.finish()
 
     def _draft(self, now_s: float) -> Draft:
-        return Draft(self.state, self.policies, self.timing, self.timers, now_s)
+        return Draft(self.state, self.informed_policies(), self.timing, self.timers, now_s)
+
+    def informed_policies(self) -> Policies:
+        """Those that learn, with what was learned so far."""
+        learning = self.policies.learning
+        if learning is None:
+            return self.policies
+        return self.policies.informed(self.state.memories.answers(learning))
 
 
 def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
@@ -111,6 +119,7 @@ def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
         case NodeReported(node_id=node_id, report=report):
             _report(draft, node_id, report)
         case CoordinatorStarted():
+            lending.begin_again(draft)
             planner.look_again_later(draft)
         case _:
             assert_never(event)
@@ -170,6 +179,8 @@ def _timer(draft: Draft, key: str) -> None:
             runs.start_overdue(draft, RunId(subject))
         case "flush":
             checkpoints.flush_overdue(draft, subject)
+        case "lesson":
+            lending.lesson(draft)
         case "replan":
             planner.look_again_later(draft)
         case _:

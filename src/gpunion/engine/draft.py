@@ -46,6 +46,12 @@ class Draft:
         self._changes[key] = record
         self.state.apply((record,))
 
+    def changed_nodes(self) -> list[tuple[Node | None, Node]]:
+        """Each node this decision has changed so far: as it was, and as it is."""
+        changed = [record for record in self._changes.values() if isinstance(record, Node)]
+        formers = (self._former[(Node, node.id)] for node in changed)
+        return [(f if isinstance(f, Node) else None, n) for f, n in zip(formers, changed, strict=True)]
+
     def order(self, node_id: NodeId, order: Order) -> None:
         self._effects.append(SendOrder(node_id=node_id, order=order))
 
@@ -64,6 +70,10 @@ class Draft:
             if isinstance(effect, SetTimer | CancelTimer) and effect.key == key:
                 return isinstance(effect, SetTimer)
         return key in self._timers and key != self._fired
+
+    def timer_at(self, key: str) -> float | None:
+        """When it was to fire, as of before this decision."""
+        return self._timers.at(key)
 
     def timer_fired(self, key: str) -> None:
         """What this decision is about. The shell forgets the timer only afterwards, so it must not count."""

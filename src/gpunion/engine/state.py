@@ -17,10 +17,12 @@ from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
 from gpunion.domain.image import CampusImage
 from gpunion.domain.job import Job
+from gpunion.domain.lending import CampusMemory, Lending
 from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.run import Run
 from gpunion.domain.withheld import GpuPhase
+from gpunion.engine.memories import Memories
 from gpunion.engine.room import Room
 
 K = TypeVar("K")
@@ -44,6 +46,7 @@ class CampusState:
     moving: set[MigrationId] = field(default_factory=set)  # migrations not yet over
     progress: dict[RunId, tuple[int, float]] = field(default_factory=dict)  # from heartbeats; not durable
     preparing: dict[RunId, Preparing] = field(default_factory=dict)  # the same, of runs that are to start
+    memories: Memories = field(default_factory=Memories)  # of comings and goings
     room: Room = field(default_factory=Room, compare=False, repr=False)
 
     @classmethod
@@ -67,6 +70,8 @@ class CampusState:
                     self._put_migration(record)
                 case CampusImage():
                     self.images[record.id] = record
+                case Lending() | CampusMemory():
+                    self.memories.put(record)
 
     def records(self) -> tuple[Record, ...]:
         return (
@@ -76,6 +81,7 @@ class CampusState:
             *self.checkpoints.values(),
             *self.migrations.values(),
             *self.images.values(),
+            *self.memories.records(),
         )
 
     def take_back(self, record: Record, former: Record | None) -> None:
@@ -104,6 +110,8 @@ class CampusState:
                 self.moving.discard(record.id)
             case CampusImage():
                 del self.images[record.id]
+            case Lending() | CampusMemory():
+                self.memories.take_back(record)
 
     def find(self, record: Record) -> Record | None:
         match record:
@@ -119,6 +127,8 @@ class CampusState:
                 return self.migrations.get(record.id)
             case CampusImage():
                 return self.images.get(record.id)
+            case Lending() | CampusMemory():
+                return self.memories.find(record)
 
     def _put_job(self, job: Job) -> None:
         self.jobs[job.id] = job

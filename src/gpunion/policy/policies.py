@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpunion.policy.checkpointing import CheckpointTiming, FixedInterval, Young
 from gpunion.policy.destination import BestFit, Destination, RandomDestination
 from gpunion.policy.homecoming import Homecoming, Never, WhenItPays
+from gpunion.policy.learning import Answers, Learning
 from gpunion.policy.ordering import Ordering, PriorityThenAge
 from gpunion.policy.placement.pick import FastThenTight, Scoring
 from gpunion.policy.reclaim import FlushWhatFits, NeverFlush, ReclaimPlan
@@ -23,6 +24,11 @@ class Policies:
     destination: Destination = field(default_factory=BestFit)
     homecoming: Homecoming = field(default_factory=WhenItPays)
     suspicion: Suspicion = field(default_factory=MissedThenFenced)
+    learning: Learning | None = None  # None: the answers above are final
+
+    def informed(self, answers: Answers) -> Policies:
+        """The same bundle, its answers made from what the campus has learned."""
+        return replace(self, scoring=answers.place, checkpointing=answers.timing, destination=answers.place)
 
 
 BASELINE = Policies(name="baseline")
@@ -30,4 +36,7 @@ FIXED = Policies(name="fixed", checkpointing=FixedInterval())
 RANDOM_DESTINATION = Policies(name="random-destination", destination=RandomDestination())
 REQUEUE = Policies(name="requeue", checkpointing=FixedInterval(), reclaim=NeverFlush(), homecoming=Never())
 
-BUNDLES = {bundle.name: bundle for bundle in (BASELINE, FIXED, RANDOM_DESTINATION, REQUEUE)}
+# What a coordinator runs with unless told otherwise.
+LIVE = Policies(name="gpunion", learning=Learning())
+
+BUNDLES = {bundle.name: bundle for bundle in (LIVE, BASELINE, FIXED, RANDOM_DESTINATION, REQUEUE)}

@@ -18,6 +18,7 @@ from gpunion.domain.events import CoordinatorEvent, NodeReported
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.image import CampusImage
 from gpunion.domain.job import Job
+from gpunion.domain.lending import CampusMemory, Lending
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason
 from gpunion.domain.run import Run
@@ -180,5 +181,7 @@ def _subjects(record: Record) -> set[str]:
             return {record.id}
         case Run():
             return {record.job_id, record.id, record.node_id}
+        case Lending() | CampusMemory():
+            return set()  # a memory is no event in anybody's story
         case _:
             return {record.job_id}

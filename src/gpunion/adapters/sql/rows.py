@@ -16,6 +16,7 @@ from gpunion.domain.events import TimerFired
 from gpunion.domain.ids import NodeId
 from gpunion.domain.image import CampusImage
 from gpunion.domain.job import Job
+from gpunion.domain.lending import CampusMemory, Lending
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.run import Run
@@ -32,6 +33,8 @@ RECORD_TABLES: dict[type, Table] = {
     Node: tables.nodes,
     Checkpoint: tables.checkpoints,
     Migration: tables.migrations,
+    Lending: tables.lendings,
+    CampusMemory: tables.campus_memories,
     CampusImage: tables.images,
 }
 
@@ -41,7 +44,9 @@ def record_rows(changes: Iterable[Record]) -> dict[Table, list[Row]]:
     rows: dict[Table, dict[str, Row]] = {}
     for record in changes:
         table = RECORD_TABLES[type(record)]
-        row: Row = {"id": record.id, "phase": record.phase.value, "body": codec.encode(record).decode()}
+        row: Row = {"id": record.id, "body": codec.encode(record).decode()}
+        if not isinstance(record, Lending | CampusMemory):
+            row["phase"] = record.phase.value
         for column in ("job_id", "node_id"):
             if column in table.c:
                 row[column] = getattr(record, column)

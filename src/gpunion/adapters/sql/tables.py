@@ -28,11 +28,18 @@ def _records(name: str, *looked_up: str) -> Table:
     )
 
 
+def _memories(name: str) -> Table:
+    """Records that nobody looks for by anything but their id."""
+    return Table(name, metadata, Column("id", String, primary_key=True), Column("body", Text, nullable=False))
+
+
 jobs = _records("jobs")
 runs = _records("runs", "job_id", "node_id")
 nodes = _records("nodes")
 checkpoints = _records("checkpoints", "job_id")
 migrations = _records("migrations", "job_id")
+lendings = _memories("lendings")
+campus_memories = _memories("campus_memories")
 images = _records("images")
 
 timers = Table(

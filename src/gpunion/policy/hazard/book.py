@@ -43,13 +43,14 @@ class HazardBook:
             **self.histories,
             **{node: self.history(node).absorbed(of_node) for node, of_node in told.items()},
         }
+        return replace(self, now_s=now_s, histories=histories, evidence=evidence).fitted()
+
+    def fitted(self) -> HazardBook:
+        """What all nodes together teach, made anew from what is known of each."""
         return replace(
             self,
-            now_s=now_s,
-            histories=histories,
-            evidence=evidence,
-            prior=fit_fleet(list(histories.values()), now_s, age_effect=self.age_effect),
-            fleet_evidence=pooled(evidence.values()),
+            prior=fit_fleet(list(self.histories.values()), self.now_s, age_effect=self.age_effect),
+            fleet_evidence=pooled(self.evidence.values()),
         )
 
     def history(self, node: str) -> NodeHistory:
@@ -85,15 +86,10 @@ class HazardBook:
         nodes = plain.get("nodes")
         if not isinstance(nodes, dict):
             raise ValueError(f"nodes: expected a table, found {nodes!r}")
-        now_s, age_effect = number(plain, "now_s"), plain.get("age_effect") is True
-        histories = {node: NodeHistory.from_plain(record["history"]) for node, record in nodes.items()}
-        evidence = {node: Evidence.from_plain(record["evidence"]) for node, record in nodes.items()}
         return cls(
             utc_offset_s=number(plain, "utc_offset_s"),
-            age_effect=age_effect,
-            now_s=now_s,
-            histories=histories,
-            evidence=evidence,
-            prior=fit_fleet(list(histories.values()), now_s, age_effect=age_effect),
-            fleet_evidence=pooled(evidence.values()),
-        )
+            age_effect=plain.get("age_effect") is True,
+            now_s=number(plain, "now_s"),
+            histories={node: NodeHistory.from_plain(record["history"]) for node, record in nodes.items()},
+            evidence={node: Evidence.from_plain(record["evidence"]) for node, record in nodes.items()},
+        ).fitted()

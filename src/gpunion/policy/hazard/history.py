@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import exp, expm1, isfinite, log
+from math import exp, expm1, log
 
+from gpunion.domain.lending import LentSpan as LentSpan
 from gpunion.policy.hazard.age import AGES, age_class, ages_of
 from gpunion.policy.hazard.week import BLOCK, BLOCKS, DAY_S, WEEK_HOURS, WEEK_S, hour_of_week, hours_of
 
@@ -18,31 +19,6 @@ HALF_LIFE_S = 14 * DAY_S
 _FADE_PER_S = log(2.0) / HALF_LIFE_S
 
 Plain = dict[str, object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LentSpan:
-    """A time a node was lent without a break. `departed`: it ended because the node was taken away."""
-
-    from_s: float
-    to_s: float
-    departed: bool
-    free_since_s: float
-
-    def __post_init__(self) -> None:
-        if not (isfinite(self.from_s) and self.free_since_s <= self.from_s <= self.to_s < float("inf")):
-            raise ValueError(f"a node is free, then lent, then taken: {self}")
-
-    def within(self, from_s: float, to_s: float) -> LentSpan | None:
-        """The part of it in [from, to], or nothing. It departs where it ends, so only the last part does."""
-        if self.to_s <= from_s or self.from_s >= to_s:
-            return None
-        return LentSpan(
-            from_s=max(self.from_s, from_s),
-            to_s=min(self.to_s, to_s),
-            departed=self.departed and self.to_s <= to_s,
-            free_since_s=self.free_since_s,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

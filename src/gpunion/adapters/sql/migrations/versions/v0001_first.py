@@ -22,6 +22,7 @@ def upgrade() -> None:
     _create_channels()
     _create_log()
     _create_identities()
+    _create_memories()
 
 
 def _create_records() -> None:
@@ -43,6 +44,15 @@ def _create_records() -> None:
         )
         for column in ("phase", *columns):
             op.create_index(f"ix_{name}_{column}", name, [column])
+
+
+def _create_memories() -> None:
+    for name in ("lendings", "campus_memories"):
+        op.create_table(
+            name,
+            sa.Column("id", sa.String, primary_key=True),
+            sa.Column("body", sa.Text, nullable=False),
+        )
 
 
 def _create_channels() -> None:
