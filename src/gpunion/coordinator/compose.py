@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import time
+from dataclasses import replace
 from pathlib import Path
 
 from gpunion.adapters.sql.store import SqlStore
@@ -19,7 +21,7 @@ from gpunion.coordinator.naming import JobNames
 from gpunion.coordinator.settings import BadSettings, Settings
 from gpunion.coordinator.switchboard import Switchboard
 from gpunion.engine.coordinator_station import CoordinatorStation
-from gpunion.policy.policies import BUNDLES
+from gpunion.policy.policies import BUNDLES, Policies
 from gpunion.ports.store import Store
 
 DATABASE_FILE = "gpunion.db"
@@ -48,11 +50,19 @@ async def open_campus(
         raise
 
 
+def _by_the_clock_on_the_wall(policies: Policies) -> Policies:
+    """Owners come and go by the local time, and the coordinator's machine is where they are."""
+    if policies.learning is None:
+        return policies
+    offset_s = float(time.localtime().tm_gmtoff)
+    return replace(policies, learning=replace(policies.learning, utc_offset_s=offset_s))
+
+
 async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: int) -> Campus:
     clock.not_before(await store.newest_s())
     station = CoordinatorStation(
         saved=await store.load(),
-        policies=BUNDLES[settings.policies],
+        policies=_by_the_clock_on_the_wall(BUNDLES[settings.policies]),
         timing=settings.timing,
         term=term,
         now_s=clock.now_s(),

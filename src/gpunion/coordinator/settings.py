@@ -33,7 +33,7 @@ class Settings:
     host: str = "127.0.0.1"  # beyond loopback, put TLS in front: tokens travel in a header
     port: int = DEFAULT_PORT  # 0: any free one
     vault: str = ""  # where checkpoints live, as agents are told; empty: DATA_DIR/vault
-    policies: str = "baseline"
+    policies: str = "gpunion"
     log_format: str = "text"
     lead_s: float = 30.0  # how long the lead lasts without being renewed
     strict_audit: bool = False  # a broken invariant ends the process (tests)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpunion.domain.ids import NodeId
 from gpunion.engine.agent_station import AgentStation
 from gpunion.engine.coordinator_station import CoordinatorStation
-from gpunion.policy.policies import BASELINE, Policies
+from gpunion.policy.policies import LIVE, Policies
 from gpunion.sim.agent import AgentShell
 from gpunion.sim.agent import MakeStation as MakeAgentStation
 from gpunion.sim.clocks import Clock
@@ -36,7 +36,7 @@ LOOK_S = 5.0
 class Parts:
     """What a world is made of. Tests put a broken part in to see whether the checkers notice."""
 
-    policies: Policies = BASELINE
+    policies: Policies = LIVE
     coordinator_station: MakeCoordinatorStation = CoordinatorStation
     agent_station: MakeAgentStation = AgentStation
     vault: type[ModelVault] = ModelVault
