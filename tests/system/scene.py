@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import itertools
-import tarfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -56,7 +54,7 @@ class Scene:
         return scene
 
     def submit(self, *, steps: int = 30, step_s: float = 0.05, every_s: float = 1.0, key: str = "") -> str:
-        digest = self.patiently(lambda: self.campus.client().put_bundle(_bundle()))
+        digest = self.patiently(lambda: self.campus.client().put_tree({JOB_FILE.name: JOB_FILE.read_bytes()}))
         job = {
             "name": f"beating-{self.submitted}",
             "command": ["python", JOB_FILE.name, str(steps), str(step_s)],
@@ -141,10 +139,3 @@ class Scene:
     def close(self) -> None:
         self.trail.close()
         self.campus.close()
-
-
-def _bundle() -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        archive.add(JOB_FILE, arcname=JOB_FILE.name)
-    return buffer.getvalue()

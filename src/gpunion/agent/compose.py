@@ -12,6 +12,7 @@ from pathlib import Path
 from gpunion.adapters.agentdisk import JsonAgentDisk
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
+from gpunion.adapters.files.cache import DirectoryCache
 from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.known import KnownFiles
@@ -42,6 +43,7 @@ from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
 from gpunion.ports.vault_care import Caretaker
 
 AGENT_DIR = "agent"
+CACHE_DIR = "cache"
 GPU_NUMBERS_FILE = "gpus.json"
 
 
@@ -124,6 +126,7 @@ def world_of(
         link=parts.link,
         clock=parts.clock,
         notebook=Notebook(settings.state_dir / AGENT_DIR / "runs"),
+        blocks=DirectoryCache(settings.state_dir / CACHE_DIR / "blocks", limit_bytes=settings.cache_bytes),
         owner_has_killed=lambda: owner_has_killed(settings.state_dir),
         post=post,
         look_at_gpus=look_at_gpus,

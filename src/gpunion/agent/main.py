@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from gpunion.agent.compose import AGENT_DIR, Parts, compose, facts_of, world_of
+from gpunion.agent.compose import AGENT_DIR, CACHE_DIR, Parts, compose, facts_of, world_of
 from gpunion.agent.connection import Connection
 from gpunion.agent.decision_log import DecisionLog, configure_logs
 from gpunion.agent.gpu_users import Attribution
@@ -237,7 +237,7 @@ class Agent:
     async def _purge(self) -> None:
         """An owner who leaves finds nothing of us: no settings, no credential, no memory."""
         root = self._settings.state_dir
-        for name in (AGENT_DIR, "spool", "owner", "guests"):
+        for name in (AGENT_DIR, CACHE_DIR, "spool", "owner", "guests"):
             await asyncio.to_thread(shutil.rmtree, root / name, True)
         self._settings.credential_file.unlink(missing_ok=True)
         (root / SETTINGS_FILE).unlink(missing_ok=True)

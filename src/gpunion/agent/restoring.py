@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
+from gpunion.agent.workdir import move_in
 from gpunion.agent.world import World
 from gpunion.domain.orders import StartRun
 from gpunion.ports.runtime import GuestPaths
@@ -55,22 +54,10 @@ def restore_newest(
         except (CorruptBlock, MissingBlock, BadManifest, UnknownCheckpoint) as fault:
             skipped.append(f"{manifest.checkpoint_id}: {fault}")
             continue
-        _move_in(landing / CHECKPOINT_PART, paths.checkpoint_dir)
-        _move_in(landing / OUTPUT_PART, paths.output_dir)
+        move_in(landing / CHECKPOINT_PART, paths.checkpoint_dir)
+        move_in(landing / OUTPUT_PART, paths.output_dir)
         shutil.rmtree(landing, ignore_errors=True)
         return Restored(manifest=manifest, skipped=tuple(skipped))
     if sealed and not cancelled():
         raise NothingToRestore(f"no checkpoint of {order.job_id} can be read ({'; '.join(skipped)})")
     return Restored(manifest=None)
-
-
-def _move_in(source: Path, target: Path) -> None:
-    """Fill a guest's directory, which stays the same directory: it may already be mounted somewhere."""
-    for entry in os.scandir(target):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        else:
-            os.unlink(entry.path)
-    if source.is_dir():
-        for entry in os.scandir(source):
-            os.rename(entry.path, target / entry.name)

@@ -24,6 +24,7 @@ RUNTIMES = ("sandbox", "docker", "podman")
 GPU_SOURCES = ("auto", "nvml", "declared")
 GPUS_MAX = 64  # more GPUs in one machine than anybody sells: a typing error
 
+DEFAULT_CACHE_BYTES = 10 * GIB
 # A gigabit: the usual campus port. What a node really has is measured later.
 DEFAULT_UPLINK_BPS = 1e9
 
@@ -49,6 +50,8 @@ class Settings:
     cpus: float = field(default_factory=lambda: float(os.cpu_count() or 1))
     memory_bytes: int = field(default_factory=lambda: machine_memory_bytes())
     uplink_bps: float = DEFAULT_UPLINK_BPS
+    # Of jobs' directories and packages, kept in case they are needed again: each of the two so much.
+    cache_bytes: int = DEFAULT_CACHE_BYTES
     terms: Terms = field(default_factory=Terms)
 
     def credential(self) -> str:
@@ -67,7 +70,7 @@ class Settings:
 
 KEYS = {
     "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "image", "cpus",
-    "memory", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms",
+    "memory", "cache", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms",
 }  # fmt: skip
 GPU_KEYS = {"model", "memory", "speed", "count"}
 TERMS_KEYS = {name.name for name in fields(Terms)} - {"memory_bytes"} | {"memory"}
@@ -141,6 +144,7 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
         cpus=positive(table.get("cpus", os.cpu_count() or 1), "cpus"),
         memory_bytes=amount_of_memory(table.get("memory", machine_memory_bytes()), "memory"),
         uplink_bps=positive(table.get("uplink_bps", DEFAULT_UPLINK_BPS), "uplink_bps"),
+        cache_bytes=amount_of_memory(table.get("cache", DEFAULT_CACHE_BYTES), "cache"),
         terms=_terms(table.get("terms", {})),
     )
 

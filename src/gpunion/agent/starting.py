@@ -6,24 +6,20 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
-from gpunion.agent.bundles import BUNDLE_LIMIT_BYTES, BadBundle, check_digest, unpack
 from gpunion.agent.restoring import NothingToRestore, candidates, restore_newest
 from gpunion.agent.threads import in_own_thread
+from gpunion.agent.workdir import Files, WorkTrouble, fetch_list, make_tree, move_in
 from gpunion.agent.world import World
 from gpunion.domain.events import GuestStarted
 from gpunion.domain.ids import CheckpointId
 from gpunion.domain.orders import StartRun
+from gpunion.ports.block_cache import CacheFault
 from gpunion.ports.coordinator_link import LinkFault
-from gpunion.ports.runtime import GuestSpec, RuntimeFault
+from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 from gpunion.ports.vault import VaultFault
-
-# A coordinator that restarts is back within seconds; a start may wait that long for the code.
-FETCH_TRIES = 5
-FETCH_WAIT_S = 1.0
 
 log = structlog.get_logger()
 
@@ -42,7 +38,15 @@ class Start:
 async def start_guest(world: World, start: Start) -> GuestStarted:
     try:
         return await _start(world, start)
-    except (StartTrouble, BadBundle, NothingToRestore, RuntimeFault, VaultFault, LinkFault) as trouble:
+    except (
+        StartTrouble,
+        WorkTrouble,
+        CacheFault,
+        NothingToRestore,
+        RuntimeFault,
+        VaultFault,
+        LinkFault,
+    ) as trouble:
         raise StartTrouble(str(trouble) or type(trouble).__name__) from trouble
     except OSError as error:
         raise StartTrouble(f"this machine's disk: {error.strerror or error}") from error
@@ -53,7 +57,7 @@ async def _start(world: World, start: Start) -> GuestStarted:
     began_s = world.clock.now_s()
     # From here on nothing of an earlier epoch becomes durable any more: this run owns the job's state.
     await in_own_thread(lambda: world.vault.begin(order.job_id, order.epoch))
-    code = await _code(world, order)
+    files = None if order.bundle is None else await fetch_list(world, order.bundle)
     sealed = await in_own_thread(lambda: candidates(world, order))
     spec = GuestSpec(
         run_id=order.run_id,
@@ -65,10 +69,12 @@ async def _start(world: World, start: Start) -> GuestStarted:
         memory_bytes=order.grant.memory_bytes,
         cpus=order.grant.cpus,
         resume=bool(sealed),
-        work_source=None if code is None else str(code),
+        work_source=None,
     )
     paths = await world.runtime.prepare(spec)
     await asyncio.to_thread(world.notebook.write, order, paths)
+    if files is not None:
+        await _bring_in(world, order, files, paths, start.cancelled)
     restored = await in_own_thread(lambda: restore_newest(world, order, sealed, paths, start.cancelled))
     for skipped in restored.skipped:
         log.error("checkpoint_unreadable", run=order.run_id, trouble=skipped)
@@ -87,21 +93,13 @@ async def _start(world: World, start: Start) -> GuestStarted:
     )
 
 
-async def _code(world: World, order: StartRun) -> Path | None:
-    if order.bundle is None:
-        return None
+async def _bring_in(
+    world: World, order: StartRun, files: Files, paths: GuestPaths, cancelled: Callable[[], bool]
+) -> None:
+    """Made beside the guest's directories and moved in, so that a cut leaves no half of it."""
     spool = world.spool(order.run_id)
     await asyncio.to_thread(shutil.rmtree, spool, True)
     spool.mkdir(mode=0o700, parents=True)
-    file = spool / "bundle"
-    for tries_left in reversed(range(FETCH_TRIES)):
-        try:
-            await world.link.fetch_bundle(order.bundle, file, BUNDLE_LIMIT_BYTES)
-            break
-        except LinkFault as fault:
-            if not fault.temporary or not tries_left:
-                raise
-            await asyncio.sleep(FETCH_WAIT_S)
-    await asyncio.to_thread(check_digest, file, order.bundle)
-    await asyncio.to_thread(unpack, file, spool / "code")
-    return spool / "code"
+    tree = spool / "work"
+    await make_tree(world, files, tree, cancelled)
+    await asyncio.to_thread(move_in, tree, paths.work_dir)

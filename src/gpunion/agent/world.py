@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gpunion.agent.run_notes import Notebook
 from gpunion.domain.events import AgentEvent
+from gpunion.ports.block_cache import BlockCache
 from gpunion.ports.clock import Clock
 from gpunion.ports.coordinator_link import CoordinatorLink
 from gpunion.ports.runtime import Runtime
@@ -62,6 +63,7 @@ class World:
     link: CoordinatorLink
     clock: Clock
     notebook: Notebook
+    blocks: BlockCache
     owner_has_killed: Callable[[], bool]
     post: Callable[[AgentEvent], None]
     look_at_gpus: Callable[[], Awaitable[None]] = _nothing_to_see

@@ -5,7 +5,7 @@ Answers are the JSON objects of docs/http-api.md; trouble is a `gpunion.sdk.erro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 Json = dict[str, Any]
@@ -16,7 +16,15 @@ class Campus(Protocol):
 
     def campus(self) -> Json: ...
 
-    def put_bundle(self, data: bytes) -> str: ...
+    def offer_tree(self, digest: str, listing: bytes) -> Json: ...
+
+    def put_blocks(self, blocks: Mapping[str, bytes], sent: Callable[[int], None]) -> Json: ...
+
+    def output(self, job_id: str) -> Json: ...
+
+    def output_blocks(
+        self, job_id: str, checkpoint_id: str, names: Sequence[str]
+    ) -> Iterator[tuple[str, bytes]]: ...
 
     def submit(self, job: Mapping[str, Any]) -> Json: ...
 

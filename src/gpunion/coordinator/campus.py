@@ -20,6 +20,7 @@ from gpunion.domain.timing import Timing
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.engine.state import CampusState
 from gpunion.ports.store import Store
+from gpunion.ports.trees import Trees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Campus:
     timing: Timing
     clock: SteadyClock
     store: Store
+    trees: Trees
     station: CoordinatorStation
     loop: Loop
     hub: Hub

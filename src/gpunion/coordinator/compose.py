@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from gpunion.adapters.files.trees import DirectoryTrees
 from gpunion.adapters.sql.store import SqlStore
 from gpunion.coordinator.auth import Keyring
 from gpunion.coordinator.campus import Campus
@@ -23,12 +24,18 @@ from gpunion.coordinator.switchboard import Switchboard
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.policy.policies import BUNDLES, Policies
 from gpunion.ports.store import Store
+from gpunion.ports.trees import Trees
 
 DATABASE_FILE = "gpunion.db"
+TREES_DIR = "trees"
 
 
 def sqlite_store(folder: Path) -> Store:
-    return SqlStore(folder / DATABASE_FILE, folder / "bundles")
+    return SqlStore(folder / DATABASE_FILE)
+
+
+def trees_of(settings: Settings) -> Trees:
+    return DirectoryTrees(settings.data_dir / TREES_DIR, keep_free_bytes=settings.keep_free_bytes)
 
 
 async def open_campus(
@@ -86,6 +93,7 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
         timing=settings.timing,
         clock=clock,
         store=store,
+        trees=trees_of(settings),
         station=station,
         loop=loop,
         hub=hub,

@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gpunion.coordinator import campus
 from gpunion.coordinator.problems import ApiError, response_of
-from gpunion.ports.store import BUNDLE_LIMIT_BYTES, Credential, CredentialKind
+from gpunion.ports.store import Credential, CredentialKind
+from gpunion.wire.trees import LIST_LIMIT_BYTES, STREAM_LIMIT_BYTES
 
 PREFIX = "/api/v1"
 OPEN = ("POST", f"{PREFIX}/enrol")
@@ -91,9 +92,12 @@ def _limited(scope: Scope, receive: Receive) -> Receive:
 
 def _limit_of(scope: Scope) -> int:
     path = str(scope["path"])
-    if path.startswith(f"{PREFIX}/bundles/"):
-        caller = scope["state"]["caller"]
-        return BUNDLE_LIMIT_BYTES if caller.kind is CredentialKind.ADMIN else JSON_LIMIT_BYTES
+    caller = scope["state"]["caller"]
+    if caller is not None and caller.kind is CredentialKind.ADMIN:
+        if path == f"{PREFIX}/blocks":
+            return STREAM_LIMIT_BYTES
+        if path.startswith(f"{PREFIX}/trees/"):
+            return LIST_LIMIT_BYTES
     return ENROL_LIMIT_BYTES if path == OPEN[1] else JSON_LIMIT_BYTES
 
 

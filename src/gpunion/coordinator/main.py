@@ -26,7 +26,9 @@ from gpunion.coordinator.auth import ADMIN_FILE
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.compose import open_campus
 from gpunion.coordinator.settings import BadSettings, Settings
+from gpunion.coordinator.sweeping import keep_sweeping
 from gpunion.ports.store import StoreFault
+from gpunion.ports.trees import TreesFault
 from gpunion.wire.codec import FRAME_LIMIT_BYTES
 
 EXIT_OK = 0
@@ -45,7 +47,7 @@ def serve(settings: Settings) -> int:
     _configure_logs(settings.log_format)
     try:
         return asyncio.run(_serve(settings))
-    except (StoreFault, BadSettings) as error:
+    except (StoreFault, TreesFault, BadSettings) as error:
         return _cannot_start(str(error))
     except OSError as error:
         return _cannot_start(f"{error.filename or settings.data_dir}: {error.strerror or error}")
@@ -66,8 +68,10 @@ async def _serve(settings: Settings) -> int:
     server = _Server(campus, listener, settings)
     writing = asyncio.create_task(campus.loop.run())
     writing.add_done_callback(_exit_on_fault)
+    sweeping = asyncio.create_task(keep_sweeping(campus))
     _on_signals(server)
     await server.serve(sockets=[listener])
+    sweeping.cancel()
     campus.loop.end()
     await writing
     await campus.store.close(term=campus.station.term)

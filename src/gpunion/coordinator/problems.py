@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from gpunion.coordinator.loop import NotAccepting
 from gpunion.ports.store import StoreFault
+from gpunion.ports.trees import TreesFault, TreesFull
 from gpunion.wire.v1.campus import FieldError, Problem
 from gpunion.wire.v1.jobs import VerdictOut
 
@@ -66,6 +67,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(NotAccepting, _on_not_accepting)
     app.add_exception_handler(StoreFault, _on_store_fault)
+    app.add_exception_handler(TreesFault, _on_trees_fault)
     app.add_exception_handler(Exception, _on_bug)
 
 
@@ -110,6 +112,16 @@ async def _on_not_accepting(_request: Request, _error: Exception) -> Response:
 async def _on_store_fault(_request: Request, error: Exception) -> Response:
     log.error("store_fault", trouble=str(error))
     detail = f"the coordinator's store could not do it: {error}"
+    next_step = "ask again in a moment; if it stays, the operator should look at the disk"
+    return response_of(ApiError(503, "store_unavailable", detail, next_step))
+
+
+async def _on_trees_fault(_request: Request, error: Exception) -> Response:
+    log.error("trees_fault", trouble=str(error))
+    detail = f"the coordinator could not keep or read a job's directory: {error}"
+    if isinstance(error, TreesFull):
+        next_step = "the operator makes room on its disk; then send it again, only the rest will go"
+        return response_of(ApiError(507, "no_room", detail, next_step))
     next_step = "ask again in a moment; if it stays, the operator should look at the disk"
     return response_of(ApiError(503, "store_unavailable", detail, next_step))
 

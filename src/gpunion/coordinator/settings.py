@@ -36,6 +36,8 @@ class Settings:
     policies: str = "gpunion"
     log_format: str = "text"
     lead_s: float = 30.0  # how long the lead lasts without being renewed
+    # Of the disk: directories of jobs are refused before the database cannot be written any more.
+    keep_free_bytes: int = 512 * 1024**2
     strict_audit: bool = False  # a broken invariant ends the process (tests)
     timing: Timing = field(default_factory=Timing)
 
@@ -138,6 +140,12 @@ def _seconds(name: str, value: Any) -> float:
     return seconds
 
 
+def _bytes(name: str, value: Any) -> int:
+    if not str(value).isdecimal():
+        raise BadSettings(f"{name} is a number of bytes, not {value!r}")
+    return int(str(value))
+
+
 def _switch(name: str, value: Any) -> bool:
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if str(value).lower() not in words:
@@ -160,5 +168,6 @@ _SETTINGS = {
     "policies": _text,
     "log_format": _log_format,
     "lead_s": _seconds,
+    "keep_free_bytes": _bytes,
     "strict_audit": _switch,
 }

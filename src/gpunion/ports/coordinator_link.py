@@ -6,10 +6,9 @@ was sent before a fault may or may not have arrived.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from gpunion.domain.frames import AgentFrame, CoordinatorFrame
@@ -41,8 +40,12 @@ class LinkSession(Protocol):
 class CoordinatorLink(Protocol):
     def connect(self) -> AbstractAsyncContextManager[LinkSession]: ...
 
-    async def fetch_bundle(self, digest: str, into: Path, limit_bytes: int) -> None:
-        """Write the bundle's bytes to `into`, unverified. Permanent fault: too large, or unknown."""
+    async def fetch_tree(self, digest: str) -> bytes:
+        """The list of a job's directory, verified. Permanent fault: unknown, or not what it is called."""
+        ...
+
+    def fetch_blocks(self, names: Sequence[str]) -> AsyncIterator[tuple[str, bytes]]:
+        """One batch of blocks, each verified, as they arrive; those that are not there are left out."""
         ...
 
     async def push_log(self, run_id: str, offset: int, data: bytes) -> int:

@@ -58,6 +58,11 @@ class GuestPaths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+    @property
+    def work_dir(self) -> Path:
+        """Where the guest's program begins, with what travelled along."""
+        return self.scratch_dir / "work"
+
 class GuestStatus:
     """What is known of a guest. Prepared but never started: not alive and without an exit reason."""
 

@@ -23,8 +23,6 @@ from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason
 from gpunion.domain.run import Run
 
-BUNDLE_LIMIT_BYTES = 32 * 1024**2  # code, not data; it is held in memory on its way
-
 
 class StoreFault(Exception):
     """The store could not do it. `temporary`: nothing was written, and the same call may work later."""
@@ -134,12 +132,6 @@ class Store(Identities, Protocol):
     ) -> Sequence[LoggedDecision]:
         """The decision log, oldest first, after `since_seq`."""
         ...
-
-    async def put_bundle(self, digest: str, data: bytes) -> None:
-        """Keeps a job's code. Writing the same digest again is harmless."""
-        ...
-
-    async def get_bundle(self, digest: str) -> bytes | None: ...
 
     async def close(self, *, term: int) -> None:
         """Gives the lead back and closes. Safe to call twice."""

@@ -10,19 +10,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-# Fixed, since tensors change in place. Smaller ones cost a file and a sync each, see bench/checkpoint.
-BLOCK_SIZE_BYTES = 4 * 1024 * 1024
+from gpunion.domain.tree import BLOCK_SIZE_BYTES as BLOCK_SIZE_BYTES
+from gpunion.domain.tree import FileEntry as FileEntry
+
 KEEP_AT_LEAST = 2  # a checkpoint that proves unreadable must leave another one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileEntry:
-    """One file, directory or relative link of a checkpoint; `mode` has type and permission bits of stat."""
-
-    path: str  # relative to the checkpoint directory, with "/"
-    size_bytes: int
-    mode: int
-    blocks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,6 @@ idempotency key.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import uuid
@@ -23,6 +22,7 @@ from urllib.parse import quote
 import httpx
 
 from gpunion.sdk.errors import ApiProblem, NotACoordinator, Unreachable
+from gpunion.sdk.trees import TreeCalls
 
 PREFIX = "/api/v1"
 TIMEOUT_S = 30.0
@@ -31,12 +31,11 @@ QUIET_LIMIT_S = 35.0
 # The coordinator may be restarting; a second or two is what that takes.
 RETRY_PAUSES_S = (0.2, 0.8, 2.0)
 RECONNECT_S = 1.0
-BUNDLE_LIMIT_BYTES = 32 * 1024**2
 
 Answer = dict[str, Any]
 
 
-class Client:
+class Client(TreeCalls):
     def __init__(
         self,
         url: str,
@@ -105,25 +104,6 @@ class Client:
         """{text, next_offset, over}: go on from `next_offset` until `over`."""
         asked = {"offset": offset} if limit is None else {"offset": offset, "limit": limit}
         return self._get(f"/jobs/{_part(job_id)}/logs", asked)
-
-    # --- bundles ---------------------------------------------------------------------------------
-
-    def put_bundle(self, data: bytes) -> str:
-        """Uploads a job's code, unless it is there; returns the digest to submit with."""
-        if len(data) > BUNDLE_LIMIT_BYTES:
-            raise ApiProblem(
-                code="too_large",
-                title="Too large",
-                detail=f"the bundle has {len(data)} bytes, {BUNDLE_LIMIT_BYTES} are allowed",
-                next_step="leave data out of it; it belongs into storage",
-                status=413,
-            )
-        digest = hashlib.sha256(data).hexdigest()
-        self._ask("PUT", f"/bundles/{digest}", content=data, again=True)
-        return digest
-
-    def get_bundle(self, digest: str) -> bytes:
-        return self._send("GET", f"/bundles/{_part(digest)}", again=True).content
 
     # --- nodes and the campus --------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     disk = Disk()
     makers: dict[str, Callable[[], Store]] = {
         "memory": lambda: MemoryStore(disk),
-        "sqlite": lambda: SqlStore(tmp_path / "gpunion.db", tmp_path / "bundles"),
+        "sqlite": lambda: SqlStore(tmp_path / "gpunion.db"),
     }
     place = Place(makers[request.param])
     yield place

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 import pytest
@@ -216,17 +215,6 @@ async def test_a_key_leads_to_the_job_it_made(place: Place) -> None:
     store, _ = await place.restarted(store, term)
     assert await store.job_for_key("k") == JobId("job-1")
     assert await store.job_for_key("other") is None
-
-
-async def test_bundles_are_kept_and_written_twice_without_harm(place: Place) -> None:
-    store, term = await place.opened()
-    data = b"\0code" * 1000
-    digest = hashlib.sha256(data).hexdigest()
-    assert await store.get_bundle(digest) is None
-    await store.put_bundle(digest, data)
-    await store.put_bundle(digest, data)
-    store, _ = await place.restarted(store, term)
-    assert await store.get_bundle(digest) == data
 
 
 def a_credential(name: str = "alpha", digest: str = "d1") -> Credential:

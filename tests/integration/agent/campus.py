@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import io
 import socket
-import tarfile
 import time
 from collections.abc import Callable
 
@@ -31,6 +28,8 @@ from gpunion.domain.timing import Timing
 from gpunion.engine.coordinator_station import CoordinatorStation, Posted
 from gpunion.policy.policies import FIXED
 from gpunion.wire.agent_v1 import pack, unpack_from_agent
+from gpunion.wire.trees import frame
+from tests.trees import SmallTree, a_tree
 
 PATIENCE_S = 60.0
 LOOK_S = 0.02
@@ -66,7 +65,8 @@ class TestCampus:
         self.station = CoordinatorStation(
             saved=SavedCampus(), policies=FIXED, timing=timing, term=1, now_s=time.monotonic()
         )
-        self.bundles: dict[str, bytes] = {}
+        self.trees: dict[str, bytes] = {}
+        self.blocks: dict[str, bytes] = {}
         self.logs: dict[str, bytes] = {}
         self.story: list[str] = []
         self._sockets: dict[NodeId, WebSocket] = {}
@@ -79,7 +79,8 @@ class TestCampus:
         routes = [
             WebSocketRoute("/api/v1/agent", self._agent),
             Route("/api/v1/enrol", self._enrol, methods=["POST"]),
-            Route("/api/v1/bundles/{digest}", self._bundle),
+            Route("/api/v1/trees/{digest}", self._tree),
+            Route("/api/v1/blocks/fetch", self._blocks, methods=["POST"]),
             Route("/api/v1/agent/runs/{run_id}/log", self._log, methods=["POST"]),
         ]
         config = uvicorn.Config(
@@ -114,7 +115,7 @@ class TestCampus:
             lab="beta",
             request=Request(gpus=1, cpus=0.5, memory_bytes=64 * MIB),
             environment=tuple(sorted(environment.items())),
-            bundle=self._put_bundle(program),
+            bundle=self.serve(a_tree({"train.py": program.encode()})),
             checkpoint=CheckpointWish(max_interval_s=every_s),
         )
         self._post(JobSubmitted(job_id=job_id, spec=spec))
@@ -137,16 +138,10 @@ class TestCampus:
 
     # --- private ---------------------------------------------------------------------------------
 
-    def _put_bundle(self, program: str) -> str:
-        data = program.encode()
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-            member = tarfile.TarInfo("train.py")
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-        digest = hashlib.sha256(packed.getvalue()).hexdigest()
-        self.bundles[digest] = packed.getvalue()
-        return digest
+    def serve(self, tree: SmallTree) -> str:
+        self.trees[tree.digest] = tree.listing
+        self.blocks |= tree.blocks
+        return tree.digest
 
     def _post(self, event: CoordinatorEvent) -> None:
         self._commit([(event, None)])
@@ -201,9 +196,13 @@ class TestCampus:
             {"node_id": body["node_name"], "credential": f"secret-of-{body['node_name']}"}, 201
         )
 
-    async def _bundle(self, request: HttpRequest) -> Response:
-        data = self.bundles.get(request.path_params["digest"])
+    async def _tree(self, request: HttpRequest) -> Response:
+        data = self.trees.get(request.path_params["digest"])
         return Response(status_code=404) if data is None else Response(data)
+
+    async def _blocks(self, request: HttpRequest) -> Response:
+        names = (await request.json())["blocks"]
+        return Response(b"".join(frame(self.blocks[name], name) for name in names if name in self.blocks))
 
     async def _log(self, request: HttpRequest) -> JSONResponse:
         run_id, offset = request.path_params["run_id"], int(request.query_params["offset"])

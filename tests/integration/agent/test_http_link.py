@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +10,7 @@ from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.ports.coordinator_link import Application, LinkFault
 from tests.integration.agent.campus import TestCampus
+from tests.trees import a_tree
 
 APPLICATION = Application(join_token="once", name="a1", lab="alpha")
 
@@ -41,21 +41,21 @@ async def test_nobody_there_is_a_temporary_fault() -> None:
     await link.close()
 
 
-async def test_a_bundle_larger_than_allowed_is_not_taken(campus: TestCampus, tmp_path: Path) -> None:
-    campus.bundles["d"] = bytes(1000)
+async def test_lists_and_blocks_arrive_verified(campus: TestCampus) -> None:
+    tree = a_tree({"a": b"one", "b": bytes(5_000_000)})
+    campus.serve(tree)
     link = HttpLink(campus.url, "secret-of-a1")
-    await link.fetch_bundle("d", tmp_path / "fits", 1000)
-    assert (tmp_path / "fits").read_bytes() == bytes(1000)
-    with pytest.raises(LinkFault, match="larger") as trouble:
-        await link.fetch_bundle("d", tmp_path / "too-big", 999)
+    assert await link.fetch_tree(tree.digest) == tree.listing
+    assert {name: data async for name, data in link.fetch_blocks(list(tree.blocks))} == tree.blocks
+    campus.trees["e" * 64] = tree.listing
+    with pytest.raises(LinkFault, match="other bytes") as trouble:
+        await link.fetch_tree("e" * 64)
     assert not trouble.value.temporary
-    await link.close()
-
-
-async def test_a_bundle_that_is_not_there_is_a_permanent_fault(campus: TestCampus, tmp_path: Path) -> None:
-    link = HttpLink(campus.url, "secret-of-a1")
+    campus.blocks["f" * 64] = b"not that"
+    with pytest.raises(LinkFault, match="damaged"):
+        await anext(link.fetch_blocks(["f" * 64]))
     with pytest.raises(LinkFault) as trouble:
-        await link.fetch_bundle("unknown", tmp_path / "x", 1000)
+        await link.fetch_tree("0" * 64)
     assert not trouble.value.temporary
     await link.close()
 

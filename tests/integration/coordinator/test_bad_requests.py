@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,8 +12,10 @@ import httpx
 import pytest
 
 from gpunion.sdk.client import Client
-from gpunion.sdk.errors import ApiProblem, NotACoordinator, Unreachable
+from gpunion.sdk.errors import NotACoordinator, Unreachable
+from gpunion.wire.trees import STREAM_LIMIT_BYTES, Unframing, digest_of, encode_list, frame
 from tests.integration.coordinator.process import Coordinator, a_job
+from tests.trees import a_tree
 
 DIGEST = "0" * 64
 
@@ -115,10 +117,7 @@ def test_a_body_that_is_too_large_is_refused(http: httpx.Client, client: Client)
             yield b"x" * 65536
 
     assert_problem(http.post("/jobs", content=pieces()), 413, "too_large")
-    assert_problem(http.put(f"/bundles/{DIGEST}", content=b"x" * (32 * 1024**2 + 1)), 413, "too_large")
     assert_problem(http.post("/enrol", content=b"x" * 20_000), 413, "too_large")
-    with pytest.raises(ApiProblem, match="33554433 bytes"):
-        client.put_bundle(b"x" * (32 * 1024**2 + 1))
 
 
 def test_a_large_body_is_refused_before_it_is_sent(shared: Coordinator) -> None:
@@ -132,18 +131,34 @@ def test_a_large_body_is_refused_before_it_is_sent(shared: Coordinator) -> None:
         assert raw.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_bundle_under_a_wrong_name_is_refused(http: httpx.Client) -> None:
-    assert_problem(http.put(f"/bundles/{DIGEST}", content=b"code"), 422, "digest_mismatch")
-    assert_problem(http.put("/bundles/short", content=b"code"), 422, "invalid_request")
-    assert_problem(http.get(f"/bundles/{DIGEST}"), 404, "not_found")
+def test_a_directory_that_is_not_what_it_is_called_is_refused(http: httpx.Client) -> None:
+    tree = a_tree({"train.py": b"code"})
+    assert_problem(http.put(f"/trees/{DIGEST}", content=tree.listing), 422, "bad_tree")
+    assert_problem(http.put(f"/trees/{digest_of(b'{}')}", content=b"{}"), 422, "bad_tree")
+    outside = encode_list([replace(tree.files[0], path="../train.py")])
+    assert_problem(http.put(f"/trees/{digest_of(outside)}", content=outside), 422, "bad_tree")
+    assert_problem(http.put("/trees/short", content=b"code"), 422, "invalid_request")
+    assert_problem(http.get(f"/trees/{DIGEST}"), 404, "not_found")
+    assert_problem(http.post("/blocks", content=frame(b"code", DIGEST)), 422, "bad_stream")
+    assert_problem(http.post("/blocks", content=frame(b"code", digest_of(b"code"))[:-1]), 422, "bad_stream")
+    assert_problem(http.post("/blocks", content=b"x" * (STREAM_LIMIT_BYTES + 1)), 413, "too_large")
+    assert_problem(http.post("/blocks/fetch", json={"blocks": ["../x"]}), 422, "invalid_request")
     assert_problem(http.post("/jobs", json=a_job(bundle=DIGEST)), 422, "bundle_missing")
 
 
-def test_a_bundle_comes_back_as_it_was(client: Client) -> None:
-    data = bytes(range(256)) * 1000
-    assert client.put_bundle(data) == hashlib.sha256(data).hexdigest()
-    assert client.put_bundle(data) == hashlib.sha256(data).hexdigest()
-    assert client.get_bundle(hashlib.sha256(data).hexdigest()) == data
+def test_only_what_is_missing_is_asked_for_and_comes_back(client: Client, http: httpx.Client) -> None:
+    first = a_tree({"a": b"one", "b": b"two"})
+    assert client.offer_tree(first.digest, first.listing)["missing"] == sorted(first.blocks)
+    assert_problem(http.post("/jobs", json=a_job(bundle=first.digest)), 422, "bundle_missing")
+    client.put_blocks(first.blocks)
+    assert client.offer_tree(first.digest, first.listing) == {
+        "digest": first.digest, "kept": True, "missing": [],
+    }  # fmt: skip
+    more = a_tree({"a": b"one", "b": b"two", "c": b"three"})
+    assert client.offer_tree(more.digest, more.listing)["missing"] == [digest_of(b"three")]
+    assert http.get(f"/trees/{first.digest}").content == first.listing
+    stream = http.post("/blocks/fetch", json={"blocks": [*first.blocks, DIGEST]}).content
+    assert dict(Unframing().feed(stream)) == first.blocks
 
 
 PATHS = [
@@ -154,8 +169,10 @@ PATHS = [
     ("GET", "/events"),
     ("GET", "/audit"),
     ("GET", "/campus"),
-    ("GET", f"/bundles/{DIGEST}"),
-    ("PUT", f"/bundles/{DIGEST}"),
+    ("GET", f"/trees/{DIGEST}"),
+    ("PUT", f"/trees/{DIGEST}"),
+    ("POST", "/blocks"),
+    ("POST", "/blocks/fetch"),
     ("POST", "/join-tokens"),
     ("POST", "/agent/runs/x/log"),
     ("GET", "/openapi.json"),
@@ -214,7 +231,7 @@ def test_a_nodes_credential_opens_only_what_a_node_needs(shared: Coordinator) ->
         ]:
             assert_problem(node.request(method, path), 403, "forbidden")
         assert_problem(node.post("/jobs", json=a_job()), 403, "forbidden")
-        assert_problem(node.put(f"/bundles/{DIGEST}", content=b"x"), 403, "forbidden")
+        assert_problem(node.put(f"/trees/{DIGEST}", content=b"x"), 403, "forbidden")
         assert_problem(node.post("/agent/runs/unknown/log", content=b"x"), 404, "not_found")
 
 

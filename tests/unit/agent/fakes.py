@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gpunion.adapters.files.cache import DirectoryCache
 from gpunion.agent.run_notes import Notebook
 from gpunion.agent.world import World
 from gpunion.domain.commit import SavedAgent
@@ -32,6 +33,7 @@ from gpunion.ports.vault import (
     UnknownCheckpoint,
     VaultFault,
 )
+from tests.trees import SmallTree
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -117,7 +119,7 @@ class FakeRuntime:
 
     async def prepare_paths(self, run_id: str) -> GuestPaths:
         paths = self.paths(run_id)
-        for path in (paths.checkpoint_dir, paths.control_dir, paths.output_dir, paths.scratch_dir):
+        for path in (paths.checkpoint_dir, paths.control_dir, paths.output_dir, paths.work_dir):
             path.mkdir(parents=True, exist_ok=True)
         paths.log_file.touch()
         return paths
@@ -273,8 +275,11 @@ class FakeLink:
     """A coordinator that says what the test tells it to."""
 
     def __init__(self) -> None:
-        self.bundles: dict[str, bytes] = {}
+        self.trees: dict[str, bytes] = {}
+        self.blocks: dict[str, bytes] = {}
+        self.asked: list[list[str]] = []
         self.fetch_faults: list[LinkFault] = []
+        self.cut_after: int | None = None  # the next stream of blocks ends after so many
         self.logs: dict[str, bytes] = {}
         self.log_fault: LinkFault | None = None
         self.refused: LinkFault | None = None
@@ -296,10 +301,24 @@ class FakeLink:
         while (frame := await self.to_agent.get()) is not None:
             yield frame
 
-    async def fetch_bundle(self, digest: str, into: Path, limit_bytes: int) -> None:
+    def serve(self, tree: SmallTree) -> str:
+        self.trees[tree.digest] = tree.listing
+        self.blocks |= tree.blocks
+        return tree.digest
+
+    async def fetch_tree(self, digest: str) -> bytes:
         if self.fetch_faults:
             raise self.fetch_faults.pop(0)
-        into.write_bytes(self.bundles[digest])
+        return self.trees[digest]
+
+    async def fetch_blocks(self, names: Sequence[str]) -> AsyncIterator[tuple[str, bytes]]:
+        self.asked.append(list(names))
+        for count, name in enumerate(names):
+            if count == self.cut_after:
+                self.cut_after = None
+                raise LinkFault("the cable was pulled", temporary=True)
+            if name in self.blocks:
+                yield name, self.blocks[name]
 
     async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
         if self.log_fault is not None:
@@ -338,6 +357,7 @@ class FakeWorld:
             link=self.link,
             clock=self.clock,
             notebook=self.notebook,
+            blocks=DirectoryCache(self.root / "cache", limit_bytes=GIB),
             owner_has_killed=lambda: self.killed,
             post=self.posted.append,
         )

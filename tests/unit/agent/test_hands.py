@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import io
 import signal
-import tarfile
 import threading
 from pathlib import Path
 
@@ -24,7 +21,7 @@ from gpunion.domain.events import (
     GuestStartFailed,
     OutputShipped,
 )
-from gpunion.domain.ids import CheckpointId
+from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.orders import StartRun
 from gpunion.domain.run import EndReason
 from gpunion.ports.coordinator_link import LinkFault
@@ -38,6 +35,7 @@ from gpunion.ports.vault import (
     VaultFull,
     VaultUnavailable,
 )
+from tests.trees import a_tree
 from tests.unit.agent.fakes import RUN, FakeWorld, a_checkpoint, a_manifest, an_order, until
 
 
@@ -159,36 +157,42 @@ async def test_a_start_that_is_asked_for_twice_happens_once(fake: FakeWorld) -> 
     assert fake.journal.count(f"start {RUN}") == 1
 
 
-def bundle_of(program: str) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        member = tarfile.TarInfo("train.py")
-        member.size = len(program)
-        archive.addfile(member, io.BytesIO(program.encode()))
-    return packed.getvalue()
+async def test_a_directory_is_made_and_fetched_once(fake: FakeWorld) -> None:
+    digest = fake.link.serve(a_tree({"train.py": b"x", "src/a.py": b"y"}, {"src/link": "../train.py"}))
+    start(fake, an_order(bundle=digest))
+    await until(lambda: fake.of(GuestStarted))
+    note = fake.notebook.get(RUN)
+    assert note is not None
+    assert (note.paths.work_dir / "src" / "link").read_text() == "x"
+    other = RunId("job-2-e1")
+    hands = GuestHands(fake.world, other)
+    hands.start(StartGuest(order=an_order(bundle=digest, run_id=other), lease_until_s=1010.0))
+    await until(lambda: len(fake.of(GuestStarted)) == 2)
+    assert len(fake.link.asked) == 1  # the second found all of it in the cache
 
 
-async def test_code_that_is_not_what_was_asked_for_does_not_start(fake: FakeWorld) -> None:
-    fake.link.bundles["0" * 64] = bundle_of("x")
-    start(fake, an_order(bundle="0" * 64))
+async def test_a_directory_that_leads_outside_does_not_start(fake: FakeWorld) -> None:
+    tree = a_tree({"d/e/f": b"x"}, {"d/up": "..", "out": "d/up/../../secret"})
+    start(fake, an_order(bundle=fake.link.serve(tree)))
     await until(lambda: fake.of(GuestStartFailed))
     assert f"start {RUN}" not in fake.journal
 
 
-async def test_code_is_fetched_again_when_the_coordinator_was_away_for_a_moment(fake: FakeWorld) -> None:
-    data = bundle_of("x")
-    digest = hashlib.sha256(data).hexdigest()
-    fake.link.bundles[digest] = data
+async def test_a_directory_whose_fetching_was_cut_is_fetched_from_there_on(fake: FakeWorld) -> None:
+    tree = a_tree({"a": b"1", "b": b"2", "c": b"3"})
+    digest = fake.link.serve(tree)
     fake.link.fetch_faults = [LinkFault("away", temporary=True)]
+    fake.link.cut_after = 2
     start(fake, an_order(bundle=digest))
     await until(lambda: fake.of(GuestStarted))
+    assert [len(asked) for asked in fake.link.asked] == [3, 1]
 
 
-async def test_code_that_the_coordinator_does_not_have_fails_at_once(fake: FakeWorld) -> None:
-    fake.link.fetch_faults = [LinkFault("no such bundle", temporary=False)]
+async def test_a_directory_that_the_coordinator_does_not_have_fails_at_once(fake: FakeWorld) -> None:
+    fake.link.fetch_faults = [LinkFault("no such directory", temporary=False)]
     start(fake, an_order(bundle="0" * 64))
     await until(lambda: fake.of(GuestStartFailed))
-    assert fake.posted == [GuestStartFailed(run_id=RUN, detail="no such bundle")]
+    assert fake.posted == [GuestStartFailed(run_id=RUN, detail="no such directory")]
 
 
 # --- saving --------------------------------------------------------------------------------------

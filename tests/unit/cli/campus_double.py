@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpunion.cli.context import Context
 from gpunion.cli.main import main
 from gpunion.cli.screen import Screen
-from gpunion.sdk.errors import ApiProblem
+from gpunion.sdk.errors import ApiProblem, Unreachable
+from gpunion.wire.trees import decode_list
+from tests.trees import SmallTree
 
 Json = dict[str, Any]
 NEVER = Path("/nonexistent")
@@ -48,7 +51,12 @@ class CampusDouble:
         self.url = "http://campus.example"
         self.known = {job["id"]: job for job in jobs}
         self.submitted: list[Json] = []
-        self.bundles: list[bytes] = []
+        self.trees: dict[str, bytes] = {}
+        self.blocks: dict[str, bytes] = {}
+        self.batches: list[list[str]] = []
+        self.cut_after: int | None = None
+        self.made: SmallTree | None = None  # what `output` answers with
+        self.fetched: list[str] = []
         self.stopped: list[str] = []
         self.stories: dict[str, list[Json]] = {}
         self.verdicts: list[Json] = []
@@ -68,10 +76,38 @@ class CampusDouble:
             "now": "2026-01-01T00:00:00.000Z",
         }
 
-    def put_bundle(self, data: bytes) -> str:
+    def offer_tree(self, digest: str, listing: bytes) -> Json:
         self._maybe_refuse()
-        self.bundles.append(data)
-        return "d" * 64
+        names = {name for entry in decode_list(listing) for name in entry.blocks}
+        missing = sorted(names - self.blocks.keys())
+        if not missing:
+            self.trees[digest] = listing
+        return {"digest": digest, "kept": not missing, "missing": missing}
+
+    def put_blocks(self, blocks: Mapping[str, bytes], sent: Callable[[int], None]) -> Json:
+        if self.cut_after is not None and len(self.blocks) >= self.cut_after:
+            raise Unreachable(self.url, "the cable was pulled")
+        self.batches.append(list(blocks))
+        self.blocks |= blocks
+        sent(sum(map(len, blocks.values())))
+        return {"blocks": len(blocks), "stored_bytes": 0}
+
+    def output(self, job_id: str) -> Json:
+        self._find(job_id)
+        if self.made is None:
+            raise a_problem(404, "no_output", f"{job_id} has no output yet")
+        listing = json.loads(self.made.listing)
+        return {"job_id": job_id, "checkpoint_id": "c", "final": True, "step": 7, **listing}
+
+    def output_blocks(
+        self, job_id: str, checkpoint_id: str, names: Sequence[str]
+    ) -> Iterator[tuple[str, bytes]]:
+        assert self.made is not None
+        self.fetched += names
+        for name in names:
+            if self.cut_after is not None and len(self.fetched) > self.cut_after:
+                raise Unreachable(self.url, "the cable was pulled")
+            yield name, self.made.blocks[name]
 
     def submit(self, job: Mapping[str, Any]) -> Json:
         self._maybe_refuse()

@@ -53,14 +53,13 @@ def test_flags_win_over_the_job_file(gpunion: Terminal, campus: CampusDouble) ->
 def test_the_working_directory_travels_with_the_job(gpunion: Terminal, campus: CampusDouble) -> None:
     (gpunion.here / "train.py").write_text("print(1)")
     assert gpunion("submit", "--", "python", "train.py") == 0
-    assert len(campus.bundles) == 1
-    assert campus.submitted[0]["bundle"] == "d" * 64
+    assert [campus.submitted[0]["bundle"]] == list(campus.trees)
     assert "Sending 1 file(s)" in gpunion.err
 
 
 def test_an_empty_directory_is_not_sent(gpunion: Terminal, campus: CampusDouble) -> None:
     assert gpunion("submit", "--", "nvidia-smi") == 0
-    assert campus.bundles == []
+    assert campus.trees == {}
     assert "bundle" not in campus.submitted[0]
 
 

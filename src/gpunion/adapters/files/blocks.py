@@ -18,8 +18,8 @@ from blake3 import blake3
 
 from gpunion.adapters.files import coding
 from gpunion.adapters.files.locks import translated
-from gpunion.adapters.files.manifests import HASH_PATTERN
 from gpunion.adapters.files.operations import FileOperations
+from gpunion.domain.tree import HASH_PATTERN
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, BadManifest, CorruptBlock, MissingBlock, VaultFault
 
 # A base is whole when it is chosen; one that was lost and stored again may be a difference itself.

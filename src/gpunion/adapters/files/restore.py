@@ -11,13 +11,15 @@ import secrets
 import shutil
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from gpunion.adapters.files.manifests import check, check_link
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock, FileEntry, LocalDiskTrouble, Manifest, Vault
+
+ReadBlock = Callable[[str], bytes]
 
 # Two a core: while one waits for the vault the other computes.
 WORKERS = min(8, 2 * (os.cpu_count() or 1))
@@ -36,17 +38,30 @@ def restore_directory(
     (While an old directory is being replaced there is a moment with none; never one with a part.)
     """
     check(manifest)
+    with vault.hold(manifest.job_id, manifest.checkpoint_id):
+        restore_tree(vault.read_block, manifest.files, target, durable=durable, workers=workers)
+
+
+def restore_tree(
+    read_block: ReadBlock,
+    files: Sequence[FileEntry],
+    target: str | os.PathLike[str],
+    *,
+    durable: bool = False,
+    workers: int = WORKERS,
+) -> None:
+    """The same from any source of verified blocks; `files` must have been checked."""
     place = Path(target)
-    with vault.hold(manifest.job_id, manifest.checkpoint_id), _local_trouble():
+    with _local_trouble():
         _clear_leftovers(place)
         staging = _sibling(place, "restore")
         staging.mkdir(mode=0o700)
         try:
-            _restore_files(vault, manifest, staging, workers)
-            _restore_links(vault, manifest, staging)
+            _restore_files(read_block, files, staging, workers)
+            _restore_links(read_block, files, staging)
             if durable:
                 _sync_all(staging)
-            _set_modes(manifest, staging)
+            _set_modes(files, staging)
             _swap(staging, place)
             if durable:
                 _sync(place.parent)
@@ -55,17 +70,17 @@ def restore_directory(
             raise
 
 
-def _restore_files(vault: Vault, manifest: Manifest, staging: Path, workers: int) -> None:
+def _restore_files(read_block: ReadBlock, files: Sequence[FileEntry], staging: Path, workers: int) -> None:
     """Links come last of all, in `_restore_links`: until then nothing here can lead outside."""
     under_way: deque[Future[None]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for entry in manifest.files:
+            for entry in files:
                 _make_room(entry, staging)
                 for index, name in enumerate(entry.blocks if stat.S_ISREG(entry.mode) else ()):
                     if len(under_way) >= 2 * workers:
                         under_way.popleft().result()
-                    under_way.append(pool.submit(_restore_block, vault, entry, index, name, staging))
+                    under_way.append(pool.submit(_restore_block, read_block, entry, index, name, staging))
             while under_way:
                 under_way.popleft().result()
         finally:
@@ -83,9 +98,9 @@ def _make_room(entry: FileEntry, staging: Path) -> None:
             pass
 
 
-def _restore_block(vault: Vault, entry: FileEntry, index: int, name: str, staging: Path) -> None:
+def _restore_block(read_block: ReadBlock, entry: FileEntry, index: int, name: str, staging: Path) -> None:
     offset = index * BLOCK_SIZE_BYTES
-    data = vault.read_block(name)
+    data = read_block(name)
     if len(data) != min(BLOCK_SIZE_BYTES, entry.size_bytes - offset):
         raise CorruptBlock(f"{entry.path} came out with another size than its manifest says")
     descriptor = os.open(staging / entry.path, os.O_WRONLY)
@@ -102,10 +117,10 @@ def _write_at(descriptor: int, data: bytes, offset: int) -> None:
         left, offset = left[written:], offset + written
 
 
-def _restore_links(vault: Vault, manifest: Manifest, staging: Path) -> None:
-    for entry in manifest.files:
+def _restore_links(read_block: ReadBlock, files: Sequence[FileEntry], staging: Path) -> None:
+    for entry in files:
         if stat.S_ISLNK(entry.mode):
-            link = os.fsdecode(b"".join(vault.read_block(block) for block in entry.blocks))
+            link = os.fsdecode(b"".join(read_block(block) for block in entry.blocks))
             check_link(entry.path, link)
             (staging / entry.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.symlink(link, staging / entry.path)
@@ -120,9 +135,9 @@ def _sync_all(staging: Path) -> None:
         _sync(Path(directory))
 
 
-def _set_modes(manifest: Manifest, staging: Path) -> None:
+def _set_modes(files: Sequence[FileEntry], staging: Path) -> None:
     """From the inside out, since a directory that forbids writing would keep us from the inner ones."""
-    for entry in sorted(manifest.files, key=lambda entry: entry.path.count("/"), reverse=True):
+    for entry in sorted(files, key=lambda entry: entry.path.count("/"), reverse=True):
         if not stat.S_ISLNK(entry.mode):
             os.chmod(staging / entry.path, stat.S_IMODE(entry.mode))
 

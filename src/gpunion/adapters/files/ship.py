@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 
 from gpunion.adapters.files.known import Known, KnownFiles, look_of, prove
 from gpunion.adapters.files.likeness import Likeness, parent_of
-from gpunion.adapters.files.manifests import FILES_MAX, PERMISSIONS, check_link
+from gpunion.adapters.files.manifests import check_link
 from gpunion.adapters.files.source import (
     folder_of,
     local_trouble,
@@ -27,6 +27,7 @@ from gpunion.adapters.files.source import (
     walk,
 )
 from gpunion.adapters.files.upload import Upload
+from gpunion.domain.tree import FILES_MAX, PERMISSIONS
 from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
     BadManifest,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Sequence
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
@@ -21,6 +20,7 @@ from gpunion.wire.agent_v1 import (
     unpack_from_coordinator,
 )
 from gpunion.wire.codec import FRAME_LIMIT_BYTES, Malformed
+from gpunion.wire.trees import LIST_LIMIT_BYTES, BadStream, Unframing, digest_of
 
 # A coordinator on a campus answers in milliseconds; a connection that takes longer would not hold either.
 OPEN_LIMIT_S = 10.0
@@ -63,13 +63,34 @@ class HttpLink:
         finally:
             await connection.close()
 
-    async def fetch_bundle(self, digest: str, into: Path, limit_bytes: int) -> None:
-        with faults("the job's code cannot be fetched"):
-            async with self._client.stream("GET", f"/bundles/{digest}") as answer:
+    async def fetch_tree(self, digest: str) -> bytes:
+        what = "the list of the job's directory cannot be fetched"
+        with faults(what):
+            async with self._client.stream("GET", f"/trees/{digest}") as answer:
                 if answer.status_code != httpx.codes.OK:
                     await answer.aread()
-                    raise refusal(answer, "the job's code cannot be fetched")
-                await _store(answer, into, limit_bytes)
+                    raise refusal(answer, what)
+                listing = bytearray()
+                async for piece in answer.aiter_bytes():
+                    listing += piece
+                    if len(listing) > LIST_LIMIT_BYTES:
+                        raise LinkFault(f"{what}: it is too long", temporary=False)
+        if digest_of(bytes(listing)) != digest:
+            raise LinkFault(f"{what}: other bytes came than {digest[:12]}…", temporary=False)
+        return bytes(listing)
+
+    async def fetch_blocks(self, names: Sequence[str]) -> AsyncIterator[tuple[str, bytes]]:
+        what = "the job's directory cannot be fetched"
+        unframing = Unframing()
+        with faults(what):
+            body = {"blocks": list(names)}
+            async with self._client.stream("POST", "/blocks/fetch", json=body) as answer:
+                if answer.status_code != httpx.codes.OK:
+                    await answer.aread()
+                    raise refusal(answer, what)
+                async for piece in answer.aiter_bytes(COPY_BYTES):
+                    for found in _unframed(unframing, piece):
+                        yield found
 
     async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
         with faults("the log cannot be sent"):
@@ -109,14 +130,11 @@ class HttpSession:
             ) from error
 
 
-async def _store(answer: httpx.Response, into: Path, limit_bytes: int) -> None:
-    size_bytes = 0
-    with open(into, "wb") as file:
-        async for piece in answer.aiter_bytes(COPY_BYTES):
-            size_bytes += len(piece)
-            if size_bytes > limit_bytes:
-                raise LinkFault(f"the job's code is larger than {limit_bytes} bytes", temporary=False)
-            file.write(piece)
+def _unframed(unframing: Unframing, piece: bytes) -> list[tuple[str, bytes]]:
+    try:
+        return list(unframing.feed(piece))
+    except BadStream as error:
+        raise LinkFault(f"the job's directory arrives damaged: {error}", temporary=True) from error
 
 
 def _turned_away(status: int) -> LinkFault:

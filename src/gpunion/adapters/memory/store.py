@@ -37,7 +37,6 @@ class Disk:
     marks: dict[NodeId, InboxMark] = field(default_factory=dict)
     lines: list[LoggedDecision] = field(default_factory=list)
     keys: dict[str, JobId] = field(default_factory=dict)
-    bundles: dict[str, bytes] = field(default_factory=dict)
     credentials: dict[tuple[CredentialKind, str], Credential] = field(default_factory=dict)
     join_tokens: dict[str, tuple[float, bool]] = field(default_factory=dict)  # until when; used
 
@@ -106,12 +105,6 @@ class MemoryStore:
             if line.seq > since_seq and (subject is None or subject in line.subjects)
         ]
         return lines[:limit]
-
-    async def put_bundle(self, digest: str, data: bytes) -> None:
-        self.disk.bundles[digest] = data
-
-    async def get_bundle(self, digest: str) -> bytes | None:
-        return self.disk.bundles.get(digest)
 
     async def close(self, *, term: int) -> None:
         if self.disk.term == term:

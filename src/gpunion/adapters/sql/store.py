@@ -24,7 +24,6 @@ from gpunion.ports.store import (
 from gpunion.wire import codec
 
 from . import migrate, rows, tables
-from .bundles import BundleFolder
 from .engines import Engines, faults, sqlite_engines
 from .lock import FileLock
 from .writing import FENCE, Writing
@@ -34,11 +33,10 @@ KEY_MEMORY_S = 7 * 86400.0
 
 
 class SqlStore:
-    """On the SQLite file at `path`; bundles lie in `bundles`. Not open until `open` was awaited."""
+    """On the SQLite file at `path`. Not open until `open` was awaited."""
 
-    def __init__(self, path: Path, bundles: Path) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._bundles = BundleFolder(bundles)
         self._lock = FileLock(path.with_name(path.name + ".lock"))
         self._engines: Engines = sqlite_engines(path)
         self._writing = Writing(self._engines)
@@ -119,12 +117,6 @@ class SqlStore:
         with faults("cannot read the log"):
             async with self._engines.reader.connect() as connection:
                 return [rows.logged(row) for row in await connection.execute(query)]
-
-    async def put_bundle(self, digest: str, data: bytes) -> None:
-        await asyncio.to_thread(self._bundles.put, digest, data)
-
-    async def get_bundle(self, digest: str) -> bytes | None:
-        return await asyncio.to_thread(self._bundles.get, digest)
 
     async def close(self, *, term: int) -> None:
         if self._writer is not None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 from gpunion.sdk.client import Client
@@ -24,7 +22,7 @@ def script_path() -> Path:
 
 
 def submit(client: Client) -> str:
-    digest = client.put_bundle(_bundle(script_path()))
+    digest = client.put_tree({SCRIPT: script_path().read_bytes()})
     answer = client.submit(
         {
             "name": "train",
@@ -56,10 +54,3 @@ def reference_run(root: Path) -> Path:
 
 def _arguments(step_s: float) -> list[str]:
     return ["--steps", str(STEPS), "--seed", str(SEED), "--step-seconds", str(step_s)]
-
-
-def _bundle(script: Path) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        archive.add(script, arcname=SCRIPT)
-    return buffer.getvalue()

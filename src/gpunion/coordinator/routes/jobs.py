@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
@@ -36,9 +37,6 @@ async def submit(
     idempotency_key: Annotated[str | None, _KEY] = None,
 ) -> wire.JobAnswer:
     spec = convert.spec_from(job, owner=caller.name)
-    if spec.bundle is not None and await campus.store.get_bundle(spec.bundle) is None:
-        detail = f"bundle {spec.bundle} is not here"
-        raise ApiError(422, "bundle_missing", detail, f"PUT /api/v1/bundles/{spec.bundle} first")
     if idempotency_key is None:
         return await _submit(campus, spec, None)
     key = f"{caller.kind}:{caller.name}:{idempotency_key}"
@@ -116,6 +114,10 @@ def find(campus: Campus, job_id: str) -> Job:
 
 
 async def _submit(campus: Campus, spec: JobSpec, key: str | None) -> wire.JobAnswer:
+    # From here on no sweep takes the directory, first because it was asked for just now, then as a job's.
+    if spec.bundle is not None and not await asyncio.to_thread(campus.trees.claim, spec.bundle):
+        detail = f"directory {spec.bundle} is not here, or not all of it"
+        raise ApiError(422, "bundle_missing", detail, f"PUT /api/v1/trees/{spec.bundle} first")
     job_id = campus.names.next()
     outcome = await campus.loop.post(JobSubmitted(job_id=job_id, spec=spec), key=key)
     reasons = outcome.commit.decision.reasons

@@ -101,11 +101,6 @@ class NodeList(Answer):
     nodes: list[NodeOut]
 
 
-class BundleOut(Answer):
-    digest: str
-    size_bytes: int
-
-
 class LogQuery(Strict):
     offset: int = Field(default=0, ge=0, le=OFFSET_LIMIT)
     limit: int = Field(default=64 * 1024, ge=16, le=LOG_PAGE_LIMIT_BYTES)

@@ -1,0 +1,125 @@
+"""Blocks of jobs' directories that a node has fetched, as the vault stores them but without its promises.
+
+Nothing is synced: a block that a power cut damaged is found out when it is read, and fetched again. The least
+recently used go first when there are more than the owner allows; one job's directory alone may exceed that,
+until it is made.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import threading
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+
+from gpunion.adapters.files.blocks import Blocks
+from gpunion.adapters.files.operations import FileOperations
+from gpunion.adapters.files.restore import restore_tree
+from gpunion.domain.tree import BadTree, FileEntry, check_entries
+from gpunion.ports.block_cache import BlockMissing, CacheFault
+from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, VaultFault
+
+
+class Unsynced(FileOperations):
+    def write_new(self, path: Path, data: bytes) -> None:
+        with open(path, "xb") as file:
+            file.write(data)
+
+    def sync_directory(self, path: Path) -> None:
+        return
+
+
+class DirectoryCache:
+    """Implements `ports.block_cache.BlockCache`."""
+
+    def __init__(self, root: Path, *, limit_bytes: int) -> None:
+        self._root = root
+        self._limit_bytes = limit_bytes
+        self._do = Unsynced()
+        self._blocks = Blocks(root, self._do, self._replace, self._relying)
+        self._lock = threading.Lock()
+        self._users = 0
+
+    def missing(self, names: Collection[str]) -> set[str]:
+        self._open()
+        try:
+            return set(names) - self._blocks.present(names)
+        except VaultFault as fault:
+            raise CacheFault(str(fault)) from fault
+
+    def put(self, name: str, data: bytes) -> None:
+        self._open()
+        try:
+            self._blocks.put(name, data, None)
+        except VaultFault as fault:
+            raise CacheFault(f"this machine could not keep the job's directory: {fault}") from fault
+
+    def read(self, name: str) -> bytes:
+        try:
+            return self._blocks.read(name)
+        except (MissingBlock, CorruptBlock) as fault:
+            raise BlockMissing(str(fault)) from fault
+        except VaultFault as fault:
+            raise CacheFault(str(fault)) from fault
+
+    def materialise(self, files: Iterable[FileEntry], into: Path) -> None:
+        files = tuple(files)
+        try:
+            check_entries(files)
+            restore_tree(self._blocks.read, files, into)
+        except (MissingBlock, CorruptBlock) as fault:
+            raise BlockMissing(str(fault)) from fault
+        except (BadTree, BadManifest) as error:
+            raise CacheFault(f"the job's directory cannot be made: {error}") from error
+        except VaultFault as fault:
+            raise CacheFault(str(fault)) from fault
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        with self._lock:
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users and self._root.is_dir():
+                    self._trim()
+
+    def _trim(self) -> None:
+        self._clear_leftovers()
+        stored = [(path.stat(), path) for path in self._blocks.stored()]
+        total_bytes = sum(about.st_size for about, _ in stored)
+        for about, path in sorted(stored, key=lambda item: item[0].st_mtime_ns):
+            if total_bytes <= self._limit_bytes:
+                return
+            path.unlink(missing_ok=True)
+            total_bytes -= about.st_size
+
+    def _open(self) -> None:
+        try:
+            (self._root / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._blocks.create()
+        except OSError as error:
+            raise CacheFault(f"{self._root} cannot be used: {error.strerror or error}") from error
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        temporary = self._root / "tmp" / secrets.token_hex(16)
+        try:
+            self._do.write_new(temporary, data)
+            os.rename(temporary, path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise OSError(error.errno, "this machine's disk is full") from error
+            raise
+
+    def _relying(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def _clear_leftovers(self) -> None:
+        for path in (self._root / "tmp").glob("*"):
+            path.unlink(missing_ok=True)

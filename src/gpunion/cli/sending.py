@@ -1,0 +1,107 @@
+"""Sending a directory: first its list, then the blocks that the coordinator does not have, then it is kept.
+
+Whatever breaks in between, the next try begins with the same list and is asked for the rest alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpunion.cli.campus import Campus
+from gpunion.cli.exits import Trouble
+from gpunion.cli.extras import missing_extra
+from gpunion.cli.ignoring import IGNORE_FILE
+from gpunion.cli.quantities import shown_size
+from gpunion.cli.screen import Screen
+from gpunion.cli.transfer import Transfer
+from gpunion.cli.workdir import Inventory, Place, Snapshot, changed, take_inventory, take_snapshot
+
+# From here on it is worth saying what weighs so much: it may not be meant to travel.
+LARGE_BYTES = 1024**3
+# A file that changed between the list and the sending makes a new list; one that always does is named.
+TRIES = 3
+# Blocks that the coordinator lost or found damaged in between are asked for once more.
+ROUNDS = 3
+
+
+class _Changed(Exception):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def send_directory(screen: Screen, campus: Campus, folder: Path, *, quiet: bool = False) -> str | None:
+    """The digest to submit with; None for a directory with nothing in it."""
+    inventory = take_inventory(folder)
+    if inventory.skipped:
+        screen.note(f"Left out, being neither file nor directory: {', '.join(inventory.skipped)}")
+    if not inventory.entries:
+        return None
+    quiet = quiet or screen.as_json
+    if not quiet and inventory.size_bytes >= LARGE_BYTES:
+        screen.note(
+            f"{folder} has {shown_size(inventory.size_bytes)}; the largest are {inventory.largest()}. "
+            f"What the job does not need can be named in {IGNORE_FILE}."
+        )
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return _send(screen, campus, inventory, quiet=quiet)
+        except _Changed as trouble:
+            if not tries_left:
+                raise changed(trouble.path) from trouble
+            inventory = take_inventory(folder)
+    raise AssertionError("the last try returns or raises")
+
+
+def _send(screen: Screen, campus: Campus, inventory: Inventory, *, quiet: bool) -> str:
+    try:
+        from gpunion.wire.trees import digest_of, encode_list
+    except ImportError as error:
+        raise missing_extra(error, "cli") from error
+    with Transfer(screen, inventory.size_bytes, "read", quiet=quiet) as reading:
+        snapshot = take_snapshot(inventory, reading.advance)
+    listing = encode_list(snapshot.files)
+    digest = digest_of(listing)
+    for _ in range(ROUNDS):
+        missing = campus.offer_tree(digest, listing)["missing"]
+        if not missing:
+            return digest
+        _send_blocks(screen, campus, snapshot, missing, quiet=quiet)
+    raise Trouble(
+        "the coordinator does not keep what it is sent",
+        why=f"{len(missing)} blocks were still missing after they had been sent {ROUNDS} times",
+        next_step="tell the operator to look at its disk and its log",
+    )
+
+
+def _send_blocks(
+    screen: Screen, campus: Campus, snapshot: Snapshot, missing: list[str], *, quiet: bool
+) -> None:
+    from gpunion.wire.trees import batches
+
+    strangers = [name for name in missing if name not in snapshot.places]
+    if strangers:
+        raise Trouble("the coordinator asks for blocks that were never offered", next_step="gpunion doctor")
+    # In the order of the files, not of the hashes: disks like that.
+    asked = set(missing)
+    wanted = {name: place for name, place in snapshot.places.items() if name in asked}
+    sizes = {name: place.size_bytes or 1 for name, place in wanted.items()}
+    total = sum(sizes.values())
+    if not quiet:
+        files = sum(1 for entry in snapshot.files if not asked.isdisjoint(entry.blocks))
+        screen.note(f"Sending {files} file(s), {shown_size(total)}.")
+    with Transfer(screen, total, "sent", quiet=quiet) as sending:
+        for batch in batches(sizes.items()):
+            campus.put_blocks({name: _read(wanted[name], name) for name in batch}, sending.advance)
+
+
+def _read(place: Place, name: str) -> bytes:
+    from gpunion.wire.trees import digest_of
+
+    try:
+        data = place.read()
+    except OSError as error:
+        raise _Changed(place.path) from error
+    if digest_of(data) != name:
+        raise _Changed(place.path)
+    return data

@@ -1,0 +1,79 @@
+"""Directories on their way: offered and sent by whoever submits, fetched by the node that runs the job.
+
+First the list is offered; the answer says which blocks are missing. Those are sent, a batch a request, and
+the list is offered again. A sender that was cut off begins with the same offer and is asked for the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from gpunion.coordinator.campus import Campus
+from gpunion.coordinator.problems import ApiError, not_found
+from gpunion.coordinator.routes.access import Admin, Anybody, TheCampus
+from gpunion.domain.tree import BadTree
+from gpunion.wire.trees import BadStream, Unframing, frame
+from gpunion.wire.v1.trees import BlocksIn, BlocksOut, TreeOut
+
+router = APIRouter(tags=["trees"])
+
+Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+LIST_TYPE, STREAM_TYPE = "application/json", "application/octet-stream"
+_STREAM = {STREAM_TYPE: {"schema": {"type": "string", "format": "binary"}}}
+_LIST = {LIST_TYPE: {"schema": {"type": "object"}}}
+
+
+@router.put("/trees/{digest}", openapi_extra={"requestBody": {"required": True, "content": _LIST}})
+async def offer_tree(digest: Digest, campus: TheCampus, _caller: Admin, request: Request) -> TreeOut:
+    """Keeps the list where all of its blocks are here (`kept`); else says which are `missing`."""
+    listing = await request.body()
+    try:
+        offer = await asyncio.to_thread(campus.trees.offer, digest, listing)
+    except BadTree as error:
+        raise ApiError(
+            422, "bad_tree", str(error), "offer the list again as this version writes it"
+        ) from error
+    return TreeOut(digest=digest, kept=not offer.missing, missing=list(offer.missing))
+
+
+@router.get("/trees/{digest}", response_class=Response, responses={200: {"content": _LIST}})
+async def get_tree(digest: Digest, campus: TheCampus, _caller: Anybody) -> Response:
+    listing = await asyncio.to_thread(campus.trees.listing, digest)
+    if listing is None:
+        raise not_found(f"directory {digest}", "PUT its list first")
+    return Response(listing, media_type=LIST_TYPE)
+
+
+@router.post("/blocks", openapi_extra={"requestBody": {"required": True, "content": _STREAM}})
+async def put_blocks(campus: TheCampus, _caller: Admin, request: Request) -> BlocksOut:
+    """Each block is kept as it arrives: what came before a break need not be sent again."""
+    blocks = stored_bytes = 0
+    unframing = Unframing()
+    try:
+        async for piece in request.stream():
+            for name, data in unframing.feed(piece):
+                stored_bytes += await asyncio.to_thread(campus.trees.put, name, data)
+                blocks += 1
+        unframing.close()
+    except BadStream as error:
+        raise ApiError(422, "bad_stream", str(error), "send whole blocks under their own hashes") from error
+    return BlocksOut(blocks=blocks, stored_bytes=stored_bytes)
+
+
+@router.post("/blocks/fetch", response_class=StreamingResponse, responses={200: {"content": _STREAM}})
+async def fetch_blocks(wanted: BlocksIn, campus: TheCampus, _caller: Anybody) -> StreamingResponse:
+    """A stream of the blocks that are here, in the order asked for; one that is not is left out."""
+    return StreamingResponse(_stream(campus, wanted.blocks), media_type=STREAM_TYPE)
+
+
+async def _stream(campus: Campus, names: list[str]) -> AsyncIterator[bytes]:
+    for name in names:
+        data = await asyncio.to_thread(campus.trees.read, name)
+        if data is not None:
+            yield frame(data, name)
