@@ -30,6 +30,7 @@ FOREVER_S = 100_000.0
 PROCESSES_MAX = 40
 FORKS = 3 * PROCESSES_MAX
 MEMORY_BYTES = 128 * 1024**2
+DISK_BYTES = 32 * 1024**2
 
 OPENERS: dict[str, Callable[[Path], Runtime]] = {
     "docker": lambda state_dir: open_docker(state_dir, processes_max=PROCESSES_MAX),
@@ -71,6 +72,7 @@ class Lab:
             cpus=1.0,
             resume=False,
             work_source=None if work_source is None else str(work_source),
+            disk_bytes=DISK_BYTES,
         )
         asyncio.run(self._start(spec))
         return self.state_dir / "guests" / run_id

@@ -9,6 +9,7 @@ _CAUSES: dict[ExitReason, EndReason | None] = {
     ExitReason.EXITED: None,
     ExitReason.SIGNALLED: None,
     ExitReason.OUT_OF_MEMORY: None,
+    ExitReason.OUT_OF_DISK: None,
     ExitReason.KILLED_BY_OWNER: EndReason.KILLED_BY_OWNER,
     ExitReason.LEASE_ENDED: EndReason.LEASE_ENDED,
     ExitReason.DEADLINE: EndReason.DEADLINE,
@@ -19,6 +20,7 @@ _CAUSES: dict[ExitReason, EndReason | None] = {
 
 _DETAILS = {
     ExitReason.OUT_OF_MEMORY: "it used more memory than it asked for",
+    ExitReason.OUT_OF_DISK: "it put more on this machine's disk than it may have there",
     ExitReason.LOST: "nobody saw its end: its keeper or the machine died",
     ExitReason.NOT_STARTED: "its program could not be started",
 }

@@ -21,6 +21,7 @@ class ExitReason(StrEnum):
     EXITED = "exited"  # its main program ended by itself; the exit code is the program's
     SIGNALLED = "signalled"  # a signal that this runtime did not send as a kill; exit code 128 + signal
     OUT_OF_MEMORY = "out_of_memory"
+    OUT_OF_DISK = "out_of_disk"
     KILLED_BY_OWNER = "killed_by_owner"
     LEASE_ENDED = "lease_ended"
     DEADLINE = "deadline"  # the owner's notice ran out
@@ -43,6 +44,8 @@ class GuestSpec:
     cpus: float
     resume: bool
     work_source: str | None  # directory with the guest's code, copied into its working directory
+    image: str | None = None  # pinned; what the engine has is checked against it. None: the runtime's own
+    disk_bytes: int = 0  # what it may have in its directories; 0: as much as leaves the disk's owner some
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +59,13 @@ class GuestPaths:
     scratch_dir: Path
     log_file: Path
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
     @property
     def work_dir(self) -> Path:
         """Where the guest's program begins, with what travelled along."""
         return self.scratch_dir / "work"
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuestStatus:
     """What is known of a guest. Prepared but never started: not alive and without an exit reason."""
 

@@ -21,10 +21,19 @@ from gpunion.adapters.containers.engine import ContainerState, Engine, EngineGon
 from gpunion.adapters.containers.entry import DOORS_DIR, GATE, OUTPUT
 from gpunion.adapters.containers.guardian import watch_over
 from gpunion.adapters.containers.verdict import NOT_STARTED, Ending, verdict
+from gpunion.adapters.sandbox.appetite import Appetite
 from gpunion.adapters.sandbox.beginning import answer, begin, noted_reason, refusal
 from gpunion.adapters.sandbox.limits import Limits
 from gpunion.adapters.sandbox.log import Log
-from gpunion.adapters.sandbox.names import FAILED, LAUNCH_FILE, LIMITS_FILE, LOG_FILE, REFUSED, STARTED
+from gpunion.adapters.sandbox.names import (
+    FAILED,
+    GUEST_DIRS,
+    LAUNCH_FILE,
+    LIMITS_FILE,
+    LOG_FILE,
+    REFUSED,
+    STARTED,
+)
 from gpunion.owner_kill.guest import EXIT_FILE, KEEPER_FILE, members, strike
 from gpunion.owner_kill.processes import boot_id, cgroup_pids, start_ticks
 from gpunion.owner_kill.records import read_json, write_json
@@ -62,6 +71,12 @@ class Keeping:
         self._create = [str(word) for word in launch["create"]]
         self._log_limit_bytes = int(str(launch["log_limit_bytes"]))
         self._limits = Limits(os.path.join(guest_dir, LIMITS_FILE))
+        self._appetite = Appetite(
+            lambda: cgroup_pids(self._cgroup),
+            [os.path.join(guest_dir, name) for name in GUEST_DIRS],
+            memory_bytes=int(str(launch["watched_memory_bytes"])),
+            disk_bytes=int(str(launch["disk_bytes"])),
+        )
         self._asked_to_leave = False
         self._cgroup = ""
         self._memory_file = ""
@@ -112,7 +127,7 @@ class Keeping:
         # For writing as well: it is never at its end, whoever has it open inside.
         output = os.open(self._door(OUTPUT), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         log = Log(os.path.join(self._guest_dir, LOG_FILE), self._log_limit_bytes)
-        self._engine.call("start", self._container)
+        self._bring_up()
         state = self._engine.state_of(self._container)
         if not state.pid:
             raise NotStarted(state.error or f"its first program ended at once with {state.exit_code}")
@@ -123,6 +138,9 @@ class Keeping:
             raise NotStarted(f"{self._engine.name} gave the container no cgroup of its own")
         self._introduce()
         return output, log
+
+    def _bring_up(self) -> None:
+        self._engine.call("start", self._container)
 
     def _open_gate(self) -> None:
         """Let the guest's program run, and wait until it does: a signal before that would be lost."""
@@ -155,6 +173,7 @@ class Keeping:
             if now_s - looked_s >= POLL_S:
                 looked_s = now_s
                 passed = LOST if self._asked_to_leave else self._limits.passed(now_s)
+                passed = passed or self._appetite.passed(now_s)
                 if passed:
                     return passed
 

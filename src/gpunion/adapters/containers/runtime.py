@@ -14,12 +14,15 @@ from gpunion.adapters.containers.engine import Engine, EngineTrouble, client_env
 from gpunion.adapters.containers.entry import DOORS_DIR, ENTER, GATE, OUTPUT, entry_script
 from gpunion.adapters.containers.gpus import GpuWay
 from gpunion.adapters.containers.hostimage import HOST_IMAGE, ensure_host_image, host_places, image_is_here
+from gpunion.adapters.containers.images import EngineImages
 from gpunion.adapters.containers.request import Confines, Request, create_words, library_place
 from gpunion.adapters.sandbox import stage
 from gpunion.adapters.sandbox.confinement import INSIDE, PACKAGE_DIR, guest_environment
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES, KeptRuntime
 from gpunion.adapters.sandbox.layout import guest_paths
 from gpunion.adapters.sandbox.names import WORK_DIR
+from gpunion.domain.image import pinned
+from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
 OPEN_FILES_MAX = 65_536  # enough for any training job
@@ -68,6 +71,7 @@ class ContainerRuntime(KeptRuntime):
         self._engine = engine
         self._facts = facts
         self._image = image
+        self.images = EngineImages(engine)
         self._log_limit_bytes = log_limit_bytes
         self._confines = Confines(
             user=facts.user.inside,
@@ -91,9 +95,10 @@ class ContainerRuntime(KeptRuntime):
         )
 
     def _limits_described(self) -> str:
-        if not self._facts.unenforced:
-            return "memory, cpu and process limits enforced"
-        return f"{' and '.join(self._facts.unenforced)} limits recorded but not enforced"
+        unenforced = [limit for limit in self._facts.unenforced if limit != "memory"]  # its keeper does that
+        if not unenforced:
+            return "memory, cpu, process and disk limits enforced"
+        return f"{' and '.join(unenforced)} limits recorded but not enforced"
 
     def _keeper_environment(self) -> dict[str, str]:
         return client_environment() | super()._keeper_environment()
@@ -114,12 +119,16 @@ class ContainerRuntime(KeptRuntime):
             "container": request.name,
             "create": create_words(spec, paths, request, self._confines),
             "log_limit_bytes": self._log_limit_bytes,
+            "watched_memory_bytes": spec.memory_bytes if "memory" in self._facts.unenforced else 0,
+            "disk_bytes": spec.disk_bytes,
         }
 
     def _request(self, spec: GuestSpec, paths: GuestPaths) -> Request:
         name = container_name(spec.run_id, paths.root)
         library = library_place(PACKAGE_DIR)
         try:
+            if spec.image is not None:
+                return Request(name=name, image=self._verified(spec.image), readable=(library,))
             if self._image is None:
                 ensure_host_image(self._engine)
                 readable = (*host_places(paths.root), library)
@@ -136,13 +145,25 @@ class ContainerRuntime(KeptRuntime):
             raise RuntimeFault(f"{self._engine.name}: {trouble}", temporary=True) from trouble
         return Request(name=name, image=self._image, readable=(library,))
 
+    def _verified(self, image: str) -> str:
+        """The engine's id of exactly this image: a container is made of that, and of no name."""
+        try:
+            found = self.images.find(pinned(image))
+        except (ImageFault, ValueError) as fault:
+            raise RuntimeFault(str(fault), temporary=isinstance(fault, ImageFault)) from fault
+        if found is None:
+            raise RuntimeFault(
+                f"{self._engine.name} does not have {image}, whatever it calls by that name", temporary=False
+            )
+        return found
+
     def _make_doors(self, spec: GuestSpec, paths: GuestPaths) -> None:
         """The gate, the pipe for the output and the first program; see `entry`. Starts may race for a run."""
         doors = paths.root / DOORS_DIR
         doors.mkdir(mode=0o700, exist_ok=True)
         inside = guest_paths(INSIDE)
         environment = guest_environment(spec, inside, str(INSIDE / "lib"), sandboxed=True)
-        if self._image is not None:
+        if (spec.image or self._image) is not None:
             environment["PATH"] = spec.environment.get("PATH", "")
         script = entry_script(environment, INSIDE / DOORS_DIR, inside.scratch_dir / WORK_DIR)
         unfinished = doors / f".{ENTER}-{secrets.token_hex(8)}"

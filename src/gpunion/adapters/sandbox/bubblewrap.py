@@ -11,7 +11,8 @@ from gpunion.adapters.sandbox import stage
 
 GUEST_ID = 1000  # the guest's user inside; outside it is the agent's
 PROBE_LIMIT_S = 10.0
-MEMORY_FILES_MAX_BYTES = 1024**3  # /tmp inside lives in the host's memory
+MEMORY_FILES_MAX_BYTES = 1024**3
+TEMPORARY_FILES = (("/tmp", MEMORY_FILES_MAX_BYTES),)  # inside; it lives in the host's memory
 WORDS_MAX = 300  # of bubblewrap's complaint that are passed on
 NOT_PROBED = 126
 
@@ -86,15 +87,17 @@ def find_bubblewrap(
     return working or found[0]
 
 
-def isolation(options: tuple[str, ...]) -> list[str]:
+def isolation(options: tuple[str, ...], memory_bytes: int = 0) -> list[str]:
+    """`memory_bytes`: what the guest may have; its files in shared memory may have no more."""
     words = ["--unshare-all", "--unshare-user", "--uid", str(GUEST_ID), "--gid", str(GUEST_ID)]
     words += ["--hostname", "gpunion", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     if "--disable-userns" in options:
         words.append("--disable-userns")
     words += ["--proc", "/proc", "--dev", "/dev"]
-    if "--size" in options:
-        words += ["--size", str(MEMORY_FILES_MAX_BYTES)]
-    return [*words, "--tmpfs", "/tmp"]
+    for place, size_bytes in (("/dev/shm", memory_bytes or MEMORY_FILES_MAX_BYTES), *TEMPORARY_FILES):
+        words += ["--size", str(size_bytes)] if "--size" in options else []
+        words += ["--tmpfs", place]
+    return words
 
 
 def system() -> list[str]:

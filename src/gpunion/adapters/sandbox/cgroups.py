@@ -68,6 +68,15 @@ def enter(cgroup: str) -> None:
     _write(os.path.join(cgroup, "cgroup.procs"), "0")
 
 
+def processes(cgroup: str) -> set[int]:
+    """Those in the cgroup itself: a guest in a sandbox cannot make another in it."""
+    try:
+        with open(os.path.join(cgroup, "cgroup.procs"), encoding="ascii") as file:
+            return {int(line) for line in file}
+    except OSError:
+        return set()
+
+
 def ran_out_of_memory(cgroup: str) -> bool:
     try:
         with open(os.path.join(cgroup, "memory.events"), encoding="ascii") as file:

@@ -42,6 +42,9 @@ class Launch:
         self.directory = str(record["directory"])
         self.cgroup_parent = str(record["cgroup_parent"])
         self.memory_bytes = int(str(record["memory_bytes"]))
+        self.watched_memory_bytes = int(str(record["watched_memory_bytes"]))  # 0: the kernel holds it to it
+        self.data_bytes = int(str(record["data_bytes"]))
+        self.disk_bytes = int(str(record["disk_bytes"]))
         self.cpus = float(str(record["cpus"]))
         self.log_limit_bytes = int(str(record["log_limit_bytes"]))
         self.processes_max = int(str(record["processes_max"]))
@@ -79,7 +82,7 @@ def _become_guest(launch: Launch, cgroup: str, keeper: int, output: int, not_beg
     os.setsid()
     if cgroup:
         cgroups.enter(cgroup)
-    _set_limits(launch.processes_max)
+    _set_limits(launch.processes_max, launch.data_bytes)
     for signum in (
         signal.SIGHUP,
         signal.SIGINT,
@@ -138,9 +141,12 @@ def _words(value: object) -> list[str]:
     return [str(word) for word in value]
 
 
-def _set_limits(processes_max: int) -> None:
+def _set_limits(processes_max: int, data_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for kind, wanted in ((resource.RLIMIT_NOFILE, OPEN_FILES_MAX), (resource.RLIMIT_NPROC, processes_max)):
+    wishes = [(resource.RLIMIT_NOFILE, OPEN_FILES_MAX), (resource.RLIMIT_NPROC, processes_max)]
+    if data_bytes:
+        wishes.append((resource.RLIMIT_DATA, data_bytes))
+    for kind, wanted in wishes:
         _, hard = resource.getrlimit(kind)
         value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(kind, (value, value))

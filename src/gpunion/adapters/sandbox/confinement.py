@@ -66,7 +66,7 @@ def plan_sandboxed(
     )
     environment = guest_environment(spec, inside, str(INSIDE_LIBRARY), sandboxed=True)
     environment |= _named_devices(devices)
-    arguments = [*isolation(bubblewrap.options), *system()]
+    arguments = [*isolation(bubblewrap.options, spec.memory_bytes), *system()]
     for node in _gpu_nodes(spec.gpu_indices, devices):
         arguments += ["--dev-bind-try", node, node]
     readable = [*identity_files(paths.root), *python_places()]
@@ -78,7 +78,15 @@ def plan_sandboxed(
     ]
     bindings = [word for _, target in readable for word in ("--ro-bind", str(target))]
     bindings += [word for _, target in writable for word in ("--bind", str(target))]
-    closing = ["--remount-ro", "/", "--chdir", str(inside.scratch_dir / WORK_DIR), "--clearenv"]
+    closing = [
+        "--remount-ro",
+        "/dev",
+        "--remount-ro",
+        "/",
+        "--chdir",
+        str(inside.scratch_dir / WORK_DIR),
+        "--clearenv",
+    ]
     if any(state_dir.is_relative_to(source) for source, _ in readable):
         closing = ["--tmpfs", str(state_dir), *closing]
     for name, value in environment.items():

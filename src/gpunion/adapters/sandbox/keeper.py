@@ -17,24 +17,31 @@ import sys
 import time
 
 from gpunion.adapters.sandbox import cgroups
+from gpunion.adapters.sandbox.appetite import OUT_OF_MEMORY, Appetite
 from gpunion.adapters.sandbox.beginning import answer, begin, noted_reason, refusal
 from gpunion.adapters.sandbox.child import Launch, become_subreaper, run_guest
 from gpunion.adapters.sandbox.limits import Limits
 from gpunion.adapters.sandbox.log import READ_BYTES, Log
-from gpunion.adapters.sandbox.names import FAILED, LIMITS_FILE, LOG_FILE, REFUSED, STARTED
+from gpunion.adapters.sandbox.names import FAILED, GUEST_DIRS, LIMITS_FILE, LOG_FILE, REFUSED, STARTED
 from gpunion.owner_kill.guest import (
     EXIT_FILE,
     KEEPER_FILE,
     KILLED_EXIT_CODE,
     strike,
 )
-from gpunion.owner_kill.processes import boot_id, remove_cgroup, start_ticks
+from gpunion.owner_kill.processes import (
+    boot_id,
+    descendants,
+    process_table,
+    remove_cgroup,
+    start_ticks,
+)
 from gpunion.owner_kill.records import write_json
 
-POLL_S = 0.05  # how late a limit may be noticed
+POLL_S = 0.1  # how late a limit may be noticed
 
 # The names of ports.runtime.ExitReason, not imported: its dataclasses would triple the time to start.
-EXITED, SIGNALLED, OUT_OF_MEMORY = "exited", "signalled", "out_of_memory"
+EXITED, SIGNALLED = "exited", "signalled"
 LOST, NOT_STARTED = "lost", "not_started"
 
 
@@ -57,6 +64,12 @@ class Keeping:
         self._why_ended = ""  # set when the keeper ends the guest by itself
         self._asked_to_leave = False
         self._limits = Limits(os.path.join(guest_dir, LIMITS_FILE))
+        self._appetite = Appetite(
+            self._members,
+            [os.path.join(guest_dir, name) for name in GUEST_DIRS],
+            memory_bytes=self._launch.watched_memory_bytes,
+            disk_bytes=self._launch.disk_bytes,
+        )
         self._wakeup = _wake_on_child_exit()
 
     def run(self, answer_fd: int) -> None:
@@ -123,8 +136,14 @@ class Keeping:
             if now_s - looked_s >= POLL_S:
                 looked_s = now_s
                 self._why_ended = LOST if self._asked_to_leave else self._limits.passed(now_s)
+                self._why_ended = self._why_ended or self._appetite.passed(now_s)
                 if self._why_ended:
                     return
+
+    def _members(self) -> set[int]:
+        if self._cgroup:
+            return cgroups.processes(self._cgroup)
+        return descendants(os.getpid(), process_table())
 
     def _end_everything(self) -> None:
         """The guest is over when its first process is: what it left behind goes too, to the last one."""

@@ -13,6 +13,7 @@ LOCK_FILE = "keeper.lock"
 KEEPER_LOG_FILE = "keeper.log"
 
 CHECKPOINT_DIR, CONTROL_DIR, OUTPUT_DIR, SCRATCH_DIR = "checkpoint", "control", "output", "scratch"
+GUEST_DIRS = (CHECKPOINT_DIR, CONTROL_DIR, OUTPUT_DIR, SCRATCH_DIR)  # those it can write to
 WORK_DIR, HOME_DIR, TEMPORARY_DIR = "work", "home", "tmp"  # inside scratch
 
 NOT_BEGUN_FD = 9  # open until the guest's own program runs; one digit, as a shell's redirections want it

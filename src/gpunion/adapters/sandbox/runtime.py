@@ -12,6 +12,7 @@ from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES, KeptRuntime
 from gpunion.ports.gpus import GpuDevice
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
+DATA_FACTOR, DATA_SPARE_BYTES = 4, 16 * 1024**3
 NOT_WANTED = NoBubblewrap(why="it was not asked for", mend="ask for it")
 
 
@@ -53,8 +54,10 @@ class SandboxRuntime(KeptRuntime):
     def describe(self) -> str:
         kind = "bubblewrap sandbox without network" if self.sandboxed else "unsandboxed process"
         group = "own cgroup" if self._cgroup_parent else "no cgroup"
-        missing = [name for name in ("memory", "cpu") if name not in self._controllers]
-        limits = f"{' and '.join(missing)} limits recorded but not enforced" if missing else "limits enforced"
+        memory = "the kernel" if "memory" in self._controllers else "its keeper"
+        limits = f"memory limit enforced by {memory}, disk limit by its keeper"
+        if "cpu" not in self._controllers:
+            limits += ", cpu limit recorded but not enforced"
         return f"{kind}, {group}, {limits}"
 
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
@@ -69,7 +72,19 @@ class SandboxRuntime(KeptRuntime):
         return asdict(plan) | {
             "cgroup_parent": self._cgroup_parent,
             "memory_bytes": spec.memory_bytes,
+            "watched_memory_bytes": 0 if "memory" in self._controllers else spec.memory_bytes,
+            "data_bytes": 0 if spec.gpu_indices else _data_bytes(spec.memory_bytes),
+            "disk_bytes": spec.disk_bytes,
             "cpus": spec.cpus,
             "log_limit_bytes": self._log_limit_bytes,
             "processes_max": self._processes_max,
         }
+
+
+def _data_bytes(memory_bytes: int) -> int:
+    """The most one process may map for itself, where its keeper limits memory a little late.
+
+    Well above what programs map without using it (a stack for every thread, room for a library's buffers).
+    A program with a GPU maps far more than it will ever use, and gets no such limit.
+    """
+    return DATA_FACTOR * memory_bytes + DATA_SPARE_BYTES if memory_bytes else 0
