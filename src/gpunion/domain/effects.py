@@ -94,6 +94,7 @@ class ShipOutput:
 class TellNotice:
     run_id: RunId
     deadline_s: float | None  # None: the owner changed their mind
+    reason: str = ""  # empty: the owner wants it back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,10 +172,12 @@ class OutputShipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerReclaimed:
-    """`gpus`: these alone; none named: the whole machine. The cause is told apart for single GPUs only."""
+    """`gpus`: these alone; none named: the whole machine. `when_safe`: every guest goes as soon as what it
+    did is durable, and the notice is only how long that may take."""
 
     notice_s: float
     leaving: bool = False
+    when_safe: bool = False
     gpus: tuple[int, ...] = ()
     cause: HoldCause = HoldCause.OWNER
     detail: str = ""
@@ -192,6 +194,29 @@ class OwnerResumed:
 
     gpus: tuple[int, ...] = ()
     cause: HoldCause = HoldCause.OWNER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerChangedTerms:
+    """The shell has put the new ones into the facts; `said` is what changed, in words."""
+
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepartureForeseen:
+    """By the terms the machine is lent until then; None: nobody can say. `because`: why it is not lent."""
+
+    at_s: float | None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestOverstepped:
+    """It was seen to take more than the terms lend, where nothing keeps it from doing so."""
+
+    run_id: RunId
+    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +260,9 @@ AgentEvent = (
     | OwnerReclaimed
     | OwnerPaused
     | OwnerResumed
+    | OwnerChangedTerms
+    | DepartureForeseen
+    | GuestOverstepped
     | OwnerKilled
     | LeaseRenewed
     | AgentStarted

@@ -8,7 +8,7 @@ from enum import StrEnum
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.resources import Grant
 from gpunion.domain.run import EndReason
-from gpunion.domain.withheld import WithheldGpu
+from gpunion.domain.withheld import HoldCause, WithheldGpu
 
 
 class GuestPhase(StrEnum):
@@ -47,6 +47,10 @@ class Guest:
     end_cause: EndReason | None = None  # set by who decided to end it, before it is gone
     exit_code: int | None = None
     last_step: int = 0
+    came_s: float = 0.0
+    leave_by_s: float | None = None  # the terms let it stay no longer than this
+    leave_why: str = ""
+    overstepped: bool = False  # it took more than the terms lend, so no change of them lets it stay
 
     @property
     def living(self) -> bool:
@@ -72,6 +76,9 @@ class Holding:
     deadline_s: float | None = None
     leaving: bool = False
     killed: bool = False
+    cause: HoldCause = HoldCause.OWNER
+    detail: str = ""
+    when_safe: bool = False  # what is not saved by then is tried again until the deadline
     gpus: tuple[WithheldGpu, ...] = ()  # single GPUs that are not lent, whoever has the rest
 
 

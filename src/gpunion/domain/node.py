@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.resources import Capacity
+from gpunion.domain.resources import Capacity, Gpu
 from gpunion.domain.terms import Terms
 from gpunion.domain.withheld import WithheldGpu, earliest_deadline_s
 
@@ -39,6 +39,25 @@ class NodeFacts:
     def takes_images(self) -> bool:
         return self.runtime in IMAGE_RUNTIMES
 
+    @property
+    def lent_gpus(self) -> tuple[Gpu, ...]:
+        """As large as the terms lend them."""
+        most_bytes = self.terms.vram_bytes
+        if most_bytes is None:
+            return self.capacity.gpus
+        return tuple(
+            replace(gpu, memory_bytes=min(gpu.memory_bytes, most_bytes)) for gpu in self.capacity.gpus
+        )
+
+    @property
+    def lent_cpus(self) -> float:
+        return self.capacity.cpus if self.terms.cpus is None else min(self.capacity.cpus, self.terms.cpus)
+
+    @property
+    def lent_uplink_bps(self) -> float:
+        uplink_bps, most_bps = self.capacity.uplink_bps, self.terms.network_bps
+        return uplink_bps if most_bps is None else min(uplink_bps, most_bps)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
@@ -53,6 +72,9 @@ class Node:
     departures: int = 0
     lent_gpu_s: float = 0.0
     withheld: tuple[WithheldGpu, ...] = ()  # single GPUs that are not lent, whoever has the rest
+    wanted_why: str = ""  # what of its owner's terms ends the lending, where it is not their word
+    known_end_s: float | None = None  # by its owner's terms it is lent until then
+    not_lent_because: str = ""  # and why it is not, in their words
 
     def wanted_by_s(self, gpu_indices: tuple[int, ...]) -> float | None:
         """When who holds these GPUs has to be gone: with the whole machine, or from one of them."""

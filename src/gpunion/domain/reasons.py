@@ -28,6 +28,9 @@ class Why(StrEnum):
     TOO_FEW_FREE_CPUS = "too_few_free_cpus"
     TOO_LITTLE_FREE_MEMORY = "too_little_free_memory"
     LAB_NOT_ADMITTED = "lab_not_admitted"
+    PERSON_NOT_ADMITTED = "person_not_admitted"
+    NOT_LENT_NOW = "not_lent_now"
+    ENDS_SOON = "ends_soon"
     UNSANDBOXED = "unsandboxed"
     GUESTS_FULL = "guests_full"
     REFUSED_LATELY = "refused_lately"
@@ -53,6 +56,10 @@ class Why(StrEnum):
     STEP_BEHIND = "step_behind"
     OWNER_WANTS_NODE = "owner_wants_node"
     OWNER_WANTS_GPU = "owner_wants_gpu"
+    TERMS_CHANGED = "terms_changed"
+    TERMS_END_LENDING = "terms_end_lending"
+    TERMS_END_STAY = "terms_end_stay"
+    MAY_STAY = "may_stay"
     OWNER_COMPUTES = "owner_computes"
     GPU_SICK = "gpu_sick"
     FLUSH_FITS = "flush_fits"
@@ -87,6 +94,7 @@ class Why(StrEnum):
     # an agent's own
     OLD_EPOCH = "old_epoch"
     OWNER_SAID_NO = "owner_said_no"
+    BEYOND_TERMS = "beyond_terms"
     NO_LEASE = "no_lease"
     GPU_BUSY = "gpu_busy"
     OWN_SAVE = "own_save"
@@ -110,6 +118,9 @@ SENTENCES: dict[Why, str] = {
     Why.TOO_FEW_FREE_CPUS: "{free} of its CPUs are free, {needs} are needed",
     Why.TOO_LITTLE_FREE_MEMORY: "{free_gib} GiB of its memory are free, {needs_gib} are needed",
     Why.LAB_NOT_ADMITTED: "its owner does not admit guests of lab '{lab}'",
+    Why.PERSON_NOT_ADMITTED: "its owner does not admit {person}",
+    Why.NOT_LENT_NOW: "{because}",
+    Why.ENDS_SOON: "by its owner's terms it is lent for {left_s} s more only",
     Why.UNSANDBOXED: "it cannot shut guests in and its owner has not allowed that",
     Why.GUESTS_FULL: "it already has the {limit} guests its owner allows",
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
@@ -134,6 +145,10 @@ SENTENCES: dict[Why, str] = {
     Why.STEP_BEHIND: "a checkpoint of step {step} was ignored; step {durable} is already durable",
     Why.OWNER_WANTS_NODE: "the owner of {node} wants it back in {notice_s} s",
     Why.OWNER_WANTS_GPU: "the owner of {node} wants GPU {gpus} back in {notice_s} s",
+    Why.TERMS_CHANGED: "the owner of {node} changed the terms: {said}",
+    Why.TERMS_END_LENDING: "the terms of {node} end its lending in {notice_s} s: {detail}",
+    Why.TERMS_END_STAY: "the terms of {node} let it stay for {notice_s} s more: {detail}",
+    Why.MAY_STAY: "it may stay on {node} after all",
     Why.OWNER_COMPUTES: "the owner of {node} began to compute on GPU {gpus} ({detail}); "
     "it is theirs in {notice_s} s",
     Why.GPU_SICK: "GPU {gpus} of {node} is out of order ({detail})",
@@ -170,6 +185,7 @@ SENTENCES: dict[Why, str] = {
     Why.NOT_ITS_RUN: "{node} reported on {run}, which is not on it; ignored",
     Why.OLD_EPOCH: "epoch {epoch} is older than {current}",
     Why.OWNER_SAID_NO: "the owner said {phase}",
+    Why.BEYOND_TERMS: "there is no room for it by the terms: {detail}",
     Why.NO_LEASE: "the lease is over",
     Why.GPU_BUSY: "a granted GPU is still in use",
     Why.OWN_SAVE: "nobody could be asked in time, so the agent has {run} saved by itself",

@@ -8,6 +8,7 @@ from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import EndReason
+from gpunion.domain.terms import Terms
 from gpunion.domain.withheld import HoldCause
 
 
@@ -98,6 +99,33 @@ class NodeResumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TermsChanged:
+    """`said`: what changed, in words."""
+
+    terms: Terms
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepartureForetold:
+    """By its owner's terms the machine is lent until then. `because`: why it is not lent at the moment."""
+
+    at_s: float | None
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestAskedToGo:
+    """The terms let it stay no longer than this; None: it may stay after all."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    deadline_s: float | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLeft:
     pass
 
@@ -112,5 +140,8 @@ Report = (
     | NodeReclaimed
     | NodePaused
     | NodeResumed
+    | TermsChanged
+    | DepartureForetold
+    | GuestAskedToGo
     | NodeLeft
 )

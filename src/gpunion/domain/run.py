@@ -48,6 +48,8 @@ class Run:
     ended_s: float | None = None
     end_reason: EndReason | None = None
     last_step: int = 0  # the furthest step known when it ended
+    wanted_by_s: float | None = None  # the node's terms let it stay no longer than this
+    wanted_why: str = ""
     checkpoints: int = 0  # how many were asked for; numbers the next one
 
     @property

@@ -20,13 +20,14 @@ class GpuPhase(StrEnum):
 class HoldCause(StrEnum):
     """Whose word it is, which decides whose word ends it."""
 
+    TERMS = "terms"  # their terms say so at the moment; ends when they do not
     OWN_WORK = "own_work"  # the owner's own process was seen on it; ends when that is gone
     OWNER = "owner"  # they said so; ends when they say so
     SICK = "sick"  # it is broken; ends when the owner says of this very GPU that it is not
 
 
 # A weightier cause is not taken over by a lighter one: a sick GPU is not lent because a process ended.
-_WEIGHT = {HoldCause.OWN_WORK: 0, HoldCause.OWNER: 1, HoldCause.SICK: 2}
+_WEIGHT = {HoldCause.TERMS: 0, HoldCause.OWN_WORK: 1, HoldCause.OWNER: 2, HoldCause.SICK: 3}
 
 
 def weightier(one: HoldCause, other: HoldCause) -> HoldCause:
@@ -45,6 +46,8 @@ class WithheldGpu:
     def because(self) -> str:
         """In words, for people who wait for it."""
         match self.cause:
+            case HoldCause.TERMS:
+                said = self.detail or "its owner's terms withhold it"
             case HoldCause.OWN_WORK:
                 said = "its owner is computing on it"
             case HoldCause.SICK:

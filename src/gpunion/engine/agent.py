@@ -10,13 +10,16 @@ from gpunion.domain.events import (
     AgentStarted,
     CheckpointNotShipped,
     CheckpointShipped,
+    DepartureForeseen,
     GuestExited,
+    GuestOverstepped,
     GuestSaved,
     GuestStarted,
     GuestStartFailed,
     LeaseRenewed,
     OrderReceived,
     OutputShipped,
+    OwnerChangedTerms,
     OwnerKilled,
     OwnerPaused,
     OwnerReclaimed,
@@ -26,7 +29,7 @@ from gpunion.domain.events import (
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import gpu_ownership, guests, lease, orders, ownership, restart, saves
+from gpunion.engine.handlers import gpu_ownership, guests, lease, orders, ownership, restart, saves, stays
 from gpunion.engine.state import AgentState
 from gpunion.engine.timers import Timers
 
@@ -73,6 +76,12 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             guests.output_shipped(draft, event)
         case OwnerReclaimed() | OwnerPaused() | OwnerResumed() | OwnerKilled():
             _owner_spoke(draft, event)
+        case OwnerChangedTerms():
+            stays.terms_changed(draft, event)
+        case DepartureForeseen():
+            stays.foreseen(draft, event)
+        case GuestOverstepped():
+            stays.overstepped(draft, event)
         case LeaseRenewed():
             lease.renewed(draft, event)
         case AgentStarted():
@@ -92,7 +101,7 @@ def _owner_spoke(draft: AgentDraft, event: OwnerReclaimed | OwnerPaused | OwnerR
         case OwnerPaused():
             gpu_ownership.pause(draft, event)
         case OwnerResumed(gpus=()):
-            ownership.resume(draft)
+            ownership.resume(draft, event)
         case OwnerResumed():
             gpu_ownership.resume(draft, event)
         case OwnerKilled():
@@ -103,6 +112,9 @@ def _timer(draft: AgentDraft, key: str) -> None:
     name, _, subject = key.partition(":")
     if subject.startswith("gpu:"):
         _gpu_timer(draft, name, gpu_ownership.index_of(subject))
+        return
+    if subject.startswith("guest:"):
+        stays.timer_fired(draft, name, subject)
         return
     match name:
         case "deadline":
@@ -115,6 +127,8 @@ def _timer(draft: AgentDraft, key: str) -> None:
             lease.ran_out(draft)
         case "lease_end":
             lease.grace_over(draft)
+        case "ship":
+            saves.ship_again(draft, subject)
         case "save":
             saves.not_answered(draft, subject)
         case "kill":

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from gpunion.domain.decision import AgentDecision, AgentRecord
-from gpunion.domain.effects import AgentEffect, CancelTimer, LimitGuest, RemoveGuest, SendReport, SetTimer
+from gpunion.domain.effects import (
+    AgentEffect,
+    CancelTimer,
+    LimitGuest,
+    RemoveGuest,
+    SendReport,
+    SetTimer,
+    TellNotice,
+)
 from gpunion.domain.guest import Guest, Holding, Tenure
 from gpunion.domain.ids import RunId
 from gpunion.domain.node import NodeFacts
@@ -45,8 +53,14 @@ class AgentDraft:
     def farewell(self, run_id: RunId) -> None:
         """Its story on this machine is over; its scratch goes with it."""
         self.cancel_timer(f"save:{run_id}")
+        self.cancel_timer(f"ship:{run_id}")
+        self.cancel_stay_timers(run_id)
         self.do(RemoveGuest(run_id=run_id))
         self.forget(run_id)
+
+    def cancel_stay_timers(self, run_id: RunId) -> None:
+        for name in ("deadline", "term", "own_save"):
+            self.cancel_timer(f"{name}:guest:{run_id}")
 
     def hold(self, holding: Holding) -> None:
         self.holding = holding
@@ -67,6 +81,9 @@ class AgentDraft:
     def cancel_timer(self, key: str) -> None:
         if key in self._timers or any(isinstance(e, SetTimer) and e.key == key for e in self._effects):
             self._effects.append(CancelTimer(key=key))
+
+    def timer_set(self, key: str) -> bool:
+        return key in self._timers
 
     def because(self, subject: str, why: Why, **facts: Fact) -> str:
         reason = because(subject, why, **facts)
@@ -92,10 +109,26 @@ class AgentDraft:
         return withheld_of(self.holding.gpus, index)
 
     def deadline_for(self, guest: Guest) -> float | None:
-        """When a guest has to be gone: with the whole machine, or from one of its GPUs."""
+        """When a guest has to be gone: with the whole machine, from one of its GPUs, or by the terms."""
         of_machine_s = self.holding.deadline_s if self.holding.tenure is Tenure.RECLAIMING else None
         of_gpus_s = earliest_deadline_s(self.holding.gpus, guest.grant.gpu_indices)
-        return min((at_s for at_s in (of_machine_s, of_gpus_s) if at_s is not None), default=None)
+        wanted = (of_machine_s, of_gpus_s, guest.leave_by_s)
+        return min((at_s for at_s in wanted if at_s is not None), default=None)
+
+    def notice_for(self, guest: Guest) -> TellNotice:
+        """What the guest is told: until when, and why where it is not simply its owner's wish."""
+        deadline_s, holding = self.deadline_for(guest), self.holding
+        if deadline_s is None:
+            return TellNotice(run_id=guest.run_id, deadline_s=None)
+        if deadline_s == guest.leave_by_s:
+            reason = guest.leave_why
+        elif holding.tenure is Tenure.RECLAIMING and deadline_s == holding.deadline_s:
+            reason = holding.detail
+        else:
+            gpus = (self.withheld(index) for index in guest.grant.gpu_indices)
+            terms = [gpu for gpu in gpus if gpu is not None and gpu.cause is HoldCause.TERMS]
+            reason = next((gpu.because() for gpu in terms if gpu.deadline_s == deadline_s), "")
+        return TellNotice(run_id=guest.run_id, deadline_s=deadline_s, reason=reason)
 
     def owner_has_it(self) -> bool:
         """From the owner's deadline on nothing of a guest may run or send."""

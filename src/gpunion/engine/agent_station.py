@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from gpunion.domain.commit import AgentCommit, NumberedReport, SavedAgent
 from gpunion.domain.effects import SendReport
@@ -44,6 +45,7 @@ class AgentStation:
         self.skew = Skew()
         self.connected = False
         self.term = 0
+        self._offered_autonomy_s = facts.terms.autonomy_s
         self._granted_s = 0.0  # when the newest lease was granted, in the coordinator's time
 
     @property
@@ -54,6 +56,7 @@ class AgentStation:
 
     def hello(self, now_s: float) -> Hello:
         self.connected = False
+        self._offered_autonomy_s = self.facts.terms.autonomy_s
         guests = tuple(sorted(g.run_id for g in self.engine.state.guests.values() if g.living))
         return Hello(
             node_id=self.node_id,
@@ -74,6 +77,7 @@ class AgentStation:
             self._granted_s = max(newest_s, frame.sent_s)  # another term is another machine's time
             self.term = frame.term
             self.connected = True
+            self._agree_on(self._offered_autonomy_s)
             self.engine.timing = frame.timing
             self.orders.took(frame.orders_before)
             self.reports.acknowledge(frame.ack)
@@ -137,8 +141,15 @@ class AgentStation:
         )
 
     def change_facts(self, facts: NodeFacts) -> None:
+        """Guests may stay alone for longer only once the coordinator knows to wait that long: from the next
+        handshake on. Anything else counts at once."""
         self.facts = facts
-        self.engine.facts = facts
+        self._agree_on(min(self.engine.facts.terms.autonomy_s, facts.terms.autonomy_s))
+
+    def _agree_on(self, autonomy_s: float) -> None:
+        terms = self.facts.terms
+        agreed = replace(terms, autonomy_s=min(autonomy_s, terms.autonomy_s))
+        self.engine.facts = replace(self.facts, terms=agreed)
 
     # --- what to send ----------------------------------------------------------------------------
 

@@ -65,8 +65,8 @@ def _started_against_terms(state: CampusState, node_id: NodeId, order: StartRun)
     if withheld:
         what = f"{order.run_id} was ordered to start on GPU {withheld}, which is not lent"
         found.append(Violation(invariant=2, subject=node_id, what=what))
-    if not node.facts.terms.admits_lab(job.spec.lab):
-        what = f"{order.run_id} is of a lab the terms do not admit"
+    if not node.facts.terms.admits(job.spec.lab, job.spec.owner):
+        what = f"{order.run_id} is of a lab or a person the terms do not admit"
         found.append(Violation(invariant=2, subject=node_id, what=what))
     return found
 

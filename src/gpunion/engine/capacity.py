@@ -34,8 +34,8 @@ def _count(draft: Draft, node_id: NodeId) -> NodeView:
     lent_bytes = capacity.memory_bytes if allowed is None else min(capacity.memory_bytes, allowed)
     return NodeView(
         node=node,
-        free_gpus=tuple(gpu for gpu in capacity.gpus if gpu.index not in taken),
-        free_cpus=capacity.cpus - cpus,
+        free_gpus=tuple(gpu for gpu in node.facts.lent_gpus if gpu.index not in taken),
+        free_cpus=node.facts.lent_cpus - cpus,
         free_memory_bytes=lent_bytes - memory,
         guests=len(runs) + len(kept),
     )

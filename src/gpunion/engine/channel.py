@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from gpunion.domain.orders import Order, TakeCheckpoint
-from gpunion.domain.reports import NoticeGiven, Report
+from gpunion.domain.reports import DepartureForetold, GuestAskedToGo, NoticeGiven, Report
 
 T = TypeVar("T")
 
@@ -94,9 +94,15 @@ class Skew:
 
 
 def report_in_our_time(report: Report, skew: Skew) -> Report:
-    if isinstance(report, NoticeGiven):
-        return replace(report, deadline_s=skew.here(report.deadline_s))
-    return report
+    match report:
+        case NoticeGiven():
+            return replace(report, deadline_s=skew.here(report.deadline_s))
+        case GuestAskedToGo(deadline_s=float(deadline_s)):
+            return replace(report, deadline_s=skew.here(deadline_s))
+        case DepartureForetold(at_s=float(at_s)):
+            return replace(report, at_s=skew.here(at_s))
+        case _:
+            return report
 
 
 def order_in_our_time(order: Order, skew: Skew) -> Order:

@@ -25,6 +25,8 @@ from gpunion.domain.reports import (
     CheckpointCaptured,
     CheckpointDurable,
     CheckpointFailed,
+    DepartureForetold,
+    GuestAskedToGo,
     NodeLeft,
     NodePaused,
     NodeReclaimed,
@@ -33,12 +35,13 @@ from gpunion.domain.reports import (
     Report,
     RunEnded,
     RunStarted,
+    TermsChanged,
 )
 from gpunion.domain.run import RunPhase
 from gpunion.domain.timing import Timing
 from gpunion.engine import lending, planner
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers import checkpoints, images, jobs, node_gpus, nodes, runs
+from gpunion.engine.handlers import checkpoints, images, jobs, node_gpus, node_terms, nodes, runs
 from gpunion.engine.state import CampusState
 from gpunion.engine.timers import Timers
 from gpunion.policy.policies import Policies
@@ -145,6 +148,8 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
             checkpoints.failed(draft, report)
         case NoticeGiven() | NodeReclaimed() | NodePaused() | NodeResumed() | NodeLeft():
             _owner_said(draft, node_id, report)
+        case TermsChanged() | DepartureForetold() | GuestAskedToGo():
+            node_terms.said(draft, node_id, report)
         case _:
             assert_never(report)
 

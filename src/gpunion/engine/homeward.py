@@ -63,7 +63,7 @@ def _gain_s(draft: Draft, job: Job, run: Run, home: Node) -> float | None:
 
 def _go(draft: Draft, job: Job, run: Run, home: Node, gain_s: float) -> None:
     source = draft.state.nodes[run.node_id]
-    spare_bps = reclaim_cap_bps(source.facts.capacity.uplink_bps) - active_flush_bps(draft, source.id)
+    spare_bps = reclaim_cap_bps(source.facts.lent_uplink_bps) - active_flush_bps(draft, source.id)
     if spare_bps <= 0:
         return  # the uplink is busy saving others from a deadline; next time
     gpus = choose_gpus(job, view(draft, home.id))
@@ -94,7 +94,7 @@ def _remaining_s(draft: Draft, job: Job, run: Run) -> float | None:
 
 
 def _downtime_s(draft: Draft, job: Job, run: Run) -> float:
-    uplink_bps = draft.state.nodes[run.node_id].facts.capacity.uplink_bps
+    uplink_bps = draft.state.nodes[run.node_id].facts.lent_uplink_bps
     ship_s = 8.0 * job.cost.ship_bytes / max(reclaim_cap_bps(uplink_bps), 1.0)
     return job.cost.stall_s + ship_s + job.cost.restart_s
 

@@ -67,7 +67,7 @@ def _place_waiting(draft: Draft) -> None:
         if migration is not None and migration.phase is not MigrationPhase.SEEKING:
             continue
         reserved = migration is not None and bool(migration.reserved_gpus)
-        shape = (job.spec.request, job.spec.lab, job.avoid, job.image, job.image_barred)
+        shape = (job.spec.request, job.spec.lab, job.spec.owner, job.avoid, job.image, job.image_barred)
         if shape in hopeless and not reserved:
             continue
         if reserved and migration is not None:

@@ -43,6 +43,7 @@ class CampusState:
     living: dict[NodeId, set[RunId]] = field(default_factory=dict)  # runs that hold something of a node
     unsettled: dict[RunId, set[CheckpointId]] = field(default_factory=dict)  # neither durable nor failed
     reclaiming: set[NodeId] = field(default_factory=set)  # wanted back, whole or single GPUs of them
+    asked_to_go: dict[NodeId, set[RunId]] = field(default_factory=dict)  # runs the terms let stay no longer
     moving: set[MigrationId] = field(default_factory=set)  # migrations not yet over
     progress: dict[RunId, tuple[int, float]] = field(default_factory=dict)  # from heartbeats; not durable
     preparing: dict[RunId, Preparing] = field(default_factory=dict)  # the same, of runs that are to start
@@ -97,6 +98,7 @@ class CampusState:
             case Run():
                 del self.runs[record.id]
                 _leave(self.living, record.node_id, record.id)
+                _leave(self.asked_to_go, record.node_id, record.id)
                 self.room.touch(record.node_id)
             case Node():
                 del self.nodes[record.id]
@@ -145,6 +147,10 @@ class CampusState:
             self.living.setdefault(run.node_id, set()).add(run.id)
         else:
             _leave(self.living, run.node_id, run.id)
+        if run.living and run.wanted_by_s is not None:
+            self.asked_to_go.setdefault(run.node_id, set()).add(run.id)
+        else:
+            _leave(self.asked_to_go, run.node_id, run.id)
 
     def _put_node(self, node: Node) -> None:
         self.nodes[node.id] = node

@@ -36,7 +36,7 @@ class Want:
 
 
 def empty_wanted_nodes(draft: Draft) -> None:
-    for node_id in sorted(draft.state.reclaiming):
+    for node_id in sorted(draft.state.reclaiming | draft.state.asked_to_go.keys()):
         node = draft.state.nodes[node_id]
         wanted: dict[Want, list[Run]] = {}
         for run in _runs(draft, node_id):
@@ -64,7 +64,8 @@ def active_flush_bps(draft: Draft, node_id: NodeId) -> float:
 
 
 def _want(draft: Draft, node: Node, run: Run) -> Want | None:
-    deadline_s = node.wanted_by_s(run.grant.gpu_indices)
+    wanted = (node.wanted_by_s(run.grant.gpu_indices), run.wanted_by_s)
+    deadline_s = min((at_s for at_s in wanted if at_s is not None), default=None)
     if deadline_s is None or any(gpu.cause is HoldCause.SICK for gpu in _wanted_gpus(node, run)):
         return None  # nothing is saved from a broken GPU: its agent ends the run and says so
     if node.deadline_s is not None:
@@ -78,7 +79,7 @@ def _wanted_gpus(node: Node, run: Run) -> list[WithheldGpu]:
 
 
 def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
-    uplink_bps = node.facts.capacity.uplink_bps - active_flush_bps(draft, node.id) / RECLAIM_SHARE
+    uplink_bps = node.facts.lent_uplink_bps - active_flush_bps(draft, node.id) / RECLAIM_SHARE
     stakes = [_at_stake(draft, run) for run in runs]
     by_id = {run.id: run for run in runs}
     fates = _triage(draft, stakes, want, max(uplink_bps, 1.0))
@@ -153,6 +154,11 @@ def _carry_out(
 
 def _say_who_wants_it(draft: Draft, node: Node, run: Run, notice_s: float) -> None:
     gpus = _wanted_gpus(node, run)
+    by_terms = _terms_want_it(node, run, gpus)
+    if by_terms is not None:
+        why, detail = by_terms
+        draft.because(run.job_id, why, node=node.id, detail=detail, notice_s=notice_s)
+        return
     if not gpus or node.deadline_s is not None:
         draft.because(run.job_id, Why.OWNER_WANTS_NODE, node=node.id, notice_s=notice_s)
         return
@@ -164,6 +170,17 @@ def _say_who_wants_it(draft: Draft, node: Node, run: Run, notice_s: float) -> No
     draft.because(
         run.job_id, Why.OWNER_COMPUTES, node=node.id, gpus=indices, detail=detail, notice_s=notice_s
     )
+
+
+def _terms_want_it(node: Node, run: Run, gpus: list[WithheldGpu]) -> tuple[Why, str] | None:
+    """Where it is not the owner's word but their terms: which of them."""
+    if node.deadline_s is not None:
+        return (Why.TERMS_END_LENDING, node.wanted_why) if node.wanted_why else None
+    if run.wanted_by_s is not None:
+        return Why.TERMS_END_STAY, run.wanted_why or "no detail given"
+    if gpus and all(gpu.cause is HoldCause.TERMS for gpu in gpus):
+        return Why.TERMS_END_STAY, "; ".join(gpu.because() for gpu in gpus)
+    return None
 
 
 def _at_stake(draft: Draft, run: Run) -> AtStake:

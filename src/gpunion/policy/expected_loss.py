@@ -96,14 +96,16 @@ class ExpectedLoss:
         stays_s = remaining_s(job) / speed
         down_s = self.downtime_s(job, node)
         again = 1.0 - self.hazard.survival(node, now_s, min(stays_s, HORIZON_MOST_S))
-        needs_s = job.cost.stall_s + 8.0 * job.cost.ship_bytes / max(node.facts.capacity.uplink_bps / 2, 1.0)
+        if node.known_end_s is not None and now_s + stays_s > node.known_end_s:
+            again = 1.0  # its owner's own terms say so
+        needs_s = job.cost.stall_s + 8.0 * job.cost.ship_bytes / max(node.facts.lent_uplink_bps / 2, 1.0)
         unsaved = 1.0 - self.notices.chance_in_time(needs_s, node.facts.terms.notice_s)
         redone_s = unsaved * self.timing.interval_s(job, node, now_s) / 2
         return down_s + stays_s + again * (redone_s + down_s)
 
     def downtime_s(self, job: Job, node: Node) -> float:
         """Coming up, and the state over the node's own wire."""
-        return job.cost.restart_s + 8.0 * job.cost.ship_bytes / max(node.facts.capacity.uplink_bps, 1.0)
+        return job.cost.restart_s + 8.0 * job.cost.ship_bytes / max(node.facts.lent_uplink_bps, 1.0)
 
 
 def remaining_s(job: Job) -> float:

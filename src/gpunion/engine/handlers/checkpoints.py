@@ -29,7 +29,7 @@ def due(draft: Draft, run_id: RunId) -> None:
     if run is None or run.phase is not RunPhase.RUNNING:
         return
     node = draft.state.nodes[run.node_id]
-    rate_bps = periodic_rate_bps(node.facts.capacity.uplink_bps, len(draft.state.living[node.id]))
+    rate_bps = periodic_rate_bps(node.facts.lent_uplink_bps, len(draft.state.living[node.id]))
     moving.request_checkpoint(draft, run, final=False, by_s=None, rate_bps=rate_bps)
 
 

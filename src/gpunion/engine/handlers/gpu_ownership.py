@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import TellNotice, TerminateGuest
+from gpunion.domain.effects import TerminateGuest
 from gpunion.domain.events import OwnerPaused, OwnerReclaimed, OwnerResumed
 from gpunion.domain.guest import Guest, GuestPhase, Tenure
 from gpunion.domain.reasons import Why
@@ -45,7 +45,7 @@ def reclaim(draft: AgentDraft, event: OwnerReclaimed) -> None:
     for guest in _on(draft, indices):
         deadline_s = draft.deadline_for(guest)
         if deadline_s is not None and deadline_s > draft.now_s:
-            draft.do(TellNotice(run_id=guest.run_id, deadline_s=deadline_s))
+            draft.do(draft.notice_for(guest))
             draft.limit(guest.run_id)
     for gpu in wanted:
         _run_the_notice(draft, gpu)
@@ -59,7 +59,7 @@ def pause(draft: AgentDraft, event: OwnerPaused) -> None:
         gpu = draft.withheld(index)
         if gpu is None:
             gpu = WithheldGpu(index=index, phase=GpuPhase.PAUSED, asked_s=draft.now_s)
-        elif gpu.cause is HoldCause.OWN_WORK:
+        elif gpu.cause in (HoldCause.OWN_WORK, HoldCause.TERMS):
             gpu = replace(gpu, cause=HoldCause.OWNER)  # from now on it ends by their word, not by itself
         else:
             continue
@@ -87,7 +87,7 @@ def lift(draft: AgentDraft, indices: Iterable[int]) -> None:
     cancel_timers(draft, indices)
     draft.hold(replace(draft.holding, gpus=without_gpus(draft.holding.gpus, indices)))
     for guest in _on(draft, indices):
-        draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.deadline_for(guest)))
+        draft.do(draft.notice_for(guest))
         draft.limit(guest.run_id)
 
 

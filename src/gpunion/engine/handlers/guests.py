@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import CancelShipping, KillGuest, ShipOutput, TellNotice
+from gpunion.domain.effects import CancelShipping, KillGuest, ShipOutput
 from gpunion.domain.events import GuestExited, GuestStarted, GuestStartFailed, OutputShipped
 from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import RunId, own_checkpoint_id
@@ -35,9 +35,8 @@ def started(draft: AgentDraft, event: GuestStarted) -> None:
         )
     )
     draft.limit(guest.run_id)
-    deadline_s = draft.deadline_for(guest)
-    if deadline_s is not None:
-        draft.do(TellNotice(run_id=guest.run_id, deadline_s=deadline_s))
+    if draft.deadline_for(guest) is not None:
+        draft.do(draft.notice_for(guest))
 
 
 def start_failed(draft: AgentDraft, event: GuestStartFailed) -> None:

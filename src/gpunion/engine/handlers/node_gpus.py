@@ -49,6 +49,9 @@ def _notice_given(draft: Draft, node: Node, report: NoticeGiven) -> None:
     match report.cause:
         case HoldCause.OWNER:
             draft.because(node.id, Why.OWNER_WANTS_GPU, node=node.id, gpus=gpus, notice_s=notice_s)
+        case HoldCause.TERMS:
+            detail = f"GPU {gpus}: {report.detail or 'no detail given'}"
+            draft.because(node.id, Why.TERMS_END_LENDING, node=node.id, detail=detail, notice_s=notice_s)
         case HoldCause.OWN_WORK:
             detail = report.detail or "a process of theirs"
             draft.because(

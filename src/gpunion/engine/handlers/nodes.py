@@ -14,7 +14,7 @@ from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NoticeGiven
 from gpunion.domain.run import Run
-from gpunion.domain.withheld import after_resume
+from gpunion.domain.withheld import HoldCause, after_resume
 from gpunion.engine import moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
@@ -29,6 +29,8 @@ def joined(draft: Draft, event: NodeJoined) -> None:
         _lost_its_memory(draft, event, node)
     else:
         if node.facts != event.facts:
+            if node.facts.terms != event.facts.terms:
+                draft.because(node.id, Why.TERMS_CHANGED, node=node.id, said="while it was away")
             node = replace(node, facts=event.facts)
             draft.put(node)
         if node.phase is NodePhase.SILENT:
@@ -69,8 +71,14 @@ def notice_given(draft: Draft, node_id: NodeId, report: NoticeGiven) -> None:
     if node is not None:
         again = before is NodePhase.RECLAIMING  # a shortened notice is the same departure
         departures = node.departures + (not again)
-        draft.put(replace(node, deadline_s=report.deadline_s, departures=departures))
+        by_terms = report.cause is HoldCause.TERMS
+        why_now = report.detail if by_terms else ""
+        draft.put(replace(node, deadline_s=report.deadline_s, departures=departures, wanted_why=why_now))
         notice_s = max(0.0, report.deadline_s - draft.now_s)
+        if by_terms and not report.leaving:
+            detail = why_now or "no detail given"
+            draft.because(node.id, Why.TERMS_END_LENDING, node=node.id, detail=detail, notice_s=notice_s)
+            return
         why = Why.OWNER_LEFT if report.leaving else Why.OWNER_WANTS_NODE
         draft.because(node.id, why, node=node.id, notice_s=notice_s)
 
@@ -94,7 +102,7 @@ def resumed(draft: Draft, node_id: NodeId) -> None:
     node = _change(draft, node_id, NodePhase.SHARING)
     if node is None:
         return
-    node = replace(node, deadline_s=None, withheld=after_resume(node.withheld))
+    node = replace(node, deadline_s=None, withheld=after_resume(node.withheld), wanted_why="")
     draft.put(node)
     draft.because(node_id, Why.NODE_BACK, node=node_id)
     stay_if_they_can(draft, node)
@@ -117,7 +125,7 @@ def living(draft: Draft, node_id: NodeId) -> list[Run]:
 def stay_if_they_can(draft: Draft, node: Node) -> None:
     """Guests that were only waiting for a deadline that is not coming any more go on as before."""
     for run in living(draft, node.id):
-        if node.wanted_by_s(run.grant.gpu_indices) is None:
+        if node.wanted_by_s(run.grant.gpu_indices) is None and run.wanted_by_s is None:
             _stays_if_it_can(draft, run)
 
 
@@ -165,6 +173,9 @@ def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
             before_silence=None,
             deadline_s=None,
             withheld=(),
+            wanted_why="",
+            known_end_s=None,
+            not_lent_because="",
         )
     )
     gpus = len(event.facts.capacity.gpus)

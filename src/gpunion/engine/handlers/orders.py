@@ -15,6 +15,7 @@ from gpunion.domain.run import EndReason
 from gpunion.domain.withheld import WithheldGpu
 from gpunion.engine.agent_draft import AgentDraft
 from gpunion.engine.handlers import saves
+from gpunion.policy.terms.welcome import unwelcome
 
 
 def received(draft: AgentDraft, order: Order) -> None:
@@ -38,24 +39,27 @@ def start_run(draft: AgentDraft, order: StartRun) -> None:
     if refused is not None:
         _refuse(draft, order, refused)
         return
-    draft.put(
-        Guest(
-            run_id=order.run_id,
-            job_id=order.job_id,
-            epoch=order.epoch,
-            grant=order.grant,
-            phase=GuestPhase.STARTING,
-            name=order.name,
-            user=order.user,
-            lab=order.lab,
-        )
-    )
+    draft.put(_as_guest(draft, order))
     last_moment_s = draft.last_moment_s()
     assert last_moment_s is not None
     assert draft.lease_until_s is not None
     draft.do(StartGuest(order=order, lease_until_s=last_moment_s))
     draft.limit(order.run_id)
     draft.set_timer("lease", draft.lease_until_s + draft.facts.terms.autonomy_s)
+
+
+def _as_guest(draft: AgentDraft, order: StartRun) -> Guest:
+    return Guest(
+        run_id=order.run_id,
+        job_id=order.job_id,
+        epoch=order.epoch,
+        grant=order.grant,
+        phase=GuestPhase.STARTING,
+        name=order.name,
+        user=order.user,
+        lab=order.lab,
+        came_s=draft.now_s,
+    )
 
 
 def stop_run(draft: AgentDraft, order: StopRun) -> None:
@@ -116,13 +120,22 @@ def _refusal(draft: AgentDraft, order: StartRun) -> Why | None:
 def _against_the_terms(draft: AgentDraft, order: StartRun) -> Why | None:
     """The coordinator has looked too, but at what it was last told; the owner's own word is here."""
     facts = draft.facts
-    if not facts.terms.admits_lab(order.lab):
-        return Why.LAB_NOT_ADMITTED
+    if not facts.terms.admits(order.lab, order.user):
+        admitted = facts.terms.admits_lab(order.lab)
+        return Why.PERSON_NOT_ADMITTED if admitted else Why.LAB_NOT_ADMITTED
     if not facts.sandboxed and not facts.terms.allow_unsandboxed:
         return Why.UNSANDBOXED
     if len(draft.living()) >= facts.terms.max_guests:
         return Why.GUESTS_FULL
+    if _beyond_the_caps(draft, order):
+        return Why.BEYOND_TERMS
     return None if order.image is None else _image_refused(draft, order.image)
+
+
+def _beyond_the_caps(draft: AgentDraft, order: StartRun) -> str:
+    """Why it would be one too many beside those who are here."""
+    everybody = [*draft.living(), _as_guest(draft, order)]
+    return unwelcome(draft.facts.terms, everybody).get(order.run_id, "")
 
 
 def _image_refused(draft: AgentDraft, parcel: Parcel) -> Why | None:
@@ -145,6 +158,10 @@ def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
         draft.because(order.run_id, why, phase=draft.holding.tenure.value)
     elif why is Why.LAB_NOT_ADMITTED:
         draft.because(order.run_id, why, lab=order.lab)
+    elif why is Why.PERSON_NOT_ADMITTED:
+        draft.because(order.run_id, why, person=order.user or "guests without a name")
+    elif why is Why.BEYOND_TERMS:
+        detail = draft.because(order.run_id, why, detail=_beyond_the_caps(draft, order))
     elif why is Why.GUESTS_FULL:
         draft.because(order.run_id, why, limit=draft.facts.terms.max_guests)
     elif why is Why.GPU_WITHHELD:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.effects import TellNotice, TerminateGuest
-from gpunion.domain.events import OwnerReclaimed
+from gpunion.domain.effects import TerminateGuest
+from gpunion.domain.events import OwnerReclaimed, OwnerResumed
 from gpunion.domain.guest import GuestPhase, Holding, Tenure
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
 from gpunion.domain.run import EndReason
 from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
-from gpunion.domain.withheld import after_resume
+from gpunion.domain.withheld import HoldCause, after_resume, weightier
 from gpunion.engine.agent_draft import AgentDraft
 from gpunion.engine.handlers import gpu_ownership, guests, saves
+
+# An owner who waits for a safe moment gives the coordinator's plan this long, then every guest is saved again
+# until it is durable.
+WHEN_SAFE_PATIENCE_S = 10.0
 
 _TIMERS = ("deadline", "term", "own_save")
 
@@ -25,29 +29,40 @@ def reclaim(draft: AgentDraft, event: OwnerReclaimed) -> None:
     if holding.tenure is Tenure.RECLAIMED:
         if event.leaving:
             _free(draft, replace(holding, leaving=True, asked_s=draft.now_s))
+        elif event.cause is not holding.cause:
+            # From now on it ends by the weightier word.
+            draft.hold(replace(holding, cause=weightier(holding.cause, event.cause), detail=""))
         return
     deadline_s = draft.now_s + max(0.0, event.notice_s)
     asked_s, leaving = draft.now_s, event.leaving
+    cause, detail, when_safe = event.cause, event.detail, event.when_safe
+    if holding.tenure is not Tenure.SHARING:
+        cause = weightier(holding.cause, event.cause)
+        detail = detail if cause is event.cause else holding.detail
     if holding.tenure is Tenure.RECLAIMING and holding.deadline_s is not None:
         # A second word may shorten a notice, never lengthen it behind the first one's back.
         deadline_s = min(deadline_s, holding.deadline_s)
         asked_s, leaving = holding.asked_s, leaving or holding.leaving
+        when_safe = when_safe or holding.when_safe
     draft.hold(
         Holding(
             tenure=Tenure.RECLAIMING,
             asked_s=asked_s,
             deadline_s=deadline_s,
             leaving=leaving,
+            cause=cause,
+            detail=detail,
+            when_safe=when_safe,
             gpus=holding.gpus,
         )
     )
-    draft.report(NoticeGiven(deadline_s=deadline_s, leaving=leaving))
+    draft.report(NoticeGiven(deadline_s=deadline_s, leaving=leaving, cause=cause, detail=detail))
     if deadline_s <= draft.now_s:
         deadline_came(draft)
         return
     _set_notice_timers(draft, deadline_s)
     for guest in draft.living():
-        draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.deadline_for(guest)))
+        draft.do(draft.notice_for(guest))
         draft.limit(guest.run_id)
 
 
@@ -55,11 +70,17 @@ def pause(draft: AgentDraft) -> None:
     if draft.holding.tenure is Tenure.SHARING:
         draft.hold(Holding(tenure=Tenure.PAUSED, asked_s=draft.now_s, gpus=draft.holding.gpus))
         draft.report(NodePaused())
+    elif draft.holding.cause is HoldCause.TERMS:
+        # Taken back by their terms; from now on it ends by their word, not by itself.
+        draft.hold(replace(draft.holding, cause=HoldCause.OWNER))
 
 
-def resume(draft: AgentDraft) -> None:
+def resume(draft: AgentDraft, event: OwnerResumed) -> None:
     holding = draft.holding
-    staying = after_resume(holding.gpus)
+    by_terms = event.cause is HoldCause.TERMS
+    if by_terms and (holding.cause is not HoldCause.TERMS or holding.leaving):
+        return
+    staying = holding.gpus if by_terms else after_resume(holding.gpus)
     if holding.tenure is Tenure.LEFT or (holding.tenure is Tenure.SHARING and staying == holding.gpus):
         return
     for key in _TIMERS:
@@ -67,7 +88,7 @@ def resume(draft: AgentDraft) -> None:
     gpu_ownership.cancel_timers(draft, {gpu.index for gpu in holding.gpus if gpu not in staying})
     draft.hold(Holding(tenure=Tenure.SHARING, asked_s=draft.now_s, gpus=staying))
     for guest in draft.living():
-        draft.do(TellNotice(run_id=guest.run_id, deadline_s=draft.deadline_for(guest)))
+        draft.do(draft.notice_for(guest))
         draft.limit(guest.run_id)
     draft.report(NodeResumed())
 
@@ -99,10 +120,12 @@ def save_unasked(draft: AgentDraft) -> None:
     deadline_s = draft.holding.deadline_s
     if draft.holding.tenure is not Tenure.RECLAIMING or deadline_s is None:
         return
-    if draft.coordinator_is_near():
-        again_s = draft.now_s + draft.timing.own_save_patience_s
-        if again_s < deadline_s:
-            draft.set_timer("own_save", again_s)
+    when_safe = draft.holding.when_safe
+    again_s = draft.now_s + draft.timing.own_save_patience_s
+    if (draft.coordinator_is_near() or when_safe) and again_s < deadline_s:
+        draft.set_timer("own_save", again_s)
+    waited_s = draft.now_s - draft.holding.asked_s
+    if draft.coordinator_is_near() and not (when_safe and waited_s >= WHEN_SAFE_PATIENCE_S):
         return
     for guest in draft.living():
         final_asked = guest.saving is not None and guest.saving.final

@@ -11,7 +11,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunStarted
 from gpunion.domain.run import EndReason
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import gpu_ownership, guests, ownership, saves
+from gpunion.engine.handlers import gpu_ownership, guests, ownership, saves, stays
 
 
 def started(draft: AgentDraft, event: AgentStarted) -> None:
@@ -22,6 +22,7 @@ def started(draft: AgentDraft, event: AgentStarted) -> None:
         # The clock counts from the boot, so nobody can tell how much of a notice is left: the owner wins.
         ownership.deadline_came(draft)
     gpu_ownership.restarted(draft, rebooted=event.rebooted)
+    stays.restarted(draft, rebooted=event.rebooted)
     found = {guest.run_id: guest for guest in event.found}
     for guest in sorted(draft.guests.values(), key=lambda g: g.run_id):
         _take_up(draft, guest, found.get(guest.run_id))

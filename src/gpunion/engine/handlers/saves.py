@@ -15,6 +15,10 @@ from gpunion.domain.run import EndReason
 from gpunion.engine.agent_draft import AgentDraft
 
 
+# Between two tries to bring a last save to a vault that did not take it.
+SHIP_AGAIN_S = 2.0
+
+
 def ask(
     draft: AgentDraft,
     guest: Guest,
@@ -114,9 +118,17 @@ def shipped(draft: AgentDraft, event: CheckpointShipped) -> None:
 
 def not_shipped(draft: AgentDraft, event: CheckpointNotShipped) -> None:
     guest = _waiting_for(draft, event.run_id, event.checkpoint_id)
-    if guest is not None:
+    if guest is not None and _worth_another_try(draft, guest, event.trouble):
+        draft.set_timer(f"ship:{guest.run_id}", draft.now_s + SHIP_AGAIN_S)
+    elif guest is not None:
         _fail(draft, guest, event.trouble)
         _saving_over(draft, guest)
+
+
+def ship_again(draft: AgentDraft, run_id: str) -> None:
+    guest = draft.guests.get(RunId(run_id))
+    if guest is not None and guest.saving is not None and guest.saving.saved:
+        ship(draft, guest)
 
 
 def not_answered(draft: AgentDraft, run_id: str) -> None:
@@ -134,6 +146,15 @@ def drop(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> Guest:
         draft.cancel_timer(f"save:{guest.run_id}")
     _fail(draft, guest, trouble)
     return draft.put(replace(guest, saving=None))
+
+
+def _worth_another_try(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> bool:
+    """An owner who lets guests go when it is safe waits for a vault that is away for a moment."""
+    holding = draft.holding
+    if not holding.when_safe or holding.deadline_s is None or guest.saving is None or not guest.saving.final:
+        return False
+    passing = trouble in (CheckpointTrouble.VAULT_UNAVAILABLE, CheckpointTrouble.VAULT_FULL)
+    return passing and draft.now_s + SHIP_AGAIN_S < holding.deadline_s
 
 
 def _waiting_for(draft: AgentDraft, run_id: RunId, checkpoint_id: CheckpointId) -> Guest | None:

@@ -18,6 +18,7 @@ FOR_GOOD = frozenset(
         Why.TOO_FEW_CPUS,
         Why.TOO_LITTLE_MEMORY,
         Why.LAB_NOT_ADMITTED,
+        Why.PERSON_NOT_ADMITTED,
         Why.UNSANDBOXED,
         Why.NODE_LEFT,
         Why.NO_IMAGES_HERE,
@@ -25,6 +26,9 @@ FOR_GOOD = frozenset(
         Why.IMAGE_TOO_LARGE,
     }
 )
+
+# Who comes for less time than this before a known end's notice would only come to leave.
+LEAST_STAY_S = 60.0
 
 _PHASES = {
     NodePhase.PAUSED: Why.NODE_PAUSED,
@@ -58,11 +62,11 @@ def _never_fits(job: Job, view: NodeView) -> Reason | None:
     of_model = [gpu for gpu in capacity.gpus if _model_fits(gpu, request)]
     if len(of_model) < request.gpus:
         return because(node.id, Why.WRONG_MODEL)
-    if len(suitable(capacity.gpus, request)) < request.gpus:
+    if len(suitable(node.facts.lent_gpus, request)) < request.gpus:
         vram_gib = request.vram_bytes / GIB
         return because(node.id, Why.TOO_LITTLE_VRAM, needs=request.gpus, vram_gib=vram_gib)
-    if capacity.cpus < request.cpus:
-        return because(node.id, Why.TOO_FEW_CPUS, has=capacity.cpus, needs=request.cpus)
+    if node.facts.lent_cpus < request.cpus:
+        return because(node.id, Why.TOO_FEW_CPUS, has=node.facts.lent_cpus, needs=request.cpus)
     if view.lent_memory_bytes < request.memory_bytes:
         has, needs = view.lent_memory_bytes / GIB, request.memory_bytes / GIB
         return because(node.id, Why.TOO_LITTLE_MEMORY, has_gib=has, needs_gib=needs)
@@ -71,7 +75,9 @@ def _never_fits(job: Job, view: NodeView) -> Reason | None:
 
 def _against_the_terms(job: Job, view: NodeView) -> Reason | None:
     facts = view.node.facts
-    if not facts.terms.admits_lab(job.spec.lab):
+    if not facts.terms.admits(job.spec.lab, job.spec.owner):
+        if facts.terms.admits_lab(job.spec.lab):
+            return because(view.node.id, Why.PERSON_NOT_ADMITTED, person=job.spec.owner)
         return because(view.node.id, Why.LAB_NOT_ADMITTED, lab=job.spec.lab)
     if not facts.sandboxed and not facts.terms.allow_unsandboxed:
         return because(view.node.id, Why.UNSANDBOXED)
@@ -97,10 +103,16 @@ def _image_refused(parcel: Parcel, barred: bool, node: Node) -> Reason | None:
 def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
     node = view.node
     phase = _PHASES.get(node.phase)
+    if phase is Why.NODE_RECLAIMED and node.not_lent_because:
+        return because(node.id, Why.NOT_LENT_NOW, because=node.not_lent_because)
     if phase is not None:
         return because(node.id, phase)
     if any(a.node_id == node.id and now_s < a.until_s for a in job.avoid):
         return because(node.id, Why.REFUSED_LATELY)
+    if node.known_end_s is not None:
+        left_s = node.known_end_s - now_s
+        if left_s < node.facts.terms.notice_s + LEAST_STAY_S:
+            return because(node.id, Why.ENDS_SOON, left_s=max(0.0, left_s))
     limit = node.facts.terms.max_guests
     if view.guests >= limit:
         return because(node.id, Why.GUESTS_FULL, limit=limit)
@@ -123,7 +135,7 @@ def _not_free(request: Request, view: NodeView) -> Reason | None:
 def _too_few_free(request: Request, view: NodeView, free: int) -> Reason:
     """Where GPUs are missing because they are not lent, who waits for them is told by whom."""
     node = view.node
-    able = {gpu.index for gpu in suitable(node.facts.capacity.gpus, request)}
+    able = {gpu.index for gpu in suitable(node.facts.lent_gpus, request)}
     withheld = [gpu.because() for gpu in node.withheld if gpu.index in able]
     if not withheld:
         return because(node.id, Why.TOO_FEW_FREE_GPUS, free=free, needs=request.gpus)

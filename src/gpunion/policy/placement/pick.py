@@ -58,7 +58,7 @@ def place(
 ) -> Placed | NotPlaced:
     """`prefer` wins where it would do: a place was reserved there."""
     verdicts: list[Verdict] = []
-    best: tuple[tuple[bool, float, int], NodeView, tuple[Gpu, ...]] | None = None
+    best: tuple[tuple[bool, float, int, int], NodeView, tuple[Gpu, ...]] | None = None
     for view in views:
         refused = refusal(job, view, now_s)
         if refused is not None:
@@ -67,14 +67,24 @@ def place(
         gpus = choose_gpus(job, view)
         score = scoring.score(job, view, gpus, now_s)
         verdicts.append(Verdict(node=view.node.id, score=score))
-        rank = (view.node.id == prefer, score, tie_break("placement", job.id, job.epoch, view.node.id))
+        tie = tie_break("placement", job.id, job.epoch, view.node.id)
+        rank = (view.node.id == prefer, score, _liking(job, view), tie)
         if best is None or rank > best[0]:
             best = (rank, view, gpus)
     if best is None:
         return NotPlaced(verdicts=tuple(verdicts))
-    (preferred, _, _), view, gpus = best
+    (preferred, _, _, _), view, gpus = best
     why = "a place was kept for it there" if preferred else scoring.because(job, view, gpus)
     return Placed(node_id=view.node.id, grant=grant(job, gpus), because=why, verdicts=tuple(verdicts))
+
+
+def _liking(job: Job, view: NodeView) -> int:
+    """Between machines as good as each other: first where the owner would rather have this guest than
+    another, last where they would rather have others."""
+    terms = view.node.facts.terms
+    if terms.prefers(job.spec.lab, job.spec.owner):
+        return 1
+    return -1 if terms.prefer_labs or terms.prefer_people else 0
 
 
 def choose_gpus(job: Job, view: NodeView) -> tuple[Gpu, ...]:

@@ -56,7 +56,7 @@ class HazardAware:
     def _price(self, job: Job, node: Node, now_s: float, company: Sequence[Job]) -> float:
         everybody = (job, *company)
         savers = [self._saver(one, node, now_s, everybody) for one in everybody]
-        return price_of_a_byte(savers, reclaim_cap_bps(node.facts.capacity.uplink_bps) / 8.0)
+        return price_of_a_byte(savers, reclaim_cap_bps(node.facts.lent_uplink_bps) / 8.0)
 
     def _saver(self, job: Job, node: Node, now_s: float, company: Sequence[Job]) -> Saver:
         lost_share = 1.0 - self._saved_share(job, node, company)
@@ -74,7 +74,7 @@ class HazardAware:
         others = [one for one in company if one.id != job.id]
         bits = 8.0 * (job.cost.ship_bytes + sum(one.cost.ship_bytes for one in others))
         stall_s = max([job.cost.stall_s, *(one.cost.stall_s for one in others)])
-        needs_s = (stall_s + bits / max(reclaim_cap_bps(node.facts.capacity.uplink_bps), 1.0) + GUARD_S) / (
+        needs_s = (stall_s + bits / max(reclaim_cap_bps(node.facts.lent_uplink_bps), 1.0) + GUARD_S) / (
             1.0 - GUARD_SHARE
         )
         return self.notices.chance_in_time(needs_s, node.facts.terms.notice_s)

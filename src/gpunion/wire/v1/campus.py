@@ -68,8 +68,15 @@ class TermsOut(Answer):
     allow_unsandboxed: bool
     allow_labs: list[str]
     deny_labs: list[str]
+    prefer_labs: list[str]
+    allow_people: list[str]
+    deny_people: list[str]
+    prefer_people: list[str]
     max_guests: int
     memory_bytes: int | None
+    cpus: float | None
+    vram_bytes: int | None
+    network_bps: float | None
     autonomy_s: float
     images: list[str]
 
@@ -88,6 +95,8 @@ class NodeOut(Answer):
     memory_bytes: int
     uplink_bps: float
     terms: TermsOut
+    known_end_at: str | None  # by its owner's terms it is lent until then
+    not_lent_because: str
     joined_at: str
     phase_since: str
     deadline_at: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobSpec, Priority
@@ -188,14 +189,9 @@ def node_out(
         cpus=capacity.cpus,
         memory_bytes=capacity.memory_bytes,
         uplink_bps=capacity.uplink_bps,
-        terms=campus.TermsOut(
-            **{
-                **asdict(terms),
-                "allow_labs": list(terms.allow_labs),
-                "deny_labs": list(terms.deny_labs),
-                "images": list(terms.images),
-            }
-        ),
+        terms=campus.TermsOut(**{name: _listed(value) for name, value in asdict(terms).items()}),
+        known_end_at=shown_time_or_none(node.known_end_s),
+        not_lent_because=node.not_lent_because,
         joined_at=shown_time(node.joined_s),
         phase_since=shown_time(node.phase_since_s),
         deadline_at=shown_time_or_none(node.deadline_s),
@@ -204,6 +200,10 @@ def node_out(
         lent_gpu_s=node.lent_gpu_s,
         runs=[run.id for run in runs],
     )
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _not_lent(gpus: Iterable[WithheldGpu], index: int) -> str | None:

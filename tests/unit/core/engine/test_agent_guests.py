@@ -89,7 +89,7 @@ def test_a_start_is_obeyed_with_the_lease_s_limit_in_force_from_the_first_moment
     decision = agent.ordered(a_start())
     assert decision.changes == (
         JobEpoch(job_id=JOB, epoch=1),
-        a_guest("job-e1", phase=GuestPhase.STARTING, name="train", user="sam", lab="students"),
+        a_guest("job-e1", phase=GuestPhase.STARTING, name="train", user="sam", lab="students", came_s=100.0),
     )
     assert decision.effects == (
         StartGuest(order=a_start(), lease_until_s=until_s),
