@@ -23,9 +23,9 @@ PROBES: dict[str, list[str]] = {
 }
 KNOWN_SERVICES = frozenset(PROBES)
 # Their tests look at the processes and cgroups of guests from outside, whoever those belong to.
-ROOT_SERVICES = frozenset({"docker", "podman"})
+ROOT_SERVICES = frozenset({"docker", "podman", "criu"})
 
-SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 
 @cache

@@ -19,6 +19,7 @@ from gpunion.owner_kill.processes import (
     remove_cgroup,
     send_signal,
     start_ticks,
+    thaw,
 )
 from gpunion.owner_kill.records import read_json, write_json
 
@@ -104,8 +105,10 @@ def strike(guest_dir: str, *, keeper_too: bool) -> None:
         return
     if keeper.cgroup and keeper.boot_id == boot_id():
         kill_cgroup(keeper.cgroup)
-    for pid, ticks in members(guest_dir):
+    found = members(guest_dir)
+    for pid, ticks in found:
         send_signal(pid, ticks, signal.SIGKILL)
+    thaw({pid for pid, _ in found})
     if keeper_too and keeper.alive():
         send_signal(keeper.pid, keeper.start_ticks, signal.SIGKILL)
 

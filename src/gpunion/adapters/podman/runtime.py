@@ -10,9 +10,10 @@ from typing import Any
 
 from gpunion.adapters.containers.engine import SYSTEM_PATH, Engine, EngineTrouble
 from gpunion.adapters.containers.gpus import find_way
-from gpunion.adapters.containers.runtime import ContainerRuntime, EngineFacts, GuestUser
+from gpunion.adapters.containers.runtime import EngineFacts, GuestUser
 from gpunion.adapters.podman.seccomp import profile_words
 from gpunion.adapters.podman.users import guest_user, maps_users
+from gpunion.adapters.podman.whole import PodmanRuntime
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES
 from gpunion.ports.runtime import RuntimeFault
 
@@ -27,7 +28,7 @@ def open_podman(
     image: str | None = None,
     log_limit_bytes: int = LOG_LIMIT_BYTES,
     processes_max: int | None = None,
-) -> ContainerRuntime:
+) -> PodmanRuntime:
     """RuntimeFault where there is no Podman that works for this user."""
     program = shutil.which("podman", path=SYSTEM_PATH)
     if program is None:
@@ -50,8 +51,8 @@ def open_podman(
         unenforced=_unenforced(engine),
         more_words=profile_words(state_dir),
     )
-    limits = {} if processes_max is None else {"processes_max": processes_max}
-    return ContainerRuntime(state_dir, engine, facts, image=image, log_limit_bytes=log_limit_bytes, **limits)
+    limits: dict[str, Any] = {} if processes_max is None else {"processes_max": processes_max}
+    return PodmanRuntime(state_dir, engine, facts, image=image, log_limit_bytes=log_limit_bytes, **limits)
 
 
 def facts_of(told: dict[str, Any], user: GuestUser) -> EngineFacts:

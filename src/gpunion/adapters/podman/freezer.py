@@ -1,0 +1,79 @@
+"""Holding all processes of a container still, on either version of cgroups."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+OLD_TREE = "/sys/fs/cgroup/freezer"
+PAUSE_S = 0.002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freezer:
+    """`write` takes the words; `read` shows one of them, somewhere in it, when it is so."""
+
+    write: str
+    freeze_word: str
+    thaw_word: str
+    read: str
+    frozen_line: str
+
+    def freeze(self, limit_s: float) -> bool:
+        """False when not everything stood still in time; then it goes on again."""
+        _put(self.write, self.freeze_word)
+        until_s = time.monotonic() + limit_s
+        while not self.frozen():
+            if time.monotonic() > until_s:
+                self.thaw()
+                return False
+            time.sleep(PAUSE_S)
+        return True
+
+    def frozen(self) -> bool:
+        return self.frozen_line in _lines(self.read)
+
+    def held(self) -> bool:
+        """Frozen, or on the way there."""
+        return self.thaw_word not in _lines(self.write)
+
+    def thaw(self) -> None:
+        try:
+            _put(self.write, self.thaw_word)
+        except OSError:
+            return  # the guest is gone, and its cgroup with it
+
+
+def freezer_of(pid: int) -> Freezer | None:
+    """That of the cgroup the process is in; None when it is in none of its own."""
+    for line in _lines(f"/proc/{pid}/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        if controllers == "freezer" and path != "/":
+            state = os.path.normpath(f"{OLD_TREE}/{path}/freezer.state")
+            return Freezer(
+                write=state, freeze_word="FROZEN", thaw_word="THAWED", read=state, frozen_line="FROZEN"
+            )
+        directory = os.path.normpath(f"/sys/fs/cgroup/{path}")
+        if not controllers and path != "/" and os.path.exists(f"{directory}/cgroup.freeze"):
+            return Freezer(
+                write=f"{directory}/cgroup.freeze",
+                freeze_word="1",
+                thaw_word="0",
+                read=f"{directory}/cgroup.events",
+                frozen_line="frozen 1",
+            )
+    return None
+
+
+def _put(path: str, word: str) -> None:
+    with open(path, "w", encoding="ascii") as file:
+        file.write(word)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []

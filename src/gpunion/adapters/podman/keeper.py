@@ -1,0 +1,108 @@
+"""The keeper of a container that may begin as a dump: `python -m ... <guest_dir> <fd>`.
+
+Brought back, the container is made by this machine's own words as any other: limits, user, mounts. Of the
+dump come the processes alone, and it is checked afterwards that they are shut in like any guest's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from gpunion.adapters.containers.cgroup import container_cgroup
+from gpunion.adapters.containers.engine import EngineTrouble
+from gpunion.adapters.containers.keeper import STRIKE_PAUSE_S, Keeping, NotStarted
+from gpunion.adapters.podman.complaints import complaint_in
+from gpunion.adapters.podman.confined import not_confined
+from gpunion.adapters.podman.staging import staged
+from gpunion.adapters.sandbox.beginning import begin
+from gpunion.adapters.sandbox.log import Log
+from gpunion.adapters.sandbox.names import LAUNCH_FILE
+from gpunion.owner_kill.guest import members, strike
+from gpunion.owner_kill.processes import cgroup_pids
+from gpunion.owner_kill.records import read_json
+
+# In a dump, and Podman's names for them (`dumping` has them too, and more imports than a keeper needs).
+IMAGES_DIR, SHARED_MEMORY_FILE = "images", "shm.tar"
+PODMAN_IMAGES, PODMAN_SHARED_MEMORY, RESTORE_LOG = "checkpoint", "devshm-checkpoint.tar", "restore.log"
+RESTORE_LIMIT_S = 25.0  # the agent waits 30 s for a keeper's answer
+
+
+def main(argv: list[str]) -> int:
+    answer_fd = begin(argv)
+    if answer_fd is not None:
+        PodmanKeeping(argv[0]).run(answer_fd)
+    return 0
+
+
+class PodmanKeeping(Keeping):
+    def __init__(self, guest_dir: str) -> None:
+        super().__init__(guest_dir)
+        launch = read_json(os.path.join(guest_dir, LAUNCH_FILE)) or {}
+        restore = launch.get("restore")
+        self._restore = restore if isinstance(restore, dict) else None
+
+    def _start(self) -> tuple[int, Log]:
+        if self._restore is None:
+            return super()._start()
+        with staged(str(self._restore["stage"]), list(self._restore["sources"])):
+            return super()._start()
+
+    def _bring_up(self) -> None:
+        if self._restore is None:
+            super()._bring_up()
+            return
+        home = self._make_home()
+        self._lay_out(home, Path(str(self._restore["dump"])))
+        try:
+            words = ("container", "restore", "--file-locks")
+            self._engine.call(*words, self._container, limit_s=RESTORE_LIMIT_S)
+        except EngineTrouble as trouble:
+            raise NotStarted(complaint_in(home / RESTORE_LOG) or str(trouble)) from trouble
+        why = not_confined(cgroup_pids(self._cgroup), int(self._restore["host_id"]))
+        if why:
+            raise NotStarted(f"what came out of the dump is not shut in: {why}")
+
+    def _make_home(self) -> Path:
+        """Podman restores into a container that has been there: it is made, and ended at its gate.
+
+        Its cgroup is known and written down before anything of the guest runs."""
+        self._engine.call("init", self._container)
+        record = json.loads(self._engine.call("inspect", "--type", "container", self._container))[0]
+        self._cgroup = container_cgroup(int(record["State"]["Pid"]), str(record["Id"]))
+        self._introduce()
+        self._engine.call("stop", "--time", "0", self._container)
+        return Path(str(record["StaticDir"]))
+
+    def _lay_out(self, home: Path, dump: Path) -> None:
+        """CRIU reads them from inside the guest's user namespace, before and after it becomes its root.
+
+        Podman's directory for the container, which nobody else may enter, is what guards them."""
+        images = home / PODMAN_IMAGES
+        shutil.rmtree(images, ignore_errors=True)
+        shutil.move(dump / IMAGES_DIR, images)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.move(dump / SHARED_MEMORY_FILE, home / PODMAN_SHARED_MEMORY)
+        os.chmod(images, 0o755)
+        for path in images.iterdir():
+            os.chmod(path, 0o644)
+
+    def _open_gate(self) -> None:
+        if self._restore is None:
+            super()._open_gate()  # a guest that was brought back is long past it
+
+    def _end_everything(self) -> None:
+        # What was brought back may run before it is held by its first process.
+        while self._restore is not None and self._first < 0 and members(self._guest_dir):
+            strike(self._guest_dir, keeper_too=False)
+            time.sleep(STRIKE_PAUSE_S)
+        super()._end_everything()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,189 @@
+"""Guests in Podman containers that can be dumped whole and brought back elsewhere.
+
+Implements `ports.checkpointer.Checkpointer` beside `Runtime`. A guest stands still only while this object
+says so: whoever renews its limits after a crash in the middle finds it frozen and lets it go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpunion.adapters.containers.entry import DOORS_DIR, ENTER
+from gpunion.adapters.containers.gpus import GpuWay
+from gpunion.adapters.containers.runtime import ContainerRuntime
+from gpunion.adapters.podman import probing, staging
+from gpunion.adapters.podman.dumping import ENTER_FILE, RECIPE_FILE, dump_container
+from gpunion.adapters.podman.freezer import Freezer, freezer_of
+from gpunion.adapters.podman.recipe import Recipe, recipe_of, unfit
+from gpunion.adapters.sandbox import layout
+from gpunion.adapters.sandbox.names import GUEST_FILE, LAUNCH_FILE
+from gpunion.domain.system_tier import SystemAbility
+from gpunion.owner_kill.guest import lives, read_keeper
+from gpunion.owner_kill.processes import cgroup_pids
+from gpunion.owner_kill.records import read_json
+from gpunion.ports.checkpointer import DumpHooks, DumpRefused, RestoreRefused
+from gpunion.ports.runtime import GuestPaths, GuestSpec, GuestStatus, RuntimeFault
+
+
+class NoDevices:
+    """The hooks of a machine whose guests hold no GPU that a driver would have to empty first."""
+
+    def __init__(self, way: GpuWay) -> None:
+        self._way = way
+
+    def covers(self, gpu_indices: Sequence[int]) -> str:
+        if gpu_indices and self._way is not GpuWay.DECLARED:
+            return "what a guest has on its GPUs cannot be dumped here yet"
+        return ""
+
+    def before_dump(self, pids: Sequence[int], limit_s: float) -> None:
+        return
+
+    def after_dump(self, pids: Sequence[int]) -> None:
+        return
+
+    def after_restore(self, pids: Sequence[int]) -> None:
+        return
+
+
+class PodmanRuntime(ContainerRuntime):
+    keeper_module = "gpunion.adapters.podman.keeper"
+
+    def __init__(self, *arguments: Any, hooks: DumpHooks | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.hooks: DumpHooks = hooks or NoDevices(self._facts.gpus)
+        self._dumps: dict[str, Path] = {}  # of runs that are being brought back
+        self._still: dict[str, tuple[Freezer, tuple[int, ...]]] = {}  # runs that this object holds
+
+    async def ability(self) -> SystemAbility:
+        why_not = await asyncio.to_thread(probing.no_means)
+        if why_not:
+            return SystemAbility(why_not=why_not)
+        host_programs = self._image is None
+        kind = await asyncio.to_thread(
+            probing.kind_of_machine, self._facts.version, host_programs=host_programs
+        )
+        known = probing.remembered(self._state_dir, kind)
+        if known is not None:
+            return known
+        home = self._state_dir / probing.PROBE_DIR
+        small = PodmanRuntime(home, self._engine, self._facts, image=self._image)
+        ability = await probing.try_it(small, home, kind)
+        probing.remember(self._state_dir, ability)
+        return ability
+
+    async def dump(self, run_id: str, into: Path, *, limit_s: float) -> None:
+        await asyncio.to_thread(self._dump, run_id, into, limit_s)
+
+    async def release(self, run_id: str) -> None:
+        freezer, pids = self._still.pop(run_id, (None, ()))
+        if freezer is not None:
+            await asyncio.to_thread(freezer.thaw)
+            await asyncio.to_thread(self.hooks.after_dump, pids)
+
+    async def restore(self, spec: GuestSpec, dump: Path) -> None:
+        try:
+            self._check(spec, dump)
+            self._dumps[spec.run_id] = dump
+            await self.start(spec)
+            await asyncio.to_thread(self.hooks.after_restore, self._pids(spec.run_id))
+        except RuntimeFault as fault:
+            raise RestoreRefused(str(fault)) from fault
+        finally:
+            self._dumps.pop(spec.run_id, None)
+
+    async def limit(self, run_id: str, lease_until_s: float | None, kill_at_s: float | None) -> None:
+        await super().limit(run_id, lease_until_s, kill_at_s)
+        await asyncio.to_thread(self._wake_forgotten, run_id)
+
+    async def guests(self) -> tuple[GuestStatus, ...]:
+        found = await super().guests()
+        for guest in found:
+            if guest.alive:
+                await asyncio.to_thread(self._wake_forgotten, guest.run_id)
+        return found
+
+    def _dump(self, run_id: str, into: Path, limit_s: float) -> None:
+        root = layout.guest_root(self._state_dir, run_id)
+        launch = read_json(str(root / LAUNCH_FILE))
+        if launch is None or not lives(str(root)):
+            raise DumpRefused("there is no guest that lives")
+        recipe = recipe_of(self._words(launch), self._facts.user, _gpus_of(root))
+        uncovered = self.hooks.covers(recipe.gpu_indices)
+        if uncovered:
+            raise DumpRefused(uncovered)
+        pids = self._pids(run_id)
+        freezer = freezer_of(pids[0]) if pids else None
+        if freezer is None:
+            raise DumpRefused("the guest has no cgroup of its own that could be frozen")
+        self.hooks.before_dump(pids, limit_s)
+        self._still[run_id] = (freezer, pids)  # from here on nobody else may wake it
+        try:
+            dump_container(self._engine, str(launch["container"]), set(pids), into, limit_s)
+            (into / RECIPE_FILE).write_text(recipe.to_json(), encoding="utf-8")
+            # CRIU wants the shell's script as it was; it names the first run's variables.
+            shutil.copyfile(root / DOORS_DIR / ENTER, into / ENTER_FILE)
+        except BaseException:
+            self._still.pop(run_id, None)
+            freezer.thaw()
+            self.hooks.after_dump(pids)
+            raise
+
+    def _check(self, spec: GuestSpec, dump: Path) -> None:
+        try:
+            recipe = Recipe.from_json((dump / RECIPE_FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RestoreRefused(f"the dump has no recipe that can be read: {error}") from error
+        paths = layout.guest_paths(layout.guest_root(self._state_dir, spec.run_id))
+        launch = super()._launch(spec, paths)
+        why = unfit(recipe, recipe_of(self._words(launch), self._facts.user, spec.gpu_indices))
+        why = why or self.hooks.covers(spec.gpu_indices)
+        if why:
+            raise RestoreRefused(why)
+
+    def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
+        launch = super()._launch(spec, paths)
+        dump = self._dumps.get(spec.run_id)
+        if dump is None:
+            return launch
+        enter = paths.root / DOORS_DIR / ENTER
+        enter.write_bytes((dump / ENTER_FILE).read_bytes())  # in place: its owner stays the guest's user
+        stage = staging.stage_of(str(paths.root))
+        create, sources = staging.restaged(self._words(launch), stage)
+        host_id = self._facts.user.host_id
+        restore = {
+            "dump": str(dump),
+            "stage": stage,
+            "sources": sources,
+            "host_id": os.geteuid() if host_id is None else host_id,
+        }
+        return launch | {"create": create, "restore": restore}
+
+    def _discard(self, run_id: str, root: Path) -> None:
+        super()._discard(run_id, root)
+        staging.clear(staging.stage_of(str(root)))
+
+    def _pids(self, run_id: str) -> tuple[int, ...]:
+        keeper = read_keeper(str(layout.guest_root(self._state_dir, run_id)))
+        return () if keeper is None else tuple(sorted(cgroup_pids(keeper.cgroup)))
+
+    def _wake_forgotten(self, run_id: str) -> None:
+        pids = self._pids(run_id) if run_id not in self._still else ()
+        freezer = freezer_of(pids[0]) if pids else None
+        if freezer is not None and freezer.held() and run_id not in self._still:
+            freezer.thaw()
+
+    @staticmethod
+    def _words(launch: dict[str, object]) -> list[str]:
+        words = launch["create"]
+        return [str(word) for word in words] if isinstance(words, list) else []
+
+
+def _gpus_of(root: Path) -> tuple[int, ...]:
+    granted = (read_json(str(root / GUEST_FILE)) or {}).get("gpu_indices")
+    return tuple(int(index) for index in granted) if isinstance(granted, list) else ()

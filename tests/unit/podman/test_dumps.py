@@ -1,0 +1,104 @@
+"""Dumps of containers, as far as they can be judged without an engine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gpunion.adapters.containers.runtime import GuestUser
+from gpunion.adapters.podman.complaints import complaint_of
+from gpunion.adapters.podman.confined import not_confined
+from gpunion.adapters.podman.probing import MEMORY_FILE, remember, remembered
+from gpunion.adapters.podman.recipe import Recipe, recipe_of, unfit
+from gpunion.adapters.podman.staging import restaged
+from gpunion.domain.system_tier import SystemAbility
+
+WORDS = [
+    *("create", "--name", "gpunion-1", "--tmpfs", "/tmp:rw,size=1", "--mount"),
+    *("type=bind,source=/srv/one,target=/usr,readonly", "--mount"),
+    *('type=bind,"source=/srv/a,b",target=/gpunion/output', "--workdir", "/gpunion"),
+    *(
+        "--entrypoint",
+        "/bin/sh",
+        "localhost/image:1",
+        "/gpunion/doors/enter",
+        "tool",
+        "--mount",
+        "source=x,target=y",
+    ),
+]
+USER = GuestUser(inside="1000:1000", words=("--uidmap", "0:1900000000:65536"))
+RECIPE = recipe_of(WORDS, USER, (0,))
+
+
+def test_a_recipe_says_what_has_to_be_around_a_guest() -> None:
+    assert Recipe(
+        image="localhost/image:1",
+        user="1000:1000 --uidmap 0:1900000000:65536",
+        mounts=("/gpunion/output", "/tmp", "/usr"),
+        gpu_indices=(0,),
+    ) == RECIPE
+    assert Recipe.from_json(RECIPE.to_json()) == RECIPE
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": 1, "image": "x"}'])
+def test_what_is_no_recipe_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        Recipe.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("here", "why"),
+    [
+        (replace(RECIPE, image="other:1"), "image localhost/image:1"),
+        (replace(RECIPE, user="60990:60990"), "ran as user 1000:1000"),
+        (replace(RECIPE, gpu_indices=()), "had 1 GPU"),
+        (replace(RECIPE, mounts=("/gpunion/output", "/tmp")), "saw /usr, which guests here do not see"),
+        (replace(RECIPE, mounts=(*RECIPE.mounts, "/venv")), "see /venv, which it did not"),
+    ],
+)
+def test_a_dump_is_refused_where_something_differs(here: Recipe, why: str) -> None:
+    assert why in unfit(RECIPE, here)
+
+
+def test_a_dump_does_not_care_which_gpu_it_has() -> None:
+    assert unfit(RECIPE, replace(RECIPE, gpu_indices=(3,))) == ""
+
+
+def test_every_bound_source_is_moved_to_the_stage_and_nothing_else_is() -> None:
+    words, sources = restaged(WORDS, "/run/stage")
+    assert sources == ["/srv/one", "/srv/a,b"]
+    assert words[6:9:2] == [
+        "type=bind,source=/run/stage/0,target=/usr,readonly",
+        "type=bind,source=/run/stage/1,target=/gpunion/output",
+    ]
+    assert words[9:] == WORDS[9:]
+
+
+def test_a_process_of_the_host_is_not_shut_in() -> None:
+    assert "user" in not_confined([os.getpid()], os.geteuid() + 1)
+    assert not_confined([os.getpid()], os.geteuid()) != ""
+    assert not_confined([2**22 + 1], 0) == ""  # gone
+
+
+def test_criu_is_quoted_with_the_cause_and_not_with_its_farewell() -> None:
+    lines = [
+        "(00.1) Some talk",
+        "(00.2)      1: Error (criu/files-reg.c:1): File usr/lib/x has bad size 3 (expect 4)",
+        "(00.3) Error (criu/cr-restore.c:2): Restoring FAILED.",
+    ]
+    assert complaint_of(lines) == "CRIU: File usr/lib/x has bad size 3 (expect 4)"
+    assert complaint_of(["all is well"]) == ""
+
+
+def test_what_was_tried_is_remembered_until_the_machine_changes(tmp_path: Path) -> None:
+    tried = SystemAbility(able=True, why_not="", kind="x86_64/criu-4.2.1")
+    assert remembered(tmp_path, tried.kind) is None
+    remember(tmp_path, tried)
+    assert remembered(tmp_path, tried.kind) == tried
+    assert remembered(tmp_path, "x86_64/criu-4.3") is None
+    (tmp_path / MEMORY_FILE).write_text("rubbish", encoding="ascii")
+    assert remembered(tmp_path, tried.kind) is None
