@@ -50,7 +50,7 @@ class Scene:
         scene = cls(campus=campus, trail=Trail(root))
         for number, name in enumerate(labs):
             campus.join(Lab(name=name, lab=name.upper(), model="TEST", memory_gib=8, speed=1.0 - number / 10))
-            campus.start_agent(name)
+        campus.start_agent(*labs)
         return scene
 
     def submit(self, *, steps: int = 30, step_s: float = 0.05, every_s: float = 1.0, key: str = "") -> str:

@@ -11,7 +11,7 @@ import pytest
 from gpunion.agent import owner_client
 from tests.system.scene import Scene
 
-pytestmark = [pytest.mark.xdist_group("agents-killed"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("agents-killed"), pytest.mark.timeout(300)]
 
 
 def _restart(scene: Scene, name: str) -> None:

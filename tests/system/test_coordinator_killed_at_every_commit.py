@@ -22,13 +22,13 @@ MOST_BOUNDARIES = 60
 
 
 @pytest.mark.xdist_group("coordinator-before")
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(400)
 def test_nothing_is_lost_when_it_dies_before_a_commit(tmp_path: Path) -> None:
     assert _every_boundary(tmp_path, "before") >= 8
 
 
 @pytest.mark.xdist_group("coordinator-after")
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(400)
 def test_nothing_is_lost_when_it_dies_after_a_commit(tmp_path: Path) -> None:
     assert _every_boundary(tmp_path, "after") >= 8
 

@@ -12,7 +12,7 @@ from gpunion.agent import owner_client
 from tests.system.cable import Cable
 from tests.system.scene import Scene
 
-pytestmark = [pytest.mark.xdist_group("cut-network"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("cut-network"), pytest.mark.timeout(300)]
 
 
 @pytest.fixture

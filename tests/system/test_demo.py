@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(300)]
 
 
 def _processes_under(folder: Path) -> list[str]:

@@ -76,7 +76,7 @@ def test_the_simulator_tells_the_golden_transcript() -> None:
 
 
 @pytest.mark.xdist_group("golden")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300)
 def test_live_processes_tell_the_golden_transcript(tmp_path: Path) -> None:
     scene = Scene.open(tmp_path / "campus", labs=("a", "b", "c"), **PATIENT)
     try:

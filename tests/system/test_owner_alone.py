@@ -15,7 +15,7 @@ from gpunion.agent import owner_client
 from gpunion.owner_kill.guest import guest_dirs, lives
 from tests.system.scene import LIMIT_S, Scene
 
-pytestmark = [pytest.mark.xdist_group("owner-alone"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("owner-alone"), pytest.mark.timeout(300)]
 
 
 def _status(scene: Scene) -> dict[str, Any]:

@@ -145,11 +145,14 @@ class LocalCampus:
         except JoinTrouble as trouble:
             raise CampusTrouble(f"{lab.name} could not join: {trouble}") from trouble
 
-    def start_agent(self, name: str, **environment: str) -> None:
-        command = ["gpunion.agent", "--state-dir", str(self.state_dir(name))]
-        self._agents[name] = self._spawn(name, command, environment)
-        socket = self.state_dir(name) / "owner.sock"
-        self._wait(socket.exists, self._agents[name], name)
+    def start_agent(self, *names: str, **environment: str) -> None:
+        """Several come up beside each other."""
+        for name in names:
+            command = ["gpunion.agent", "--state-dir", str(self.state_dir(name))]
+            self._agents[name] = self._spawn(name, command, environment)
+        for name in names:
+            socket = self.state_dir(name) / "owner.sock"
+            self._wait(socket.exists, self._agents[name], name)
 
     def stop_agent(self, name: str, signum: int = signal.SIGTERM) -> None:
         _end(self._agents[name], signum)
