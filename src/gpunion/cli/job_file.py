@@ -47,7 +47,9 @@ def read_job_file(path: Path) -> JobFile:
 def _job_file(table: Json, place: Path) -> JobFile:
     read = _read(table, "", KEYS)
     job: Json = {
-        key: read[key] for key in ("name", "command", "priority", "lab", "environment") if key in read
+        key: read[key]
+        for key in ("name", "command", "image", "priority", "lab", "environment")
+        if key in read
     }
     if "expect" in read:
         job["expected_s"] = read["expect"]
@@ -151,6 +153,7 @@ KEYS = {
     "name": Key(_text, "what to call it"),
     "command": Key(_command, 'what to run: a list of words, or one text (`"python train.py"`)'),
     "dir": Key(_folder, "the directory that travels with it (the file's own); `false`: nothing does"),
+    "image": Key(_text, 'the image to run in: a name of `gpunion images ls`, or `"name@sha256:..."`'),
     "priority": Key(_priority, "`low`, `normal` or `high`"),
     "lab": Key(_text, "the lab it belongs to"),
     "expect": Key(_seconds, 'about how long it runs, like `"2h"`'),

@@ -35,6 +35,9 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     )
     job.add_argument("--lab", help="the lab it belongs to")
     job.add_argument(
+        "--image", metavar="IMAGE", help="run in this image of gpunion images ls: NAME or NAME@sha256:DIGEST"
+    )
+    job.add_argument(
         "--env", type=_variable, action="append", metavar="K=V", help="set a variable; may be repeated"
     )
     job.add_argument(
@@ -63,6 +66,7 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     job.setdefault("name", _name_of(job["command"]))
     _put(job, "priority", arguments.priority)
     _put(job, "lab", arguments.lab)
+    _put(job, "image", arguments.image)
     _put(job, "expected_s", arguments.expect)
     resources: Json = dict(job.get("resources", {}))
     for key, value in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from typing import Any
 
 DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 SIZE_UNITS = {
@@ -96,3 +97,9 @@ def shown_size(size: float) -> str:
             return f"{size:.1f}".removesuffix(".0") + f" {unit}"
         size /= 1024
     return f"{size:.1f}".removesuffix(".0") + " TiB"
+
+
+def shown_preparing(preparing: dict[str, Any]) -> str:
+    """What a start waits for, and how far that is where somebody can tell."""
+    done = preparing["done"]
+    return str(preparing["what"]) if done is None else f"{preparing['what']}, {done:.0%}"

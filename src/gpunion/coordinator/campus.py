@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fastapi import Request
 from starlette.requests import HTTPConnection
 
+from gpunion.coordinator.archives import ImageArchives
 from gpunion.coordinator.auth import Keyring
 from gpunion.coordinator.clock import SteadyClock
 from gpunion.coordinator.hub import Hub
@@ -21,6 +23,7 @@ from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.engine.state import CampusState
 from gpunion.ports.store import Store
 from gpunion.ports.trees import Trees
+from gpunion.ports.vault import Vault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +33,14 @@ class Campus:
     clock: SteadyClock
     store: Store
     trees: Trees
+    open_vault: Callable[[], Vault]
     station: CoordinatorStation
     loop: Loop
     hub: Hub
     switchboard: Switchboard
     keyring: Keyring
     logs: JobLogs
+    archives: ImageArchives
     names: JobNames
     ledger: Ledger
     # Submissions with a key take turns: of two with one key at once, the second must see the first's job.

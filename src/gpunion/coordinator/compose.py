@@ -8,8 +8,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.trees import DirectoryTrees
 from gpunion.adapters.sql.store import SqlStore
+from gpunion.coordinator.archives import ImageArchives
 from gpunion.coordinator.auth import Keyring
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.clock import SteadyClock
@@ -88,18 +90,23 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
     loop.observers.append(lambda _commit, line: hub.publish(line))
     keyring = Keyring(store, clock.now_s)
     await keyring.load()
+    archives = ImageArchives(settings.data_dir / "images")
+    listed = station.engine.state.images.values()
+    archives.sweep(entry.archive.digest for entry in listed if entry.archive is not None)
     return Campus(
         vault=settings.vault_place,
         timing=settings.timing,
         clock=clock,
         store=store,
         trees=trees_of(settings),
+        open_vault=lambda: DirectoryVault(settings.vault_place, create=False),
         station=station,
         loop=loop,
         hub=hub,
         switchboard=switchboard,
         keyring=keyring,
         logs=JobLogs(settings.data_dir / "logs"),
+        archives=archives,
         names=JobNames(clock.now_s),
         ledger=ledger,
     )

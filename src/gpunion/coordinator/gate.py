@@ -15,6 +15,7 @@ from gpunion.coordinator import campus
 from gpunion.coordinator.problems import ApiError, response_of
 from gpunion.ports.store import Credential, CredentialKind
 from gpunion.wire.trees import LIST_LIMIT_BYTES, STREAM_LIMIT_BYTES
+from gpunion.wire.v1.images import PIECE_LIMIT_BYTES
 
 PREFIX = "/api/v1"
 OPEN = ("POST", f"{PREFIX}/enrol")
@@ -96,6 +97,8 @@ def _limit_of(scope: Scope) -> int:
     if caller is not None and caller.kind is CredentialKind.ADMIN:
         if path == f"{PREFIX}/blocks":
             return STREAM_LIMIT_BYTES
+        if path.startswith(f"{PREFIX}/image-archives/"):
+            return PIECE_LIMIT_BYTES
         if path.startswith(f"{PREFIX}/trees/"):
             return LIST_LIMIT_BYTES
     return ENROL_LIMIT_BYTES if path == OPEN[1] else JSON_LIMIT_BYTES

@@ -9,7 +9,7 @@ from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason, Verdict
-from gpunion.domain.run import Run
+from gpunion.domain.run import Run, RunPhase
 from gpunion.ports.store import LoggedDecision
 from gpunion.wire.v1 import campus as wire
 from gpunion.wire.v1 import convert, jobs
@@ -17,7 +17,10 @@ from gpunion.wire.v1 import convert, jobs
 
 def job_out(campus: Campus, job: Job) -> jobs.JobOut:
     run = living_run(campus, job)
-    return convert.job_out(job, run, campus.state.progress.get(run.id) if run else None)
+    live = campus.state.progress.get(run.id) if run else None
+    to_start = run is not None and run.phase is RunPhase.ORDERED
+    preparing = campus.state.preparing.get(run.id) if run and to_start else None
+    return convert.job_out(job, run, live, preparing)
 
 
 def job_detail(campus: Campus, job: Job) -> jobs.JobDetail:

@@ -22,6 +22,7 @@ from urllib.parse import quote
 import httpx
 
 from gpunion.sdk.errors import ApiProblem, NotACoordinator, Unreachable
+from gpunion.sdk.images import ImageCalls
 from gpunion.sdk.trees import TreeCalls
 
 PREFIX = "/api/v1"
@@ -35,7 +36,7 @@ RECONNECT_S = 1.0
 Answer = dict[str, Any]
 
 
-class Client(TreeCalls):
+class Client(ImageCalls, TreeCalls):
     def __init__(
         self,
         url: str,

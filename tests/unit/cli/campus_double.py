@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ def a_job(number: int = 1, **changes: Any) -> Json:
         "priority": "normal", "command": ["python", "train.py"], "resources": {}, "bundle": None,
         "submitted_at": "2026-01-01T00:00:00.000Z", "ended_at": None, "epoch": 1, "node_id": "alpha",
         "home": "alpha", "moves": 0, "durable": None, "live": None, "exit_code": None, "output": None,
+        "image": None, "preparing": None,
     }  # fmt: skip
     return {**job, **changes}
 
@@ -62,6 +64,8 @@ class CampusDouble:
         self.verdicts: list[Json] = []
         self.texts: dict[str, str] = {}
         self.machines: list[Json] = []
+        self.listed: list[Json] = []
+        self.archives: dict[str, bytes] = {}
         self.saved: list[Json] = []
         self.refuses: Exception | None = None
         self.phases_asked: Sequence[str] = ()
@@ -109,6 +113,30 @@ class CampusDouble:
                 raise Unreachable(self.url, "the cable was pulled")
             yield name, self.made.blocks[name]
 
+    def images(self) -> list[Json]:
+        return self.listed
+
+    def add_image(self, image: str, archive: str | None = None) -> Json:
+        name, _, digest = image.partition("@")
+        entry: Json = {
+            "image": image, "name": name, "digest": digest, "archive": archive, "size_bytes": None,
+            "added_at": "2026-01-01T00:00:00.000Z", "added_by": "admin",
+        }  # fmt: skip
+        self.listed.append(entry)
+        return entry
+
+    def remove_image(self, image: str) -> Json:
+        [entry] = [entry for entry in self.listed if image in (entry["image"], entry["name"])]
+        self.listed.remove(entry)
+        return entry
+
+    def put_image_archive(self, file: Path, sent: Callable[[int], None]) -> str:
+        data = file.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        self.archives[digest] = data
+        sent(len(data))
+        return digest
+
     def submit(self, job: Mapping[str, Any]) -> Json:
         self._maybe_refuse()
         self.submitted.append(dict(job))
@@ -133,7 +161,13 @@ class CampusDouble:
     def why(self, job_id: str) -> Json:
         job = self._find(job_id)
         story = self.stories.get(job_id, [])
-        return {"job_id": job_id, "phase": job["phase"], "story": story, "verdicts": self.verdicts}
+        return {
+            "job_id": job_id,
+            "phase": job["phase"],
+            "story": story,
+            "verdicts": self.verdicts,
+            "preparing": job["preparing"],
+        }
 
     def stop(self, job_id: str) -> Json:
         job = self._find(job_id)

@@ -9,7 +9,7 @@ from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.job_names import short
-from gpunion.cli.quantities import positive_count
+from gpunion.cli.quantities import positive_count, shown_preparing
 from gpunion.cli.screen import Table
 from gpunion.cli.times import ago
 
@@ -76,6 +76,8 @@ def _where(job: Json) -> str:
 
 def _progress(job: Json) -> str:
     """What the program says now, or what is safe."""
+    if job["preparing"] is not None:
+        return shown_preparing(job["preparing"])
     reached = job["live"] or job["durable"]
     if job["phase"] == "succeeded" or reached is None:
         return "-"

@@ -8,11 +8,12 @@ from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.job_names import find_job
+from gpunion.cli.quantities import shown_preparing
 from gpunion.cli.times import clock_time
 from gpunion.cli.verdicts import verdict_table
 
 CONNECTS = True
-JSON = "`{job_id, phase, story, verdicts}` as GET /jobs/{id}/why answers (docs/http-api.md)."
+JSON = "`{job_id, phase, story, verdicts, preparing}` as GET /jobs/{id}/why answers (docs/http-api.md)."
 EXAMPLES = ("gpunion why train",)
 
 
@@ -31,6 +32,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     screen.line(f"{job_id} is {why['phase']}.")
     for line in why["story"]:
         screen.line(f"  {clock_time(line['at'])}  {line['sentence']}")
+    if why["preparing"] is not None:
+        screen.line(f"Right now: {shown_preparing(why['preparing'])}.")
     if why["phase"] in ("pending", "migrating"):
         screen.line()
         _explain_waiting(context, why)

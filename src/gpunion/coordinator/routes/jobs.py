@@ -86,6 +86,7 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
             for line in story.tell(entries, job.id)
         ],
         verdicts=views.verdicts(campus, job) if job.phase.waiting else [],
+        preparing=views.job_out(campus, job).preparing,
     )
 
 
@@ -123,8 +124,16 @@ async def _submit(campus: Campus, spec: JobSpec, key: str | None) -> wire.JobAns
     reasons = outcome.commit.decision.reasons
     job = campus.state.jobs.get(job_id)
     if job is None:
-        raise _impossible(job_id, reasons)
+        raise _not_listed(reasons) or _impossible(job_id, reasons)
     return views.job_answer(campus, job, reasons)
+
+
+def _not_listed(reasons: tuple[Reason, ...]) -> ApiError | None:
+    for reason in reasons:
+        if reason.why is Why.IMAGE_NOT_LISTED:
+            next_step = "choose one of GET /api/v1/images, or ask the operator to add it"
+            return ApiError(422, "image_not_listed", reason.sentence(), next_step)
+    return None
 
 
 def _impossible(job_id: JobId, reasons: tuple[Reason, ...]) -> ApiError:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpunion.domain.checkpoint import Checkpoint
+from gpunion.domain.frames import Preparing
 from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobSpec, Priority
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
@@ -50,10 +51,13 @@ def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
             max_interval_s=job.checkpoint.max_interval_s, min_interval_s=job.checkpoint.min_interval_s
         ),
         expected_s=job.expected_s,
+        image=job.image,
     )
 
 
-def job_out(job: Job, run: Run | None, live: tuple[int, float] | None) -> jobs.JobOut:
+def job_out(
+    job: Job, run: Run | None, live: tuple[int, float] | None, preparing: Preparing | None = None
+) -> jobs.JobOut:
     """`run` is the job's living run, where it has one."""
     spec = job.spec
     return jobs.JobOut(
@@ -74,6 +78,8 @@ def job_out(job: Job, run: Run | None, live: tuple[int, float] | None) -> jobs.J
         moves=job.migrations,
         durable=_durable_out(job.durable),
         live=jobs.LiveOut(run_id=run.id, step=live[0], progress=live[1]) if run and live else None,
+        image=job.image.image.ref if job.image else None,
+        preparing=jobs.PreparingOut(**asdict(preparing)) if preparing else None,
         exit_code=job.exit_code,
         output=job.output,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
+from gpunion.domain.image import parse_image
 from gpunion.wire.v1.sizes import SizeBytes
 from gpunion.wire.v1.strict import Answer, Strict
 
@@ -22,6 +23,14 @@ Lab = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z0-9._-]*
 Argument = Annotated[str, StringConstraints(max_length=ARGUMENT_LIMIT_CHARS, pattern=r"^[^\x00]*$")]
 VariableName = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+def _names_an_image(text: str) -> str:
+    parse_image(text)
+    return text
+
+
+ImageName = Annotated[str, Field(max_length=300), AfterValidator(_names_an_image)]
 Model = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 PhaseName = Literal[
     "pending",
@@ -60,6 +69,7 @@ class JobIn(Strict):
     lab: Lab = ""
     checkpoint: CheckpointIn = Field(default_factory=CheckpointIn)
     expected_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
+    image: ImageName | None = None
 
     @field_validator("command")
     @classmethod
@@ -117,6 +127,14 @@ class LiveOut(Answer):
     run_id: str
     step: int
     progress: float
+
+
+class PreparingOut(Answer):
+    """What a run that is to start waits for; `done` from 0 to 1, null where nobody can tell."""
+
+    run_id: str
+    what: str
+    done: float | None
 
 
 class RunOut(Answer):
@@ -186,6 +204,8 @@ class JobOut(Answer):
     moves: int
     durable: DurableOut | None
     live: LiveOut | None
+    image: str | None
+    preparing: PreparingOut | None
     exit_code: int | None
     output: str | None
 
@@ -229,6 +249,7 @@ class Why(Answer):
     phase: PhaseName
     story: list[StoryLine]
     verdicts: list[VerdictOut]
+    preparing: PreparingOut | None
 
 
 class CheckpointList(Answer):

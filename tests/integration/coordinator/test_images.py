@@ -1,0 +1,94 @@
+"""The campus's images over real HTTP: sent, listed, fetched from the middle, refused, removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gpunion.sdk.client import Client
+from gpunion.sdk.errors import ApiProblem
+from gpunion.wire.image_archive import file_digest, reduce_archive
+from tests.integration.coordinator.process import Coordinator, a_job
+from tests.saved_images import a_layer, save_image
+
+
+def an_image(folder: Path, marker: bytes) -> tuple[Path, str]:
+    save_image(folder / "saved.tar", a_layer({"marker": marker}))
+    reduced = folder / f"{marker.decode()}.tar"
+    return reduced, reduce_archive(folder / "saved.tar", reduced, None)
+
+
+def test_an_image_is_sent_listed_fetched_from_the_middle_and_removed(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    coordinator.start()
+    reduced, digest = an_image(tmp_path, b"one")
+    ref = f"torch:2.4@sha256:{digest}"
+    with coordinator.client() as client:
+        archive = client.put_image_archive(reduced)
+        assert client.put_image_archive(reduced) == archive == file_digest(reduced)  # nothing to send
+        client.add_image(ref, archive)
+        node = client.enrol(client.make_join_token()["join_token"], "alpha")
+    coordinator.stop()
+    coordinator.start()  # the list and the archive are there for the next one
+    with coordinator.client() as client:
+        [listed] = client.images()
+        assert (listed["image"], listed["added_by"]) == (ref, "admin")
+        assert listed["size_bytes"] == reduced.stat().st_size
+        assert client.submit(a_job(image="torch:2.4"))["job"]["image"] == ref
+        headers = {"Authorization": f"Bearer {node['credential']}", "Range": "bytes=100-"}
+        url = f"{coordinator.url}/api/v1/image-archives/{archive}"
+        answer = httpx.get(url, headers=headers, trust_env=False)
+        assert (answer.status_code, answer.content) == (206, reduced.read_bytes()[100:])
+        client.remove_image("torch:2.4")
+        assert client.images() == []
+        assert httpx.get(url, headers=headers, trust_env=False).status_code == 404
+        events = client.events(since=0, reconnect=False)
+        told = (reason for event in events for reason in event["reasons"])
+        assert next(r["sentence"] for r in told if r["code"] == "image_added") == (
+            f"admin put {ref} on the campus's list"
+        )
+
+
+def test_what_is_not_the_image_it_was_called_is_refused(client: Client, tmp_path: Path) -> None:
+    reduced, digest = an_image(tmp_path, b"two")
+    archive = client.put_image_archive(reduced)
+    with pytest.raises(ApiProblem, match=f"holds sha256:{digest}, not sha256:{'0' * 64}") as wrong:
+        client.add_image(f"torch@sha256:{'0' * 64}", archive)
+    assert wrong.value.code == "wrong_digest"
+    (tmp_path / "junk.tar").write_bytes(b"junk")
+    with pytest.raises(ApiProblem, match="cannot be read") as bad:
+        client.put_image_archive(tmp_path / "junk.tar")
+    assert bad.value.code == "bad_archive"
+    with pytest.raises(ApiProblem) as missing:
+        client.add_image(f"torch@sha256:{digest}", "1" * 64)
+    assert missing.value.code == "archive_missing"
+
+
+def test_an_image_that_is_not_listed_or_not_named_well_is_refused(client: Client) -> None:
+    with pytest.raises(ApiProblem, match="does not list the image jax") as unlisted:
+        client.submit(a_job(image="jax"))
+    assert unlisted.value.code == "image_not_listed"
+    for odd in ("Torch!", "torch@sha256:12", ""):
+        with pytest.raises(ApiProblem) as unnamed:
+            client.submit(a_job(image=odd))
+        assert unnamed.value.code == "invalid_request"
+    with pytest.raises(ApiProblem, match="not pinned"):
+        client.add_image("torch")
+    with pytest.raises(ApiProblem) as unknown:
+        client.remove_image("nothing")
+    assert unknown.value.code == "not_found"
+
+
+def test_two_images_of_one_name_are_told_apart_by_digest(client: Client) -> None:
+    first, second = (f"pair@sha256:{digit * 64}" for digit in "ab")
+    client.add_image(first)
+    client.add_image(second)
+    with pytest.raises(ApiProblem) as ambiguous:
+        client.remove_image("pair")
+    assert ambiguous.value.code == "ambiguous"
+    assert client.submit(a_job(image="pair"))["job"]["image"] == second
+    client.remove_image(second)
+    assert client.submit(a_job(image="pair"))["job"]["image"] == first
