@@ -57,6 +57,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("logs", Group.GUEST, "show what a job printed", "logs"),
     Command("why", Group.GUEST, "tell a job's story: why it waits, moved or ended", "why"),
     Command("stop", Group.GUEST, "cancel a job", "stop"),
+    Command("cp", Group.GUEST, "fetch what a job has made", "cp"),
     Command("checkpoints", Group.GUEST, "list a job's checkpoints", "checkpoints"),
     Command("join", Group.OWNER, "make this machine part of a campus", "join"),
     Command("agent", Group.OWNER, "lend: run this machine's agent in the foreground", "agent"),

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from gpunion.cli.campus import Campus, Json
+from gpunion.cli.commands.cp import told
 from gpunion.cli.connection import trouble_of
 from gpunion.cli.context import Context
 from gpunion.cli.exits import INTERRUPTED
+from gpunion.cli.fetching import Wanted, fetch_output
 from gpunion.cli.following import Follower, exit_code_of
 from gpunion.cli.job_flags import add_job_flags, folder_of, job_request
 from gpunion.cli.job_names import short
 from gpunion.cli.submitting import submit
-from gpunion.sdk.errors import ClientError
+from gpunion.sdk.errors import ApiProblem, ClientError
 
 CONNECTS = True
 TAKES_COMMAND = True
 JSON = """One object a line. First `{"type": "submitted", "job", "reasons", "verdicts"}`, then any number of
 `{"type": "output", "text"}` and `{"type": "story", "at", "code", "sentence", "times"}`, at last
-`{"type": "ended", "job"}`, or `{"type": "detached", "job_id"}` after Ctrl-C.
+`{"type": "ended", "job"}` and, with --output, `{"type": "fetched", ...}` as `gpunion cp` has it; or
+`{"type": "detached", "job_id"}` after Ctrl-C.
 A job is as in docs/http-api.md."""
 EXAMPLES = (
     "gpunion run -- python train.py --epochs 3",
+    "gpunion run --output results -- python train.py",
     "gpunion run --gpus 2 --vram 20GB --checkpoint-every 60s -- python train.py",
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_job_flags(parser)
+    parser.add_argument("--output", type=Path, metavar="DIR", help="put what it has made there, at its end")
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
@@ -54,7 +61,29 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     else:
         code = "" if ended["exit_code"] is None else f" with exit code {ended['exit_code']}"
         context.screen.note(f"Job {short(job_id)} {ended['phase']}{code}, after {ended['moves']} move(s).")
+    _outputs(context, campus, ended, arguments.output)
     return exit_code_of(ended)
+
+
+def _outputs(context: Context, campus: Campus, job: Json, target: Path | None) -> None:
+    """Fetched where that was asked for; else how to."""
+    job_id = str(job["id"])
+    if target is None:
+        if job["output"] is not None and not context.screen.as_json:
+            context.screen.note(f"What it made is kept. Fetch it: gpunion cp {short(job_id)}: DIR")
+        return
+    wanted = Wanted(job_id=job_id, path="", target=context.here / target)
+    try:
+        fetched = fetch_output(context.screen, campus, wanted)
+    except ApiProblem as problem:
+        if problem.code != "no_output":
+            raise
+        context.screen.note(problem.detail)
+        return
+    if context.screen.as_json:
+        context.screen.record({"type": "fetched", **fetched.plain()})
+    else:
+        context.screen.note(f"What it made: {told(fetched)}")
 
 
 def _detached(context: Context, job_id: str) -> int:

@@ -22,6 +22,10 @@ class BlocksIn(Strict):
     blocks: list[BlockName] = Field(min_length=1, max_length=BATCH_BLOCKS_MAX)
 
 
+class OutputBlocksIn(BlocksIn):
+    checkpoint_id: str = Field(min_length=1, max_length=128)
+
+
 class BlocksOut(Answer):
     blocks: int
     stored_bytes: int
