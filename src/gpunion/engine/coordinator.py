@@ -57,9 +57,7 @@ class CoordinatorEngine:
     def handle(self, now_s: float, event: CoordinatorEvent) -> Decision:
         draft = self._draft(now_s)
         try:
-            _dispatch(draft, event)
-            lending.follow(draft)
-            planner.reconcile(draft)
+            self._decide(draft, event)
         finally:
             decision = draft.finish()
         return decision
@@ -89,6 +87,11 @@ class CoordinatorEngine:
             return planner.verdicts(draft, self.state.jobs[job_id])
         finally:
             draft.finish()
+
+    def _decide(self, draft: Draft, event: CoordinatorEvent) -> None:
+        _dispatch(draft, event)
+        lending.follow(draft)
+        planner.reconcile(draft)
 
     def _draft(self, now_s: float) -> Draft:
         return Draft(self.state, self.informed_policies(), self.timing, self.timers, now_s)

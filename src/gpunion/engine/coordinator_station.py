@@ -84,7 +84,7 @@ class CoordinatorStation:
 
     def frame_arrived(self, now_s: float, node_id: NodeId, frame: AgentFrame) -> list[Posted]:
         """The events of one frame. Commit each (and call `committed`) before the next frame of this node."""
-        link = self.links.setdefault(node_id, NodeLink())
+        link = self._link(node_id)
         link.skew.learn(now_s, frame.sent_s)
         if isinstance(frame, Hello):
             return self._greeted(now_s, link, frame)
@@ -144,7 +144,7 @@ class CoordinatorStation:
         orders = []
         for effect in decision.effects:
             if isinstance(effect, SendOrder):
-                link = self.links.setdefault(effect.node_id, NodeLink())
+                link = self._link(effect.node_id)
                 seq = last.get(effect.node_id, link.orders.last_seq) + 1
                 last[effect.node_id] = seq
                 orders.append(NumberedOrder(node_id=effect.node_id, seq=seq, order=effect.order))
@@ -180,6 +180,12 @@ class CoordinatorStation:
             yield OrderFrame(term=self.term, seq=seq, ack=link.reports.last_seq, sent_s=now_s, order=meant)
 
     # --- private ---------------------------------------------------------------------------------
+
+    def _link(self, node_id: NodeId) -> NodeLink:
+        link = self.links.get(node_id)
+        if link is None:
+            link = self.links[node_id] = NodeLink()
+        return link
 
     def _still_meant(self, order: Order) -> Order:
         """A start that was given up before it arrived must not happen; its number is still needed."""

@@ -16,6 +16,7 @@ from gpunion.domain.orders import Order
 from gpunion.domain.reasons import Fact, Reason, Why, because
 from gpunion.domain.run import Run
 from gpunion.domain.timing import Timing
+from gpunion.engine.counting import only_counts
 from gpunion.engine.state import CampusState
 from gpunion.engine.timers import Timers
 from gpunion.policy.policies import Policies
@@ -32,6 +33,7 @@ class Draft:
         self.timing = timing
         self.now_s = now_s
         self.look_again = False  # something the records do not show changed: time passed
+        self._moved = self._room = self._freed = False  # see `changed`, `may_place`, `freed`
         self._timers = timers
         self._fired: str | None = None
         self._former: dict[_Key, Record | None] = {}
@@ -41,10 +43,15 @@ class Draft:
 
     def put(self, record: Record) -> None:
         key = (type(record), record.id)
+        former = self.state.find(record)
         if key not in self._former:
-            self._former[key] = self.state.find(record)
+            self._former[key] = former
         self._changes[key] = record
-        self.state.apply((record,))
+        if not only_counts(former, record):
+            self._moved = self._moved or isinstance(record, Job | Run | Node | Migration)
+            self._room = self._room or _may_make_room(record)
+            self._freed = self._freed or _may_free(record)
+        self.state.put(record)
 
     def changed_nodes(self) -> list[tuple[Node | None, Node]]:
         """Each node this decision has changed so far: as it was, and as it is."""
@@ -88,24 +95,19 @@ class Draft:
     @property
     def changed(self) -> bool:
         """Whether anything changed that could let a job be placed or moved."""
-        kinds = Job | Run | Node | Migration
-        return self.look_again or any(isinstance(r, kinds) for r in self._changes.values())
+        return self.look_again or self._moved
 
     @property
     def may_place(self) -> bool:
         """Whether a job that waits may find a place it did not find before, or has only begun to wait.
 
         What a running job learns of its costs, or a run that takes a place, makes no room for anybody."""
-        return self.look_again or any(map(_may_make_room, self._changes.values()))
+        return self.look_again or self._room
 
     @property
     def freed(self) -> bool:
         """Whether a node or a place on one may have come free."""
-        if self.look_again:
-            return True
-        return any(
-            isinstance(r, Node) or (isinstance(r, Run) and not r.living) for r in self._changes.values()
-        )
+        return self.look_again or self._freed
 
     def known_step(self, run: Run) -> int:
         """The furthest step of a run anybody has told us of."""
@@ -131,11 +133,18 @@ class Draft:
         """Takes the state back to what it was and hands out what was decided."""
         for key in reversed(self._former):
             self.state.take_back(self._changes[key], self._former[key])
+        return self.decided()
+
+    def decided(self) -> Decision:
         return Decision(
             changes=tuple(self._changes.values()),
             effects=tuple(self._effects),
             reasons=tuple(self._reasons),
         )
+
+
+def _may_free(record: Record) -> bool:
+    return isinstance(record, Node) or (isinstance(record, Run) and not record.living)
 
 
 def _may_make_room(record: Record) -> bool:

@@ -6,14 +6,13 @@ Reclaim, loss and homecoming take the same road. A migration begins either with 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.ids import NodeId, checkpoint_id, migration_id, run_id
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.orders import TakeCheckpoint
 from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB

@@ -7,13 +7,13 @@ wanted nodes are emptied, waiting jobs placed, jobs that fare better at home sen
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from gpunion.domain.ids import run_id
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.orders import StartRun, StopRun
 from gpunion.domain.reasons import Verdict, Why
+from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.snapshot import NodeView
 from gpunion.engine import homeward, moving, triage
@@ -21,6 +21,7 @@ from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
+from gpunion.policy.placement.filters import FOR_GOOD, has_room, refusal
 from gpunion.policy.placement.pick import NotPlaced, Placed, place
 
 # How many different refusals a sentence lists before it stops being read.
@@ -44,6 +45,17 @@ def look_again_later(draft: Draft) -> None:
 
 def verdicts(draft: Draft, job: Job) -> tuple[Verdict, ...]:
     return place(job, views(draft), draft.now_s, draft.policies.scoring).verdicts
+
+
+def impossible(draft: Draft, job: Job) -> bool:
+    """There are nodes, and none of them could ever run it. Asks only until one of them might."""
+    asked = False
+    for one in draft.state.nodes:
+        refused = refusal(job, view(draft, one), draft.now_s)
+        if refused is None or refused.why not in FOR_GOOD:
+            return False
+        asked = asked or refused.why is not Why.NODE_LEFT
+    return asked
 
 
 def blockers(verdicts: Iterable[Verdict]) -> str:
@@ -73,11 +85,13 @@ def _place_waiting(draft: Draft) -> None:
         if reserved and migration is not None:
             draft.put(replace(migration, reserved_gpus=()))  # its own place is free for it now
         prefer = None if migration is None else migration.destination
-        found = place(job, _worth_asking(draft, job, shape), draft.now_s, draft.policies.scoring, prefer)
+        asked = _worth_asking(draft, job, shape)
+        able = [one for one in asked if has_room(job.spec.request, one)]
+        found = place(job, able, draft.now_s, draft.policies.scoring, prefer)
         if isinstance(found, NotPlaced):
             hopeless.add(shape)
             room.note_hopeless(shape)
-            _say_waiting(draft, job, found)
+            _say_waiting(draft, job, asked)
         else:
             _start(draft, job, found)
 
@@ -94,8 +108,9 @@ def _worth_asking(draft: Draft, job: Job, wish: object) -> list[NodeView]:
     ]
 
 
-def _say_waiting(draft: Draft, job: Job, found: NotPlaced) -> None:
+def _say_waiting(draft: Draft, job: Job, asked: list[NodeView]) -> None:
     if job.waiting_since_s == draft.now_s:  # once, when the waiting begins; `why` shows the rest live
+        found = place(job, asked, draft.now_s, draft.policies.scoring)
         draft.because(job.id, Why.WAITING, blockers=blockers(found.verdicts))
 
 

@@ -22,6 +22,7 @@ from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.run import Run
 from gpunion.domain.withheld import GpuPhase
+from gpunion.engine.counting import only_counts
 from gpunion.engine.memories import Memories
 from gpunion.engine.room import Room
 
@@ -58,21 +59,24 @@ class CampusState:
 
     def apply(self, changes: Iterable[Record]) -> None:
         for record in changes:
-            match record:
-                case Job():
-                    self._put_job(record)
-                case Run():
-                    self._put_run(record)
-                case Node():
-                    self._put_node(record)
-                case Checkpoint():
-                    self._put_checkpoint(record)
-                case Migration():
-                    self._put_migration(record)
-                case CampusImage():
-                    self.images[record.id] = record
-                case Lending() | CampusMemory():
-                    self.memories.put(record)
+            self.put(record)
+
+    def put(self, record: Record) -> None:
+        match record:
+            case Checkpoint():
+                self._put_checkpoint(record)
+            case Job():
+                self._put_job(record)
+            case Run():
+                self._put_run(record)
+            case Node():
+                self._put_node(record)
+            case Migration():
+                self._put_migration(record)
+            case CampusImage():
+                self.images[record.id] = record
+            case Lending() | CampusMemory():
+                self.memories.put(record)
 
     def records(self) -> tuple[Record, ...]:
         return (
@@ -88,7 +92,7 @@ class CampusState:
     def take_back(self, record: Record, former: Record | None) -> None:
         """Undoes one put: engines decide on the live state and leave it as they found it."""
         if former is not None:
-            self.apply((former,))
+            self.put(former)
             return
         match record:
             case Job():
@@ -117,14 +121,14 @@ class CampusState:
 
     def find(self, record: Record) -> Record | None:
         match record:
+            case Checkpoint():
+                return self.checkpoints.get(record.id)
             case Job():
                 return self.jobs.get(record.id)
             case Run():
                 return self.runs.get(record.id)
             case Node():
                 return self.nodes.get(record.id)
-            case Checkpoint():
-                return self.checkpoints.get(record.id)
             case Migration():
                 return self.migrations.get(record.id)
             case CampusImage():
@@ -141,7 +145,10 @@ class CampusState:
             self.room.not_waiting(job.id)
 
     def _put_run(self, run: Run) -> None:
+        former = self.runs.get(run.id)
         self.runs[run.id] = run
+        if only_counts(former, run):
+            return  # it holds what it held
         self.room.touch(run.node_id)
         if run.living:
             self.living.setdefault(run.node_id, set()).add(run.id)

@@ -230,6 +230,6 @@ class AgentShell:
         self._transport.send_up(self.node_id, self.station.heartbeat(self._now(), progress))
 
     def _flush(self) -> None:
-        if self.station is not None:
+        if self.station is not None and self.station.reports.waiting:
             for frame in self.station.outgoing(self._now()):
                 self._transport.send_up(self.node_id, frame)

@@ -1,32 +1,36 @@
-"""A campus in fair weather: nothing is lost on the way, so heartbeats that would change nothing are not sent.
+"""A campus in fair weather: nothing is lost on the way, so frames that would change nothing are not sent.
 
 Two months of 54 machines are 140 million heartbeats at two seconds each. Between happenings every one of them
-says "still here". Here an agent speaks only while something waits to be acknowledged, a lease stands until
-its machine goes dark, and the coordinator counts silence from that moment: the same engine, the same
-decisions, at the same times to within one heartbeat. Only owners and power cuts may trouble such a world;
-anything else needs the frames that are left out, and is refused.
+says "still here". Here what arrived is acknowledged where it arrived, a lease stands until its machine goes
+dark, and the coordinator counts silence from that moment: the same engine, the same decisions, at the same
+times to within one heartbeat. Only owners and power cuts may trouble such a world; anything else needs the
+frames that are left out, and is refused. So nobody reads a disk but a machine that lost its power.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from gpunion.domain.commit import AgentCommit
-from gpunion.domain.events import LeaseRenewed
-from gpunion.domain.frames import CoordinatorFrame, LeaseGrant
-from gpunion.domain.ids import NodeId, RunId
+from gpunion.domain.commit import AgentCommit, Commit, SavedAgent
+from gpunion.domain.decision import Decision
+from gpunion.domain.events import CoordinatorEvent, JobSubmitted, LeaseRenewed
+from gpunion.domain.frames import AgentFrame, CoordinatorFrame, OrderFrame, ReportFrame
+from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.engine.agent_station import AgentStation, Posted
+from gpunion.engine.coordinator import CoordinatorEngine
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.engine.leases import LeaseBook
 from gpunion.policy.policies import Policies
 from gpunion.sim.agent import AgentShell
 from gpunion.sim.box import Box
 from gpunion.sim.clocks import Clock
-from gpunion.sim.disks import AgentDisk
+from gpunion.sim.coordinator import CoordinatorShell
+from gpunion.sim.disks import AgentDisk, CampusDisk
 from gpunion.sim.hands import Place
 from gpunion.sim.machine import Machine
 from gpunion.sim.runtime import GuestRuntime
 from gpunion.sim.scenario import HOUR_S, NodePlan, Scenario, TroublePlan
+from gpunion.sim.transport import Transport
 from gpunion.sim.vault import ModelVault
 from gpunion.sim.watch import Watch
 from gpunion.sim.world import Parts, World
@@ -34,8 +38,6 @@ from gpunion.sim.world import Parts, World
 # A lease that stands. Beyond any horizon, and still a number that clocks can add to.
 STANDING_S = 1e12
 LOOK_S = HOUR_S
-# What arrived is acknowledged this late: nothing waits for it, since nothing is ever sent twice here.
-ACKNOWLEDGE_S = 60.0
 
 
 class Storm(ValueError):
@@ -52,11 +54,26 @@ class CalmLeases(LeaseBook):
         super().heard(node_id, now_s)
 
 
+class CalmEngine(CoordinatorEngine):
+    """Here every decision is committed, so it need not be taken back first and made again."""
+
+    def handle(self, now_s: float, event: CoordinatorEvent) -> Decision:
+        draft = self._draft(now_s)
+        self._decide(draft, event)
+        return draft.decided()
+
+    def apply(self, decision: Decision) -> None:
+        pass
+
+
 class CalmCoordinatorStation(CoordinatorStation):
     def __init__(self, **known: Any) -> None:
         super().__init__(**known)
         silence_s = known["policies"].suspicion.silent_after_s(known["timing"])
         self.leases: CalmLeases = CalmLeases(silence_s)
+        self.engine = CalmEngine(
+            state=self.engine.state, policies=known["policies"], timing=known["timing"], timers=self.timers
+        )
 
 
 class CalmAgentStation(AgentStation):
@@ -71,25 +88,74 @@ class CalmAgentStation(AgentStation):
 
 
 class CalmAgentShell(AgentShell):
-    """Beats while there is something to acknowledge, on either side, and is quiet otherwise."""
+    """Needs no heartbeat once it has its lease, and its disk only when its machine loses power."""
 
-    def frame_arrived(self, frame: CoordinatorFrame) -> None:
-        super().frame_arrived(frame)
-        if not isinstance(frame, LeaseGrant):
-            self._beat_soon()
-
-    def _flush(self) -> None:
-        super()._flush()
-        if self.station is not None and self.station.reports.waiting:
-            self._beat_soon()
+    def stop(self) -> None:
+        if self.station is not None and isinstance(self.disk, CalmAgentDisk):
+            self.disk.kept = self.station.saved()
+        super().stop()
 
     def _tick(self) -> None:
-        if self.station is not None and self.station.connected:
-            self._send_heartbeat()
+        pass
 
-    def _beat_soon(self) -> None:
-        if self.station is not None and (self._beat is None or not self._beat.pending):
-            self._beat = self._kernel.after(ACKNOWLEDGE_S, self._tick)
+
+class CalmTransport(Transport):
+    """Delivers every frame in its turn, and tells its sender at once that it did."""
+
+    def send_up(self, node_id: NodeId, frame: AgentFrame) -> None:
+        self._watch.sent_up(node_id, frame)
+        coordinator, agent = self.coordinator, self.agents[node_id]
+        assert isinstance(coordinator, CoordinatorShell)
+        assert isinstance(agent, AgentShell)
+
+        def deliver() -> None:
+            coordinator.frame_arrived(node_id, frame)
+            here, there = agent.station, coordinator.station
+            if isinstance(frame, ReportFrame) and here is not None and there is not None:
+                here.reports.acknowledge(there.links[node_id].reports.last_seq)
+
+        self._send(node_id, "up", deliver)
+
+    def send_down(self, node_id: NodeId, frame: CoordinatorFrame) -> None:
+        self._watch.sent_down(node_id, frame)
+        coordinator, agent = self.coordinator, self.agents[node_id]
+        assert isinstance(coordinator, CoordinatorShell)
+        assert isinstance(agent, AgentShell)
+
+        def deliver() -> None:
+            agent.frame_arrived(frame)
+            here, there = agent.station, coordinator.station
+            if isinstance(frame, OrderFrame) and here is not None and there is not None:
+                there.links[node_id].orders.acknowledge(here.orders.last_seq)
+
+        self._send(node_id, "down", deliver)
+
+
+class CalmCampusDisk(CampusDisk):
+    """A coordinator that never dies reads nothing back but which jobs it has answered for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._jobs: set[JobId] = set()
+
+    def commit(self, commit: Commit) -> None:
+        if isinstance(commit.event, JobSubmitted):
+            self._jobs.add(commit.event.job_id)
+
+    def has_job(self, job_id: JobId) -> bool:
+        return job_id in self._jobs
+
+
+class CalmAgentDisk(AgentDisk):
+    """Written once, when the power goes: after every commit memory and disk say the same."""
+
+    kept: SavedAgent | None = None
+
+    def commit(self, commit: AgentCommit) -> None:
+        pass
+
+    def load(self) -> SavedAgent:
+        return super().load() if self.kept is None else self.kept
 
 
 class LiveProgress(dict[RunId, tuple[int, float]]):
@@ -118,6 +184,8 @@ class CalmWorld(World, Watch):
             coordinator_station=CalmCoordinatorStation,
             agent_station=CalmAgentStation,
             vault=vault,
+            campus_disk=CalmCampusDisk,
+            transport=CalmTransport,
         )
         super().__init__(scenario, parts)
         self.weather.bad = False
@@ -163,7 +231,7 @@ class CalmWorld(World, Watch):
             self.kernel,
             plan,
             clock=clock,
-            disk=AgentDisk(f"{plan.id}-1"),
+            disk=CalmAgentDisk(f"{plan.id}-1"),
             place=place,
             transport=self.transport,
             stream=self.streams.named(f"agent/{plan.id}"),

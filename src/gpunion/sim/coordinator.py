@@ -13,7 +13,7 @@ from gpunion.domain.events import (
     NodeJoined,
     NodeReported,
 )
-from gpunion.domain.frames import AgentFrame
+from gpunion.domain.frames import AgentFrame, ReportFrame
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.timing import Timing
 from gpunion.engine.coordinator_station import CoordinatorStation
@@ -154,7 +154,8 @@ class CoordinatorShell:
         if self.station is not None:
             self.disk.acknowledged(node_id, self.station.links[node_id].orders.waiting.keys())
         self._flush(node_id)
-        self._arm()
+        if not isinstance(frame, ReportFrame):  # a report that was posted has set the alarm
+            self._arm()
 
     def connection_lost(self, node_id: NodeId) -> None:
         if self.station is not None:

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 # Rates below a bit a second are rounding, not traffic.
 NOTHING_BPS = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class Wanting(Protocol):
     """One flow's way through the links, and the most it may use (None: whatever is left)."""
 
+    @property
+    def links(self) -> tuple[str, ...]: ...
+
+    @property
+    def cap_bps(self) -> float | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
     links: tuple[str, ...]
     cap_bps: float | None = None
 
 
-def max_min_rates(demands: Sequence[Demand], capacity_bps: Mapping[str, float]) -> list[float]:
+def max_min_rates(demands: Sequence[Wanting], capacity_bps: Mapping[str, float]) -> list[float]:
     """The rate of each demand, in their order."""
+    if len(demands) == 1:  # most of the time
+        return [_alone(demands[0], capacity_bps)]
     rates = [0.0] * len(demands)
     left = dict(capacity_bps)
     users: dict[str, int] = {}
@@ -48,8 +59,13 @@ def max_min_rates(demands: Sequence[Demand], capacity_bps: Mapping[str, float]) 
     return rates
 
 
+def _alone(demand: Wanting, capacity_bps: Mapping[str, float]) -> float:
+    widest_bps = min((max(0.0, capacity_bps[link]) for link in demand.links), default=0.0)
+    return widest_bps if demand.cap_bps is None else min(widest_bps, demand.cap_bps)
+
+
 def _room(
-    demands: Sequence[Demand],
+    demands: Sequence[Wanting],
     rates: Sequence[float],
     growing: Sequence[int],
     left: Mapping[str, float],
@@ -60,7 +76,7 @@ def _room(
     return min([*shares, *caps], default=0.0)
 
 
-def _full(demand: Demand, rate_bps: float, left: Mapping[str, float]) -> bool:
+def _full(demand: Wanting, rate_bps: float, left: Mapping[str, float]) -> bool:
     if demand.cap_bps is not None and rate_bps >= demand.cap_bps - NOTHING_BPS:
         return True
     return any(left[link] <= NOTHING_BPS for link in demand.links)

@@ -34,9 +34,11 @@ class Kernel:
 
     def at(self, at_s: float, callback: Callable[[], None]) -> Alarm:
         """A time that has passed means: as soon as what is already due now is done."""
-        alarm = Alarm(max(at_s, self.now_s), callback)
+        if at_s < self.now_s:
+            at_s = self.now_s
+        alarm = Alarm(at_s, callback)
         self._sequence += 1
-        heapq.heappush(self._heap, (alarm.at_s, self._sequence, alarm))
+        heapq.heappush(self._heap, (at_s, self._sequence, alarm))
         return alarm
 
     def after(self, delay_s: float, callback: Callable[[], None]) -> Alarm:
@@ -44,8 +46,9 @@ class Kernel:
 
     def run(self, until_s: float, stop: Callable[[], bool] | None = None) -> None:
         """Runs what is due up to `until_s`; `stop` is asked after every event."""
-        while self._heap and self._heap[0][0] <= until_s:
-            at_s, _, alarm = heapq.heappop(self._heap)
+        heap, pop = self._heap, heapq.heappop
+        while heap and heap[0][0] <= until_s:
+            at_s, _, alarm = pop(heap)
             callback = alarm.callback
             if callback is None:
                 continue

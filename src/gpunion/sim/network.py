@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from gpunion.sim.fair_share import Demand, max_min_rates
+from gpunion.sim.fair_share import max_min_rates
 from gpunion.sim.kernel import Alarm, Kernel
 
 BITS = 8.0
@@ -111,9 +111,8 @@ class Network:
             self.carried_bytes += moved
 
     def _share(self) -> None:
-        demands = [Demand(links=flow.links, cap_bps=flow.cap_bps) for flow in self._flows]
-        used = sorted({link for flow in self._flows for link in flow.links})
-        rates = max_min_rates(demands, {link: self.open_bps(link) for link in used})
+        used = {link for flow in self._flows for link in flow.links}
+        rates = max_min_rates(self._flows, {link: self.open_bps(link) for link in used})
         arrivals = []
         for flow, rate_bps in zip(self._flows, rates, strict=True):
             flow.rate_bps = rate_bps

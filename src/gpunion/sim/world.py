@@ -41,6 +41,7 @@ class Parts:
     agent_station: MakeAgentStation = AgentStation
     vault: type[ModelVault] = ModelVault
     campus_disk: type[CampusDisk] = CampusDisk
+    transport: type[Transport] = Transport
 
 
 class World:
@@ -61,7 +62,7 @@ class World:
             delay=troubles.delay,
             reorder=troubles.reorder,
         )
-        self.transport = Transport(
+        self.transport = parts.transport(
             self.kernel,
             latency_s=scenario.network.latency_s,
             weather=self.weather,

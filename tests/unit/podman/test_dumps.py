@@ -35,12 +35,15 @@ RECIPE = recipe_of(WORDS, USER, (0,))
 
 
 def test_a_recipe_says_what_has_to_be_around_a_guest() -> None:
-    assert Recipe(
-        image="localhost/image:1",
-        user="1000:1000 --uidmap 0:1900000000:65536",
-        mounts=("/gpunion/output", "/tmp", "/usr"),
-        gpu_indices=(0,),
-    ) == RECIPE
+    assert (
+        Recipe(
+            image="localhost/image:1",
+            user="1000:1000 --uidmap 0:1900000000:65536",
+            mounts=("/gpunion/output", "/tmp", "/usr"),
+            gpu_indices=(0,),
+        )
+        == RECIPE
+    )
     assert Recipe.from_json(RECIPE.to_json()) == RECIPE
 
 

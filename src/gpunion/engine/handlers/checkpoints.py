@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.ids import MigrationId, RunId
 from gpunion.domain.job import DurablePoint, Job
 from gpunion.domain.migration import MigrationPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import moving

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import CancelShipping, KillGuest, ShipOutput
 from gpunion.domain.events import GuestExited, GuestStarted, GuestStartFailed, OutputShipped
 from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import RunId, own_checkpoint_id
 from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason
 from gpunion.engine.agent_draft import AgentDraft

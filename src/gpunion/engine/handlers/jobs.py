@@ -8,13 +8,12 @@ from gpunion.domain.events import JobStopAsked, JobSubmitted
 from gpunion.domain.image import find_listed
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.orders import StopRun
-from gpunion.domain.reasons import Verdict, Why
+from gpunion.domain.reasons import Why
 from gpunion.domain.run import RunPhase
 from gpunion.engine import moving, planner
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.run import RUN
-from gpunion.policy.placement.filters import FOR_GOOD
 
 
 def submitted(draft: Draft, event: JobSubmitted) -> None:
@@ -33,9 +32,8 @@ def submitted(draft: Draft, event: JobSubmitted) -> None:
             draft.because(job.id, Why.IMAGE_NOT_LISTED, image=event.spec.image)
             return
         job = replace(job, image=listed.parcel)
-    verdicts = planner.verdicts(draft, job)
-    here = [verdict for verdict in verdicts if not _has_left(verdict)]
-    if here and all(_never(verdict) for verdict in here):
+    if planner.impossible(draft, job):
+        verdicts = planner.verdicts(draft, job)
         draft.because(job.id, Why.IMPOSSIBLE, blockers=planner.blockers(verdicts))
         for verdict in verdicts:
             if verdict.refusal is not None:
@@ -71,11 +69,3 @@ def stop_asked(draft: Draft, event: JobStopAsked) -> None:
     draft.put(replace(job, phase=JOB.check(job.id, job.phase, JobPhase.STOPPING)))
     draft.put(replace(run, phase=RUN.check(run.id, run.phase, RunPhase.STOPPING)))
     draft.order(run.node_id, StopRun(run_id=run.id, job_id=job.id, epoch=run.epoch))
-
-
-def _has_left(verdict: Verdict) -> bool:
-    return verdict.refusal is not None and verdict.refusal.why is Why.NODE_LEFT
-
-
-def _never(verdict: Verdict) -> bool:
-    return verdict.refusal is not None and verdict.refusal.why in FOR_GOOD

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import FetchAhead, StartGuest, TerminateGuest
 from gpunion.domain.guest import Guest, GuestPhase, JobEpoch, Tenure
 from gpunion.domain.image import Parcel
 from gpunion.domain.orders import FetchImage, Order, StartRun, StopRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointFailed, RunEnded
 from gpunion.domain.run import EndReason
 from gpunion.domain.withheld import WithheldGpu

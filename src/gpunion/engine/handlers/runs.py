@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.ids import NodeId, RunId, migration_id
 from gpunion.domain.job import Avoidance, Job, JobPhase
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.engine import moving, prefetch

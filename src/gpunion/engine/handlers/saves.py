@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import AskToSave, CancelShipping, KillGuest, ShipCheckpoint
 from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, GuestSaved
 from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import CheckpointId, RunId, own_checkpoint_id
 from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import EndReason
 from gpunion.engine.agent_draft import AgentDraft
-
 
 # Between two tries to bring a last save to a vault that did not take it.
 SHIP_AGAIN_S = 2.0

@@ -55,7 +55,8 @@ class WeeklyHazard:
         return self._profiles[node.id]
 
     def _factor(self, node: Node) -> float:
-        return self.sign_book.factor(self.signs.get(node.id, frozenset()))
+        shown = self.signs.get(node.id)
+        return self.sign_book.factor(shown) if shown else 1.0
 
 
 def _free_since_s(node: Node, now_s: float) -> float:

@@ -35,10 +35,12 @@ class HazardAware:
     def interval_s(self, job: Job, node: Node, now_s: float, company: Sequence[Job] = ()) -> float:
         stall_s = max(job.cost.stall_s, LEAST_STALL_S)
         if self.coupled:
-            price = self._price(job, node, now_s, company)
+            rate_per_s = self.hazard.rate_per_s(node, now_s)
+            mine, *others = (self._saver(one, node, rate_per_s, (job, *company)) for one in (job, *company))
+            price = price_of_a_byte((mine, *others), reclaim_cap_bps(node.facts.lent_uplink_bps) / 8.0)
             if price == inf:
                 return as_wished(job, MOST_INTERVAL_S)
-            stall_s = self._saver(job, node, now_s, company).effective_stall_s(price)
+            stall_s = mine.effective_stall_s(price)
         lost_share = 1.0 - self._saved_share(job, node, company)
         return as_wished(job, self._until_one(node, now_s, stall_s, lost_share))
 
@@ -53,18 +55,13 @@ class HazardAware:
             passed_s += STRIDE_S
         return MOST_INTERVAL_S
 
-    def _price(self, job: Job, node: Node, now_s: float, company: Sequence[Job]) -> float:
-        everybody = (job, *company)
-        savers = [self._saver(one, node, now_s, everybody) for one in everybody]
-        return price_of_a_byte(savers, reclaim_cap_bps(node.facts.lent_uplink_bps) / 8.0)
-
-    def _saver(self, job: Job, node: Node, now_s: float, company: Sequence[Job]) -> Saver:
+    def _saver(self, job: Job, node: Node, rate_per_s: float, company: Sequence[Job]) -> Saver:
         lost_share = 1.0 - self._saved_share(job, node, company)
         return Saver(
             weight=max(1, job.spec.request.gpus) * (1.0 + job.spec.priority),
             stall_s=job.cost.stall_s,
             ship_bytes=float(job.cost.ship_bytes),
-            loss_rate_per_s=self.hazard.rate_per_s(node, now_s) * lost_share,
+            loss_rate_per_s=rate_per_s * lost_share,
         )
 
     def _saved_share(self, job: Job, node: Node, company: Sequence[Job]) -> float:

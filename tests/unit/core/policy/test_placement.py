@@ -11,7 +11,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.resources import GIB, Request
 from gpunion.domain.snapshot import NodeView
 from gpunion.domain.terms import Terms
-from gpunion.policy.placement.filters import FOR_GOOD, refusal, suitable
+from gpunion.policy.placement.filters import FOR_GOOD, has_room, refusal, suitable
 from gpunion.policy.placement.pick import FastThenTight, NotPlaced, Placed, choose_gpus, place
 from tests.builders import a_grant, a_job, a_node, a_spec, a_view, facts, some_gpus
 
@@ -147,3 +147,11 @@ def test_the_fastest_gpus_are_taken_but_none_bigger_than_needed() -> None:
     view = a_view(a_node(of=facts(gpus=gpus)))
     assert [gpu.index for gpu in choose_gpus(a_job(gpus=1), view)] == [2]
     assert [gpu.index for gpu in choose_gpus(a_job(gpus=3), view)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("phase", list(NodePhase))
+@pytest.mark.parametrize("needs", [{"gpus": 1}, {"gpus": 3}, {"cpus": 1000.0}, {"memory_bytes": 2**60}])
+def test_where_there_is_no_room_there_is_a_refusal(phase, needs):
+    """The planner asks `has_room` first: it may leave out nobody whom the filters admit."""
+    job, view = asking(**needs), a_view(a_node(phase=phase))
+    assert has_room(job.spec.request, view) or refusal(job, view, 0.0) is not None
