@@ -70,6 +70,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("coordinator", Group.OPERATOR, "run a campus's coordinator in the foreground", "coordinator"),
     Command("coordinator token", Group.OPERATOR, "make a one-time token to join with", "coordinator_token"),
     Command("nodes", Group.OPERATOR, "list the machines of the campus", "nodes"),
+    Command("nodes hazard", Group.OPERATOR, "show when machines are likely wanted back", "nodes_hazard"),
     Command("images ls", Group.OPERATOR, "list the images jobs may run in", "images_ls"),
     Command("images add", Group.OPERATOR, "let jobs run in an image", "images_add"),
     Command("images rm", Group.OPERATOR, "start nobody in an image any more", "images_rm"),

@@ -115,6 +115,13 @@ class Client(ImageCalls, TreeCalls):
     def node(self, node_id: str) -> Answer:
         return self._get(f"/nodes/{_part(node_id)}")
 
+    def hazard(self) -> Answer:
+        """When machines are expected to be wanted back: {learns, nodes, calibration, ...}."""
+        return self._get("/hazard")
+
+    def node_hazard(self, node_id: str) -> Answer:
+        return self._get(f"/nodes/{_part(node_id)}/hazard")
+
     def campus(self) -> Answer:
         return self._get("/campus")
 

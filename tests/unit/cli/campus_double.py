@@ -64,6 +64,7 @@ class CampusDouble:
         self.verdicts: list[Json] = []
         self.texts: dict[str, str] = {}
         self.machines: list[Json] = []
+        self.outlook: Json = {}  # what `hazard` and `node_hazard` answer with
         self.listed: list[Json] = []
         self.archives: dict[str, bytes] = {}
         self.saved: list[Json] = []
@@ -182,6 +183,14 @@ class CampusDouble:
         text = self.texts.get(job_id, "")[offset : offset + (limit or 65536)]
         over = self._find(job_id)["ended_at"] is not None
         return {"text": text, "next_offset": offset + len(text), "over": over}
+
+    def hazard(self) -> Json:
+        self._maybe_refuse()
+        return self.outlook
+
+    def node_hazard(self, node_id: str) -> Json:
+        self._maybe_refuse()
+        return {**self.outlook, "node": node_id}
 
     def nodes(self) -> list[Json]:
         self._maybe_refuse()
