@@ -8,7 +8,7 @@ from gpunion import __version__
 from gpunion.coordinator import problems
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.gate import PREFIX, Gate
-from gpunion.coordinator.routes import agent, enrolment, events, hazard, images, jobs, logs, nodes, trees
+from gpunion.coordinator.routes import agent, enrolment, events, hazard, images, jobs, logs, nodes, output, trees
 from gpunion.coordinator.routes.access import PROBLEMS
 
 
@@ -24,7 +24,7 @@ def make_app(campus: Campus | None = None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     api = APIRouter(prefix=PREFIX, responses=PROBLEMS)
-    for module in (jobs, logs, trees, images, nodes, hazard, enrolment, events, agent):
+    for module in (jobs, logs, output, trees, images, nodes, hazard, enrolment, events, agent):
         api.include_router(module.router)
     app.include_router(api)
     problems.install(app)
