@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.system_tier import Tier
 
 
 class CheckpointPhase(StrEnum):
@@ -49,3 +50,6 @@ class Checkpoint:
     captured_s: float | None = None
     durable_s: float | None = None
     trouble: CheckpointTrouble | None = None
+    tier: Tier = Tier.APP
+    tier_why: str = ""  # why not the tier that was asked for
+    kind: str = ""  # of the machine, where it is a whole guest

@@ -13,6 +13,7 @@ from gpunion.domain.orders import Order
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import Report
 from gpunion.domain.run import EndReason
+from gpunion.domain.system_tier import Tier
 from gpunion.domain.withheld import HoldCause
 
 
@@ -111,6 +112,7 @@ class GuestStarted:
     restored: CheckpointId | None
     resumed_step: int
     restore_s: float
+    tier: Tier = Tier.APP  # of what it was restored from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +126,23 @@ class GuestStartFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestSaved:
-    """The program wrote its files and said so."""
+    """The program wrote its files and said so; or all of it was dumped (and stands still, if for good)."""
 
     run_id: RunId
     checkpoint_id: CheckpointId
     step: int
     progress: float
     stall_s: float
+    tier: Tier = Tier.APP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestNotDumped:
+    """It goes on; its program was asked to save itself instead."""
+
+    run_id: RunId
+    checkpoint_id: CheckpointId
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +265,7 @@ AgentEvent = (
     | GuestStarted
     | GuestStartFailed
     | GuestSaved
+    | GuestNotDumped
     | GuestExited
     | CheckpointShipped
     | CheckpointNotShipped

@@ -8,6 +8,7 @@ from enum import StrEnum
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.resources import Grant
 from gpunion.domain.run import EndReason
+from gpunion.domain.system_tier import Tier
 from gpunion.domain.withheld import HoldCause, WithheldGpu
 
 
@@ -29,6 +30,8 @@ class Saving:
     saved: bool = False  # the program has written it; it is being shipped
     step: int = 0
     progress: float = 0.0
+    tier: Tier = Tier.APP
+    tier_why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

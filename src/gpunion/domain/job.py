@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId
 from gpunion.domain.image import Parcel
 from gpunion.domain.resources import Request
+from gpunion.domain.system_tier import Tier
 
 
 class Priority(IntEnum):
@@ -42,6 +43,7 @@ class CheckpointWish:
 
     max_interval_s: float | None = None
     min_interval_s: float = 0.0
+    tier: Tier = Tier.APP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,8 @@ class DurablePoint:
     step: int
     progress: float
     at_s: float
+    tier: Tier = Tier.APP
+    kind: str = ""  # of the machine, where it is a whole guest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,3 +110,15 @@ class Job:
     output: CheckpointId | None = None
     image: Parcel | None = None  # what `spec.image` stood for when it was handed in: that and nothing else
     image_barred: bool = False  # the campus has taken it off its list since
+    dump_failures: int = 0  # how often in a row its dump did not come to life
+    dumps_given_up: bool = False  # from now on its program saves itself, or it begins anew
+
+    @property
+    def tier(self) -> Tier:
+        return Tier.APP if self.dumps_given_up else self.spec.checkpoint.tier
+
+    @property
+    def dump(self) -> DurablePoint | None:
+        """The whole guest it has to be brought back from; None where its program reads its own files."""
+        whole = self.durable is not None and self.durable.tier is Tier.SYSTEM
+        return self.durable if whole else None

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from gpunion.domain.ids import NodeId
 from gpunion.domain.resources import Capacity, Gpu
+from gpunion.domain.system_tier import RestoreTried, SystemAbility
 from gpunion.domain.terms import Terms
 from gpunion.domain.withheld import WithheldGpu, earliest_deadline_s
 
@@ -34,6 +35,7 @@ class NodeFacts:
     sandboxed: bool = True
     building: str = ""
     image_quota_bytes: int | None = None  # what the owner gives to images of ours; None: no limit
+    system: SystemAbility = field(default_factory=SystemAbility)
 
     @property
     def takes_images(self) -> bool:
@@ -72,6 +74,7 @@ class Node:
     departures: int = 0
     lent_gpu_s: float = 0.0
     withheld: tuple[WithheldGpu, ...] = ()  # single GPUs that are not lent, whoever has the rest
+    restores: tuple[RestoreTried, ...] = ()  # dumps of other kinds of machines that were tried here
     wanted_why: str = ""  # what of its owner's terms ends the lending, where it is not their word
     known_end_s: float | None = None  # by its owner's terms it is lent until then
     not_lent_because: str = ""  # and why it is not, in their words

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.image import Parcel
 from gpunion.domain.resources import Grant
+from gpunion.domain.system_tier import Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class StartRun:
     restore: CheckpointId | None = None
     restore_step: int = 0
     image: Parcel | None = None
+    tier: Tier = Tier.APP  # how it is saved, and whether it may be brought back from a dump
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

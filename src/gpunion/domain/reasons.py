@@ -36,6 +36,9 @@ class Why(StrEnum):
     REFUSED_LATELY = "refused_lately"
     GPU_WITHHELD = "gpu_withheld"
     SAME_NODE = "same_node"
+    CANNOT_DUMP = "cannot_dump"
+    OTHER_ARCHITECTURE = "other_architecture"
+    RESTORE_FAILED_BEFORE = "restore_failed_before"
     NO_IMAGES_HERE = "no_images_here"
     IMAGE_NOT_LISTED = "image_not_listed"
     IMAGE_NOT_ADMITTED = "image_not_admitted"
@@ -54,6 +57,11 @@ class Why(StrEnum):
     SAVE_FAILED = "save_failed"
     STALE_EPOCH = "stale_epoch"
     STEP_BEHIND = "step_behind"
+    TIER_FELL_BACK = "tier_fell_back"
+    RESUMED_WHOLE = "resumed_whole"
+    SAVED_WHOLE = "saved_whole"
+    DUMP_REFUSED_THERE = "dump_refused_there"
+    DUMP_GIVEN_UP = "dump_given_up"
     OWNER_WANTS_NODE = "owner_wants_node"
     OWNER_WANTS_GPU = "owner_wants_gpu"
     TERMS_CHANGED = "terms_changed"
@@ -126,6 +134,9 @@ SENTENCES: dict[Why, str] = {
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
     Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} are free and {needs} needed: {because}",
     Why.SAME_NODE: "it is the node the job has to leave",
+    Why.CANNOT_DUMP: "it cannot dump and bring back whole guests: {why_not}",
+    Why.OTHER_ARCHITECTURE: "it is {here}, and the job was dumped whole on {there}",
+    Why.RESTORE_FAILED_BEFORE: "a whole guest of such a machine did not come to life there ({differing})",
     Why.NO_IMAGES_HERE: "its guests run in no containers ({runtime}), and the job asks for an image",
     Why.IMAGE_NOT_LISTED: "the campus does not list the image {image}",
     Why.IMAGE_NOT_ADMITTED: "its owner does not admit the image {image}",
@@ -142,6 +153,11 @@ SENTENCES: dict[Why, str] = {
     Why.SAVED: "step {step} is durable ({bytes} bytes shipped)",
     Why.SAVE_FAILED: "checkpoint {checkpoint} did not become durable: {trouble}",
     Why.STALE_EPOCH: "a late message of epoch {epoch} was ignored; the job is at epoch {current}",
+    Why.SAVED_WHOLE: "the whole guest is durable as step {step} ({bytes} bytes shipped)",
+    Why.TIER_FELL_BACK: "it could not be dumped whole ({trouble}); its program saved itself instead",
+    Why.RESUMED_WHOLE: "brought back whole on {node} at step {step}",
+    Why.DUMP_REFUSED_THERE: "its dump did not come to life on {node}: {detail}",
+    Why.DUMP_GIVEN_UP: "its dump came to life nowhere; going on from what its program saved, or anew",
     Why.STEP_BEHIND: "a checkpoint of step {step} was ignored; step {durable} is already durable",
     Why.OWNER_WANTS_NODE: "the owner of {node} wants it back in {notice_s} s",
     Why.OWNER_WANTS_GPU: "the owner of {node} wants GPU {gpus} back in {notice_s} s",

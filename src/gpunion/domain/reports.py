@@ -8,6 +8,7 @@ from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import EndReason
+from gpunion.domain.system_tier import Tier
 from gpunion.domain.terms import Terms
 from gpunion.domain.withheld import HoldCause
 
@@ -20,6 +21,7 @@ class RunStarted:
     restored: CheckpointId | None
     resumed_step: int
     restore_s: float
+    tier: Tier = Tier.APP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,8 @@ class CheckpointCaptured:
     step: int
     progress: float
     stall_s: float
+    tier: Tier = Tier.APP
+    tier_why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,7 @@ class CheckpointFailed:
     epoch: int
     checkpoint_id: CheckpointId
     trouble: CheckpointTrouble
+    detail: str = ""  # why the whole guest was not dumped, where that was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

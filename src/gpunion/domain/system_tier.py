@@ -20,3 +20,30 @@ class SystemAbility:
     able: bool = False
     why_not: str = "whole guests cannot be dumped here"
     kind: str = ""  # what a dump depends on, in one word; dumps move freely between machines of one kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreTried:
+    """What came of a dump of another kind of machine on this one: the memory of pairs."""
+
+    kind: str
+    worked: bool
+
+
+# More kinds of machines than a campus has; the oldest is forgotten.
+TRIES_KEPT = 16
+
+
+def learned(tries: tuple[RestoreTried, ...], kind: str, *, worked: bool) -> tuple[RestoreTried, ...]:
+    others = [tried for tried in tries if tried.kind != kind]
+    return (*others, RestoreTried(kind=kind, worked=worked))[-TRIES_KEPT:]
+
+
+def architecture(kind: str) -> str:
+    return kind.partition("/")[0]
+
+
+def differing(kind: str, other: str) -> str:
+    """What two kinds of machines differ in, for people."""
+    pairs = zip(kind.split("/"), other.split("/"), strict=False)
+    return ", ".join(f"{mine} and {theirs}" for mine, theirs in pairs if mine != theirs) or "their programs"

@@ -12,6 +12,7 @@ from gpunion.domain.events import (
     CheckpointShipped,
     DepartureForeseen,
     GuestExited,
+    GuestNotDumped,
     GuestOverstepped,
     GuestSaved,
     GuestStarted,
@@ -66,6 +67,8 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             guests.start_failed(draft, event)
         case GuestSaved():
             saves.saved(draft, event)
+        case GuestNotDumped():
+            saves.not_dumped(draft, event)
         case GuestExited():
             guests.exited(draft, event)
         case CheckpointShipped():

@@ -19,6 +19,7 @@ from gpunion.domain.snapshot import NodeView
 from gpunion.engine import homeward, moving, triage
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
+from gpunion.engine.handlers import dumps
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.policy.placement.filters import FOR_GOOD, has_room, refusal
@@ -79,7 +80,10 @@ def _place_waiting(draft: Draft) -> None:
         if migration is not None and migration.phase is not MigrationPhase.SEEKING:
             continue
         reserved = migration is not None and bool(migration.reserved_gpus)
-        shape = (job.spec.request, job.spec.lab, job.spec.owner, job.avoid, job.image, job.image_barred)
+        shape = (
+            *(job.spec.request, job.spec.lab, job.spec.owner, job.avoid, job.image, job.image_barred),
+            *(job.tier, job.dump and job.dump.kind),
+        )
         if shape in hopeless and not reserved:
             continue
         if reserved and migration is not None:
@@ -88,7 +92,9 @@ def _place_waiting(draft: Draft) -> None:
         asked = _worth_asking(draft, job, shape)
         able = [one for one in asked if has_room(job.spec.request, one)]
         found = place(job, able, draft.now_s, draft.policies.scoring, prefer)
-        if isinstance(found, NotPlaced):
+        if isinstance(found, NotPlaced) and dumps.waited_long(draft, job):
+            draft.put(dumps.give_up_if_in_vain(draft, job, verdicts(draft, job)))
+        elif isinstance(found, NotPlaced):
             hopeless.add(shape)
             room.note_hopeless(shape)
             _say_waiting(draft, job, asked)
@@ -149,6 +155,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             restore=run.restored_from,
             restore_step=0 if job.durable is None else job.durable.step,
             image=job.image,
+            tier=job.tier,
         ),
     )
     draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)

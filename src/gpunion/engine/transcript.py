@@ -28,6 +28,7 @@ from gpunion.domain.events import (
     CheckpointNotShipped,
     CheckpointShipped,
     CoordinatorStarted,
+    GuestNotDumped,
     GuestSaved,
     LeaseRenewed,
     NodeReported,
@@ -87,7 +88,7 @@ class Transcript:
                 return None if told is None else f"{node_id}: {told}"
             case OrderReceived(order=order):
                 return self._order(order)
-            case GuestSaved() | CheckpointShipped() | CheckpointNotShipped():
+            case GuestSaved() | GuestNotDumped() | CheckpointShipped() | CheckpointNotShipped():
                 return _named(event) if event.checkpoint_id in self._final else None
             case AgentStarted(found=found, killed_meanwhile=killed):
                 shown = " ".join(f"{guest.run_id}:{'alive' if guest.alive else 'gone'}" for guest in found)

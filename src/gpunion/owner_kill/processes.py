@@ -117,7 +117,7 @@ def environment(pid: int) -> bytes:
 
 def thaw(pids: set[int]) -> None:
     """For what version 1 of cgroups holds frozen: it does not see that it was killed before it goes on."""
-    files = set()
+    files: set[str] = set()
     for pid in pids:
         try:
             with open(f"/proc/{pid}/cgroup", encoding="ascii", errors="replace") as file:

@@ -11,6 +11,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import Run, RunPhase
+from gpunion.domain.system_tier import Tier
 from gpunion.engine import moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
@@ -44,8 +45,13 @@ def captured(draft: Draft, report: CheckpointCaptured) -> None:
             progress=report.progress,
             stall_s=report.stall_s,
             captured_s=draft.now_s,
+            tier=report.tier,
+            tier_why=report.tier_why,
+            kind=_kind(draft, report),
         )
     )
+    if report.tier_why:
+        draft.because(report.job_id, Why.TIER_FELL_BACK, trouble=report.tier_why)
     job = draft.state.jobs[report.job_id]
     if report.stall_s > 0:  # a program that had ended by itself stood still for nobody
         stall_s = _SMOOTHING * job.cost.stall_s + (1 - _SMOOTHING) * report.stall_s
@@ -89,7 +95,7 @@ def failed(draft: Draft, report: CheckpointFailed) -> None:
         return
     phase = CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.FAILED)
     draft.put(replace(checkpoint, phase=phase, trouble=report.trouble))
-    draft.because(report.job_id, Why.SAVE_FAILED, checkpoint=checkpoint.id, trouble=report.trouble.value)
+    draft.because(report.job_id, Why.SAVE_FAILED, checkpoint=checkpoint.id, trouble=_told(report))
     job = draft.state.jobs[report.job_id]
     migration = moving.migration_of(draft, job)
     if migration is None or migration.flush != checkpoint.id:
@@ -152,11 +158,34 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
         draft.because(job.id, Why.STEP_BEHIND, step=report.step, durable=job.durable.step)
         return
     ship_bytes = _SMOOTHING * job.cost.ship_bytes + (1 - _SMOOTHING) * report.shipped_bytes
+    saved = draft.state.checkpoints[report.checkpoint_id]
     point = DurablePoint(
-        checkpoint_id=report.checkpoint_id, step=report.step, progress=report.progress, at_s=draft.now_s
+        checkpoint_id=report.checkpoint_id,
+        step=report.step,
+        progress=report.progress,
+        at_s=draft.now_s,
+        tier=saved.tier,
+        kind=saved.kind,
     )
     draft.put(replace(job, durable=point, cost=replace(job.cost, ship_bytes=int(ship_bytes))))
-    draft.because(job.id, Why.SAVED, step=report.step, bytes=report.shipped_bytes)
+    if point.tier is Tier.SYSTEM:
+        draft.because(job.id, Why.SAVED_WHOLE, step=report.step, bytes=report.shipped_bytes)
+    else:
+        draft.because(job.id, Why.SAVED, step=report.step, bytes=report.shipped_bytes)
+
+
+def _kind(draft: Draft, report: CheckpointCaptured) -> str:
+    """Of the machine that dumped it, as far as it is a dump."""
+    run = draft.state.runs.get(report.run_id)
+    if run is None or report.tier is not Tier.SYSTEM:
+        return ""
+    return draft.state.nodes[run.node_id].facts.system.kind
+
+
+def _told(report: CheckpointFailed) -> str:
+    if not report.detail:
+        return report.trouble.value
+    return f"{report.trouble.value}, nor could it be dumped whole ({report.detail})"
 
 
 def _next(draft: Draft, run_id: RunId) -> None:

@@ -31,6 +31,7 @@ def started(draft: AgentDraft, event: GuestStarted) -> None:
             restored=event.restored,
             resumed_step=event.resumed_step,
             restore_s=event.restore_s,
+            tier=event.tier,
         )
     )
     draft.limit(guest.run_id)

@@ -17,6 +17,7 @@ from gpunion.domain.run import Run
 from gpunion.domain.withheld import HoldCause, after_resume
 from gpunion.engine import moving
 from gpunion.engine.draft import Draft
+from gpunion.engine.handlers import dumps
 from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.node import NODE
 
@@ -31,7 +32,7 @@ def joined(draft: Draft, event: NodeJoined) -> None:
         if node.facts != event.facts:
             if node.facts.terms != event.facts.terms:
                 draft.because(node.id, Why.TERMS_CHANGED, node=node.id, said="while it was away")
-            node = replace(node, facts=event.facts)
+            node = dumps.with_facts(node, event.facts)
             draft.put(node)
         if node.phase is NodePhase.SILENT:
             _back(draft, node)

@@ -11,8 +11,10 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
+from gpunion.domain.system_tier import Tier
 from gpunion.engine import moving, prefetch
 from gpunion.engine.draft import Draft
+from gpunion.engine.handlers import dumps
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.run import RUN
@@ -66,6 +68,10 @@ def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
     draft.put(job)
     if report.restored is None:
         draft.because(job.id, Why.STARTED, node=run.node_id)
+    elif report.tier is Tier.SYSTEM:
+        draft.because(job.id, Why.RESUMED_WHOLE, node=run.node_id, step=report.resumed_step)
+        dumps.came_to_life(draft, run, report)
+        job = draft.state.jobs[job.id]
     else:
         draft.because(job.id, Why.RESUMED, node=run.node_id, step=report.resumed_step)
     moving.arrived(draft, job, run)
@@ -119,7 +125,7 @@ def close(draft: Draft, run: Run, reason: EndReason, *, last_step: int) -> None:
 def interrupted(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
     """It did not end by its own will: it goes on elsewhere."""
     _say_why(draft, job, run, report)
-    job = _avoid(draft, job, run, report)
+    job = dumps.did_not(draft, _avoid(draft, job, run, report), run, report)
     draft.put(
         replace(
             job,
@@ -258,6 +264,9 @@ def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
             gpus = ", ".join(map(str, run.grant.gpu_indices))
             detail = report.detail or "no detail given"
             draft.because(job.id, Why.GPU_SICK, node=node, gpus=gpus, detail=detail)
+        case EndReason.REFUSED if report.why is Why.DUMP_REFUSED_THERE:
+            detail = report.detail or "no detail given"
+            draft.because(job.id, Why.DUMP_REFUSED_THERE, node=node, detail=detail)
         case EndReason.REFUSED:
             refusal = report.detail or ("no reason given" if report.why is None else report.why.value)
             draft.because(job.id, Why.RUN_REFUSED, node=node, refusal=refusal)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import AskToSave, CancelShipping, KillGuest, ShipCheckpoint
-from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, GuestSaved
+from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, GuestNotDumped, GuestSaved
 from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import CheckpointId, RunId, own_checkpoint_id
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import EndReason
+from gpunion.domain.system_tier import Tier
 from gpunion.engine.agent_draft import AgentDraft
 
 # Between two tries to bring a last save to a vault that did not take it.
@@ -49,8 +50,9 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
     if guest.saving.saved or not guest.living:
         return
     draft.cancel_timer(f"save:{guest.run_id}")
-    saving = replace(guest.saving, saved=True, step=event.step, progress=event.progress)
-    guest = draft.put(replace(guest, saving=saving, last_step=max(guest.last_step, event.step)))
+    step = _step_of(guest, event)
+    saving = replace(guest.saving, saved=True, step=step, progress=event.progress, tier=event.tier)
+    guest = draft.put(replace(guest, saving=saving, last_step=max(guest.last_step, step)))
     report_captured(draft, guest, saving, event.stall_s)
     ship(draft, guest)
     if saving.final:
@@ -66,6 +68,12 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
         draft.do(KillGuest(run_id=guest.run_id, cause=EndReason.SAVED))
 
 
+def not_dumped(draft: AgentDraft, event: GuestNotDumped) -> None:
+    guest = _waiting_for(draft, event.run_id, event.checkpoint_id)
+    if guest is not None and guest.saving is not None and not guest.saving.saved:
+        draft.put(replace(guest, saving=replace(guest.saving, tier_why=event.why)))
+
+
 def report_captured(draft: AgentDraft, guest: Guest, saving: Saving, stall_s: float) -> None:
     draft.report(
         CheckpointCaptured(
@@ -76,6 +84,8 @@ def report_captured(draft: AgentDraft, guest: Guest, saving: Saving, stall_s: fl
             step=saving.step,
             progress=saving.progress,
             stall_s=stall_s,
+            tier=saving.tier,
+            tier_why=saving.tier_why,
         )
     )
 
@@ -171,8 +181,16 @@ def _fail(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> None:
             epoch=guest.epoch,
             checkpoint_id=guest.saving.checkpoint_id,
             trouble=trouble,
+            detail=guest.saving.tier_why,
         )
     )
+
+
+def _step_of(guest: Guest, event: GuestSaved) -> int:
+    """A program that says nothing of its steps, dumped: its saves are counted, for the order among them."""
+    if event.tier is Tier.SYSTEM and event.step == 0:
+        return guest.last_step + 1
+    return event.step
 
 
 def _saving_over(draft: AgentDraft, guest: Guest) -> None:

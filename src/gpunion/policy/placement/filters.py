@@ -8,6 +8,7 @@ from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.reasons import Reason, Why, because
 from gpunion.domain.resources import GIB, Gpu, Request
 from gpunion.domain.snapshot import NodeView
+from gpunion.domain.system_tier import Tier, architecture, differing
 
 # Refusals that no waiting mends: more than the node has, or against its owner's standing terms.
 FOR_GOOD = frozenset(
@@ -44,6 +45,7 @@ def refusal(job: Job, view: NodeView, now_s: float) -> Reason | None:
         _never_fits(job, view)
         or _against_the_terms(job, view)
         or _not_now(job, view, now_s)
+        or _not_whole(job, view.node)
         or _not_free(job.spec.request, view)
     )
 
@@ -126,6 +128,25 @@ def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
     limit = node.facts.terms.max_guests
     if view.guests >= limit:
         return because(node.id, Why.GUESTS_FULL, limit=limit)
+    return None
+
+
+def _not_whole(job: Job, node: Node) -> Reason | None:
+    """Of a job that is saved whole: could it be dumped there, and brought back from what it has?"""
+    if job.tier is not Tier.SYSTEM:
+        return None
+    here = node.facts.system
+    if not here.able:
+        return because(node.id, Why.CANNOT_DUMP, why_not=here.why_not)
+    if job.dump is None or job.dump.kind == here.kind:
+        return None
+    there = job.dump.kind
+    if architecture(there) != architecture(here.kind):
+        return because(
+            node.id, Why.OTHER_ARCHITECTURE, here=architecture(here.kind), there=architecture(there)
+        )
+    if any(tried.kind == there and not tried.worked for tried in node.restores):
+        return because(node.id, Why.RESTORE_FAILED_BEFORE, differing=differing(here.kind, there))
     return None
 
 

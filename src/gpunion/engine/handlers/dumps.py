@@ -1,0 +1,74 @@
+"""Whole guests: what the coordinator learns from bringing them back, and when it stops trying."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gpunion.domain.ids import CheckpointId
+from gpunion.domain.job import Job
+from gpunion.domain.node import Node, NodeFacts
+from gpunion.domain.reasons import Verdict, Why
+from gpunion.domain.reports import RunEnded, RunStarted
+from gpunion.domain.run import Run
+from gpunion.domain.system_tier import Tier, learned
+from gpunion.engine.draft import Draft
+
+# Two machines that cannot bring it back: then it is the dump, or nobody can.
+DUMP_ATTEMPTS = 2
+# A machine that could may be away for a while. What is lost by waiting is known, what is lost by not: more.
+DUMP_PATIENCE_S = 600.0
+
+_NOT_HERE = (Why.CANNOT_DUMP, Why.OTHER_ARCHITECTURE, Why.RESTORE_FAILED_BEFORE)
+
+
+def came_to_life(draft: Draft, run: Run, report: RunStarted) -> None:
+    if report.tier is not Tier.SYSTEM:
+        return
+    _remember(draft, run, _kind(draft, report.restored), worked=True)
+    job = draft.job_of(run)
+    if job.dump_failures:
+        draft.put(replace(job, dump_failures=0))
+
+
+def did_not(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
+    """The node is told apart from the dump: it may be that neither pair works, or this guest nowhere."""
+    if report.why is not Why.DUMP_REFUSED_THERE or job.dump is None:
+        return job
+    _remember(draft, run, job.dump.kind, worked=False)
+    job = replace(job, dump_failures=job.dump_failures + 1)
+    return give_up(draft, job) if job.dump_failures >= DUMP_ATTEMPTS else job
+
+
+def give_up(draft: Draft, job: Job) -> Job:
+    """What was acknowledged is lost here, knowingly: better told and gone on than waited for for ever."""
+    draft.because(job.id, Why.DUMP_GIVEN_UP)
+    return replace(job, dumps_given_up=True, durable=None, dump_failures=0)
+
+
+def waited_long(draft: Draft, job: Job) -> bool:
+    return job.dump is not None and draft.now_s - job.waiting_since_s >= DUMP_PATIENCE_S
+
+
+def give_up_if_in_vain(draft: Draft, job: Job, verdicts: Iterable[Verdict]) -> Job:
+    """Only where a machine would take it that cannot bring it back: else there is nothing to gain by it."""
+    refusals = [verdict.refusal for verdict in verdicts]
+    kept_out = any(refused is not None and refused.why in _NOT_HERE for refused in refusals)
+    return give_up(draft, job) if kept_out else job
+
+
+def with_facts(node: Node, facts: NodeFacts) -> Node:
+    """What was tried holds for a machine as it was then."""
+    same = node.facts.system.kind == facts.system.kind
+    return replace(node, facts=facts, restores=node.restores if same else ())
+
+
+def _remember(draft: Draft, run: Run, kind: str, *, worked: bool) -> None:
+    node = draft.state.nodes[run.node_id]
+    if kind and kind != node.facts.system.kind:  # of its own kind it needs no proof
+        draft.put(replace(node, restores=learned(node.restores, kind, worked=worked)))
+
+
+def _kind(draft: Draft, checkpoint_id: CheckpointId | None) -> str:
+    checkpoint = None if checkpoint_id is None else draft.state.checkpoints.get(checkpoint_id)
+    return "" if checkpoint is None else checkpoint.kind
