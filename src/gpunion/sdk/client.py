@@ -15,6 +15,7 @@ import json
 import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -210,6 +211,17 @@ class Client(ImageCalls, TreeCalls):
                     raise self._problem(response)
             time.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
+
+    @contextmanager
+    def _streamed(self, method: str, path: str, **request: Any) -> Iterator[Iterator[bytes]]:
+        try:
+            with self._http.stream(method, path, **request) as response:
+                if not response.is_success:
+                    response.read()
+                    raise self._problem(response)
+                yield response.iter_bytes()
+        except httpx.HTTPError as error:
+            raise Unreachable(self.url, _cause(error)) from error
 
     def _problem(self, response: httpx.Response) -> ApiProblem | NotACoordinator:
         try:

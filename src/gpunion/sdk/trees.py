@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from contextlib import AbstractContextManager
+from typing import Any
 
-from gpunion.sdk.errors import NotACoordinator
+from gpunion.sdk.errors import NotACoordinator, Unreachable
 
 # A batch is a few seconds' work for a slow disk; a busy one may take longer.
 TRANSFER_LIMIT_S = 120.0
 PIECE_BYTES = 256 * 1024
+# The coordinator may be restarting.
+RESUME_PAUSES_S = (0.2, 0.8, 2.0)
 
 Answer = dict[str, Any]
-
-
-class Response(Protocol):
-    """The part of an HTTP library's answer that is needed here."""
-
-    status_code: int
-
-    @property
-    def content(self) -> bytes: ...
-
-    def json(self) -> Any: ...
 
 
 class TreeCalls:
@@ -40,9 +33,11 @@ class TreeCalls:
         """One batch; `sent` is told of bytes as they leave, and of less than nothing when they go again."""
         from gpunion.wire.trees import frame
 
-        stream = b"".join(frame(data, name) for name, data in blocks.items())
-        body = _Pieces(stream, sent)
-        return self._ask("POST", "/blocks", content=body, again=True, timeout=TRANSFER_LIMIT_S)
+        body = _Pieces(b"".join(frame(data, name) for name, data in blocks.items()), sent)
+        try:
+            return self._ask("POST", "/blocks", content=body, again=True, timeout=TRANSFER_LIMIT_S)
+        finally:
+            body.forget()
 
     def put_tree(self, files: Mapping[str, bytes]) -> str:
         """A small directory out of memory; returns the digest to submit with as `bundle`."""
@@ -74,25 +69,38 @@ class TreeCalls:
     def output_blocks(
         self, job_id: str, checkpoint_id: str, names: Sequence[str]
     ) -> Iterator[tuple[str, bytes]]:
-        """One batch of an output's blocks, each verified."""
+        """A batch of an output's blocks, each verified, as they arrive; a break costs what was on its way."""
+        left = dict.fromkeys(names)
+        for pause_s in (*RESUME_PAUSES_S, None):
+            body = {"checkpoint_id": checkpoint_id, "blocks": list(left)}
+            try:
+                for name, data in self._unframed(f"/jobs/{job_id}/output/blocks", body):
+                    left.pop(name, None)
+                    yield name, data
+                return
+            except Unreachable:
+                if pause_s is None:
+                    raise
+            time.sleep(pause_s)
+
+    def _unframed(self, path: str, body: Answer) -> Iterator[tuple[str, bytes]]:
         from gpunion.wire.trees import BadStream, Unframing
 
-        body = {"checkpoint_id": checkpoint_id, "blocks": list(names)}
-        path = f"/jobs/{job_id}/output/blocks"
-        response = self._send("POST", path, json=body, again=True, timeout=TRANSFER_LIMIT_S)
         unframing = Unframing()
         try:
-            yield from unframing.feed(response.content)
+            with self._streamed("POST", path, json=body, timeout=TRANSFER_LIMIT_S) as pieces:
+                for piece in pieces:
+                    yield from unframing.feed(piece)
             unframing.close()
         except BadStream as error:
-            raise NotACoordinator(self.url, response.status_code) from error
+            raise Unreachable(self.url, str(error)) from error
 
     # --- the client's own ------------------------------------------------------------------------
 
     def _ask(self, method: str, path: str, **request: Any) -> Answer:
         raise NotImplementedError
 
-    def _send(self, method: str, path: str, *, again: bool = False, **request: Any) -> Response:
+    def _streamed(self, method: str, path: str, **request: Any) -> AbstractContextManager[Iterator[bytes]]:
         raise NotImplementedError
 
 
@@ -103,6 +111,10 @@ class _Pieces:
         self._data = data
         self._sent = sent
         self._told = 0
+
+    def forget(self) -> None:
+        """The HTTP library holds on to a body for a while, and megabytes add up."""
+        self._data = b""
 
     def __iter__(self) -> Iterator[bytes]:
         self._sent(-self._told)
