@@ -16,10 +16,9 @@ from gpunion.domain.reasons import Verdict, Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.snapshot import NodeView
-from gpunion.engine import homeward, moving, triage
+from gpunion.engine import dumps, homeward, moving, triage
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers import dumps
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.policy.placement.filters import FOR_GOOD, has_room, refusal

@@ -15,9 +15,8 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NoticeGiven
 from gpunion.domain.run import Run
 from gpunion.domain.withheld import HoldCause, after_resume
-from gpunion.engine import moving
+from gpunion.engine import dumps, moving
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers import dumps
 from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.node import NODE
 

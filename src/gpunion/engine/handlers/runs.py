@@ -12,9 +12,8 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import moving, prefetch
+from gpunion.engine import dumps, moving, prefetch
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers import dumps
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.run import RUN

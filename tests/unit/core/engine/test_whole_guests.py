@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import CheckpointCaptured, CheckpointFailed, NoticeGiven, RunStarted
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import TRIES_KEPT, RestoreTried, SystemAbility, Tier, differing, learned
-from gpunion.engine.handlers.dumps import DUMP_PATIENCE_S
+from gpunion.engine.dumps import DUMP_PATIENCE_S
 from gpunion.policy.placement.filters import refusal
 from tests.builders import (
     Headquarters,
@@ -168,7 +169,7 @@ def test_a_dump_that_comes_to_life_nowhere_is_given_up_with_a_reason() -> None:
     headquarters.joins("gamma", able(NEW))
     moved_off(headquarters)
     first = headquarters.run("job-e2").node_id
-    no = {"why": Why.DUMP_REFUSED_THERE, "detail": "CRIU: bad size"}
+    no: dict[str, Any] = {"why": Why.DUMP_REFUSED_THERE, "detail": "CRIU: bad size"}
     decision = headquarters.ended("job-e2", EndReason.REFUSED, **no)
     assert Why.DUMP_REFUSED_THERE in whys(decision, "job")
     assert headquarters.node(first).restores == (RestoreTried(kind=OLD, worked=False),)
