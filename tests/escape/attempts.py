@@ -346,6 +346,44 @@ def send_forged_packets(host: Targets) -> object:
         return "may send"
 
 
+# --- through the door that a guest with a network has -------------------------------------------
+
+
+@attempt
+def reach_a_port_beside_the_allowed_one(host: Targets) -> object:
+    return _through_the_door(f"CONNECT 127.0.0.1:{host['host_port']}")
+
+
+@attempt
+def reach_the_host_by_another_name(host: Targets) -> object:
+    names = (
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "0.0.0.0",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "[::]",
+    )
+    return _something([name for name in names if _leads(f"CONNECT {name}:{host['host_port']}")])
+
+
+@attempt
+def reach_another_guest_through_the_door(host: Targets) -> object:
+    return _through_the_door(f"CONNECT 127.0.0.1:{host['neighbour_port']}")
+
+
+@attempt
+def have_the_doorman_fetch_a_page(host: Targets) -> object:
+    return _through_the_door(f"GET http://127.0.0.1:{host['host_port']}/")
+
+
+@attempt
+def reach_the_internet_without_the_door(host: Targets) -> object:
+    return _connect(("192.0.2.1", 443))  # an address for documents: nobody has it
+
+
 # --- limits --------------------------------------------------------------------------------------
 
 
@@ -422,6 +460,22 @@ def _processes_with_or_none(token: str) -> list[str]:
 def _connect(address: tuple[str, int]) -> object:
     with socket.create_connection(address, CONNECT_LIMIT_S):
         return "connected"
+
+
+def _through_the_door(request: str) -> object:
+    with socket.create_connection(("127.0.0.1", 3128), CONNECT_LIMIT_S) as door:
+        door.sendall(f"{request} HTTP/1.1\r\n\r\n".encode())
+        status = door.recv(4096).split(b" ")[1:2]
+    if status in ([b"403"], [b"405"]):
+        _nothing()
+    return f"the doorman said {status}"
+
+
+def _leads(request: str) -> bool:
+    try:
+        return bool(_through_the_door(request))
+    except Refused:
+        return False
 
 
 def _reaches(address: tuple[str, int]) -> bool:

@@ -20,8 +20,9 @@ import pytest
 
 from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.podman.runtime import open_podman
+from gpunion.adapters.sandbox.kept import KeptRuntime
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
-from gpunion.ports.runtime import ExitReason, GuestSpec, Runtime
+from gpunion.ports.runtime import ExitReason, GuestSpec
 from tests.conftest import require
 from tests.escape import attempts
 
@@ -32,7 +33,7 @@ FORKS = 3 * PROCESSES_MAX
 MEMORY_BYTES = 128 * 1024**2
 DISK_BYTES = 32 * 1024**2
 
-OPENERS: dict[str, Callable[[Path], Runtime]] = {
+OPENERS: dict[str, Callable[[Path], KeptRuntime]] = {
     "docker": lambda state_dir: open_docker(state_dir, processes_max=PROCESSES_MAX),
     "podman": lambda state_dir: open_podman(state_dir, processes_max=PROCESSES_MAX),
     "sandbox": lambda state_dir: SandboxRuntime(state_dir, processes_max=PROCESSES_MAX),
@@ -56,11 +57,13 @@ class Lab:
     """One runtime with its state directory. Blocking on purpose: the guests are other processes."""
 
     runtime_name: str
-    runtime: Runtime
+    runtime: KeptRuntime
     state_dir: Path
     results: dict[str, str] = field(default_factory=dict)
 
-    def start(self, run_id: str, *command: str, work_source: Path | None = None) -> Path:
+    def start(
+        self, run_id: str, *command: str, work_source: Path | None = None, network: bool = False
+    ) -> Path:
         spec = GuestSpec(
             run_id=run_id,
             job_id="job-1",
@@ -73,6 +76,7 @@ class Lab:
             resume=False,
             work_source=None if work_source is None else str(work_source),
             disk_bytes=DISK_BYTES,
+            network=network,
         )
         asyncio.run(self._start(spec))
         return self.state_dir / "guests" / run_id
@@ -125,6 +129,7 @@ def try_everything(lab: Lab, place: Path) -> dict[str, str]:
     shared = Path("/dev/shm", f"gpunion-{token}")
     with (
         socket.create_server(("127.0.0.1", 0)) as loopback,
+        socket.create_server(("127.0.0.1", 0)) as allowed,
         socket.socket(socket.AF_UNIX) as abstract,
         subprocess.Popen(
             [sys.executable, "-c", "import sys; sys.stdin.read()", token], stdin=subprocess.PIPE
@@ -149,7 +154,10 @@ def try_everything(lab: Lab, place: Path) -> dict[str, str]:
                 "forks": FORKS,
             }
             (code / "targets.json").write_text(json.dumps(targets))
-            root = lab.start("burglar", "python", "attempts.py", "targets.json", work_source=code)
+            lab.runtime.allow_places((f"127.0.0.1:{allowed.getsockname()[1]}",))
+            root = lab.start(
+                "burglar", "python", "attempts.py", "targets.json", work_source=code, network=True
+            )
             assert lab.ended("burglar") == (ExitReason.EXITED, 0), (root / "log.txt").read_text()
         finally:
             shared.unlink(missing_ok=True)

@@ -77,6 +77,8 @@ class Keeping:
             memory_bytes=int(str(launch["watched_memory_bytes"])),
             disk_bytes=int(str(launch["disk_bytes"])),
         )
+        self._network = bool(launch["network"])
+        self._first_pid = 0
         self._asked_to_leave = False
         self._cgroup = ""
         self._memory_file = ""
@@ -94,6 +96,7 @@ class Keeping:
                 output, log = self._start()
                 why_not = refusal(self._guest_dir)
                 if not why_not:
+                    self._open_door()
                     self._open_gate()
             except (EngineTrouble, NotStarted, OSError) as trouble:
                 why_not = refusal(self._guest_dir) or NOT_STARTED
@@ -131,7 +134,7 @@ class Keeping:
         state = self._engine.state_of(self._container)
         if not state.pid:
             raise NotStarted(state.error or f"its first program ended at once with {state.exit_code}")
-        self._first = os.pidfd_open(state.pid)
+        self._first, self._first_pid = os.pidfd_open(state.pid), state.pid
         self._cgroup = container_cgroup(state.pid, state.id)
         self._memory_file = out_of_memory_file(state.pid, state.id)
         if not self._cgroup:
@@ -141,6 +144,13 @@ class Keeping:
 
     def _bring_up(self) -> None:
         self._engine.call("start", self._container)
+
+    def _open_door(self) -> None:
+        """Behind a gate that is still shut: no line of the guest's runs before its doorman stands."""
+        if self._network:
+            from gpunion.adapters.sandbox.doorway import open_door  # few guests have one
+
+            open_door(self._first_pid, os.path.dirname(os.path.dirname(self._guest_dir)))
 
     def _open_gate(self) -> None:
         """Let the guest's program run, and wait until it does: a signal before that would be lost."""

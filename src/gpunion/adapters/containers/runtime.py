@@ -104,6 +104,7 @@ class ContainerRuntime(KeptRuntime):
         return client_environment() | super()._keeper_environment()
 
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
+        self._check_network(spec)
         request = self._request(spec, paths)
         if spec.gpu_indices and self._facts.gpus is GpuWay.DECLARED and os.path.exists("/dev/nvidiactl"):
             raise RuntimeFault(
@@ -121,6 +122,7 @@ class ContainerRuntime(KeptRuntime):
             "log_limit_bytes": self._log_limit_bytes,
             "watched_memory_bytes": spec.memory_bytes if "memory" in self._facts.unenforced else 0,
             "disk_bytes": spec.disk_bytes,
+            "network": spec.network,
         }
 
     def _request(self, spec: GuestSpec, paths: GuestPaths) -> Request:

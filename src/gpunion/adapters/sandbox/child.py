@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import resource
 import select
 import signal
+from collections.abc import Callable
 
 from gpunion.adapters.sandbox import cgroups, stage
-from gpunion.adapters.sandbox.names import LAUNCH_FILE, NOT_BEGUN_FD
+from gpunion.adapters.sandbox.names import GATE_FD, LAUNCH_FILE, NOT_BEGUN_FD, SPARE_FD
 from gpunion.owner_kill.guest import MARK_VARIABLE
 from gpunion.owner_kill.records import read_json
 
@@ -48,6 +50,7 @@ class Launch:
         self.cpus = float(str(record["cpus"]))
         self.log_limit_bytes = int(str(record["log_limit_bytes"]))
         self.processes_max = int(str(record["processes_max"]))
+        self.network = bool(record["network"])  # it waits at a gate until its door is there
         self.mark = ""
 
 
@@ -56,21 +59,29 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "cannot become a subreaper")
 
 
-def run_guest(launch: Launch, cgroup: str) -> tuple[int, int]:
-    """Start the guest; returns its first process and the descriptor its output comes from."""
+def run_guest(launch: Launch, cgroup: str, open_door: Callable[[int], None]) -> tuple[int, int]:
+    """Start the guest; returns its first process and the descriptor its output comes from.
+
+    `open_door` is given that process before any line of the guest's has run, where it is to have a network.
+    """
     keeper = os.getpid()
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
     begun, not_begun = os.pipe2(os.O_CLOEXEC)
+    gate, opener = os.pipe2(os.O_CLOEXEC)
     child = os.fork()
     if child == 0:
         try:
-            _become_guest(launch, cgroup, keeper, write_end, not_begun)
+            _become_guest(launch, cgroup, keeper, (write_end, not_begun, gate))
         except BaseException as error:
             os.write(write_end, f"gpunion: cannot run {launch.argv[0]!r}: {error}\n".encode())
         finally:
             os._exit(COMMAND_NOT_RUN)
-    os.close(write_end)
-    os.close(not_begun)
+    for descriptor in (write_end, not_begun, gate):
+        os.close(descriptor)
+    if launch.network:
+        open_door(child)
+        os.write(opener, b"\n")
+    os.close(opener)
     # Until its own program runs, a signal for the guest would be lost on us or on bubblewrap.
     select.select([begun], [], [], BEGIN_LIMIT_S)
     os.close(begun)
@@ -78,7 +89,8 @@ def run_guest(launch: Launch, cgroup: str) -> tuple[int, int]:
     return child, read_end
 
 
-def _become_guest(launch: Launch, cgroup: str, keeper: int, output: int, not_begun: int) -> None:
+def _become_guest(launch: Launch, cgroup: str, keeper: int, pipes: tuple[int, int, int]) -> None:
+    output, not_begun, gate = pipes
     os.setsid()
     if cgroup:
         cgroups.enter(cgroup)
@@ -98,12 +110,12 @@ def _become_guest(launch: Launch, cgroup: str, keeper: int, output: int, not_beg
     os.umask(0o022)
     os.chdir(launch.directory)
     if launch.arguments:
-        _enter_sandbox(launch, keeper, not_begun)
-    _die_with(keeper)
+        _enter_sandbox(launch, keeper, not_begun, gate)
+    die_with(keeper)
     os.execvpe(launch.argv[0], launch.argv, {**launch.environment, MARK_VARIABLE: launch.mark})
 
 
-def _enter_sandbox(launch: Launch, keeper: int, not_begun: int) -> None:
+def _enter_sandbox(launch: Launch, keeper: int, not_begun: int, gate: int) -> None:
     program, sources = launch.argv[0], launch.sources
     if launch.own_user:
         sources = stage.set_stage([*launch.sources, *filter(None, [launch.program_dir])])
@@ -111,8 +123,12 @@ def _enter_sandbox(launch: Launch, keeper: int, not_begun: int) -> None:
             program = os.path.join(sources.pop(), os.path.basename(program))
         os.chdir("/")
         stage.become_guest_user()
-    _die_with(keeper)
-    os.dup2(not_begun, NOT_BEGUN_FD)  # closed by the last step inside the sandbox, see `confinement`
+    die_with(keeper)
+    # Away from the numbers they get: closed by the last step inside the sandbox, see `confinement`.
+    not_begun, gate = (fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, SPARE_FD) for pipe in (not_begun, gate))
+    os.dup2(not_begun, NOT_BEGUN_FD)
+    if launch.network:
+        os.dup2(gate, GATE_FD)
     bound = [
         word
         for option, source, target in zip(launch.bindings[::2], sources, launch.bindings[1::2], strict=True)
@@ -128,7 +144,7 @@ def _enter_sandbox(launch: Launch, keeper: int, not_begun: int) -> None:
     os.execve(program, [program, "--args", str(descriptor), "--", *launch.argv[1:]], {})
 
 
-def _die_with(keeper: int) -> None:
+def die_with(keeper: int) -> None:
     """After every change of user: the kernel forgets the wish then."""
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != keeper:  # it died before the line above could matter

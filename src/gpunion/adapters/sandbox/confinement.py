@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpunion.adapters.sandbox.bubblewrap import GUEST_ID, SYSTEM_PATH, Bubblewrap, isolation, system
-from gpunion.adapters.sandbox.names import HOME_DIR, NOT_BEGUN_FD, TEMPORARY_DIR, WORK_DIR
+from gpunion.adapters.sandbox.doorway import proxy_variables
+from gpunion.adapters.sandbox.names import GATE_FD, HOME_DIR, NOT_BEGUN_FD, TEMPORARY_DIR, WORK_DIR
 from gpunion.ports.gpus import GpuDevice
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
@@ -93,6 +94,8 @@ def plan_sandboxed(
         closing += ["--setenv", name, value]
     # Through a shell's exec, so that a program that is not there ends with 127 as it does without a sandbox.
     last_step = f'exec "$@" {NOT_BEGUN_FD}>&-'
+    if spec.network:
+        last_step = f"read -r _ <&{GATE_FD}; {last_step} {GATE_FD}<&-"
     argv = (bubblewrap.program, "/bin/sh", "-c", last_step, "gpunion", *spec.command)
     return Plan(
         argv=argv,
@@ -143,7 +146,8 @@ def guest_environment(
         if not name or "=" in name or "\0" in name + value:
             raise RuntimeFault(f"{name!r} cannot be a variable of the environment", temporary=False)
     prefixes = dict.fromkeys([f"{sys.prefix}/bin", f"{sys.base_prefix}/bin", *SYSTEM_PATH])
-    asked = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", **spec.environment}
+    way_out = proxy_variables() if spec.network else {}
+    asked = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", **way_out, **spec.environment}
     paths = [library, *filter(None, [spec.environment.get("PYTHONPATH")])]
     return asked | {
         "PATH": os.pathsep.join([*filter(None, [spec.environment.get("PATH")]), *prefixes]),

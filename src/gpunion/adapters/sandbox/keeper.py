@@ -85,11 +85,13 @@ class Keeping:
             return
         try:
             log = Log(os.path.join(self._guest_dir, LOG_FILE), self._launch.log_limit_bytes)
-            self._child, output = run_guest(self._launch, self._cgroup)
-        except OSError:
+            self._child, output = run_guest(self._launch, self._cgroup, self._open_door)
+        except OSError as error:
+            self._end_everything()
             self._record(None, NOT_STARTED)
+            print(error, file=sys.stderr, flush=True)
             answer(answer_fd, FAILED)
-            raise
+            return
         answer(answer_fd, STARTED)
         try:
             self._keep(output, log)
@@ -97,6 +99,11 @@ class Keeping:
             self._end_everything()
         log.drain(output)
         self._record(*self._verdict())
+
+    def _open_door(self, child: int) -> None:
+        from gpunion.adapters.sandbox.doorway import first_inside, open_door  # few guests have one
+
+        open_door(first_inside(child), os.path.dirname(os.path.dirname(self._guest_dir)))
 
     def _introduce(self) -> None:
         """Say who keeps the guest before there is one: what cannot be found cannot be killed."""

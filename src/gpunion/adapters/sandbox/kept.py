@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import json
 import os
 import select
 import subprocess
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from gpunion.adapters.sandbox import layout
 from gpunion.adapters.sandbox.confinement import PACKAGE_DIR
+from gpunion.adapters.sandbox.doorway import LIST_FILE
 from gpunion.adapters.sandbox.names import (
     FAILED,
     KEEPER_LOG_FILE,
@@ -62,11 +64,24 @@ class KeptRuntime(ABC):
     def __init__(self, state_dir: str | os.PathLike[str]) -> None:
         self._state_dir = Path(state_dir).resolve()
         self._keepers: dict[str, subprocess.Popen[bytes]] = {}  # only to collect them when they have ended
+        self._reachable: tuple[str, ...] = ()
         (self._state_dir / GUESTS_DIR).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @abstractmethod
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
         """How the keeper starts this guest. Called at most once per run; may hand directories over."""
+
+    def allow_places(self, places: tuple[str, ...]) -> None:
+        """What guests with a network may reach from now on, those here among them. See `domain.egress`."""
+        # In place: a doorman has it open and could not open another.
+        descriptor = os.open(self._state_dir / LIST_FILE, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "wb", buffering=0) as file:
+            file.truncate(file.write(json.dumps({"allow": list(places)}).encode()))
+        self._reachable = places
+
+    def _check_network(self, spec: GuestSpec) -> None:
+        if spec.network and not self._reachable:
+            raise RuntimeFault("the owner of this machine allows guests no network", temporary=False)
 
     def _keeper_environment(self) -> dict[str, str]:
         return {"PATH": os.defpath, "PYTHONPATH": str(PACKAGE_DIR.parent), "LC_ALL": "C.UTF-8"}

@@ -16,7 +16,10 @@ CHECKPOINT_DIR, CONTROL_DIR, OUTPUT_DIR, SCRATCH_DIR = "checkpoint", "control", 
 GUEST_DIRS = (CHECKPOINT_DIR, CONTROL_DIR, OUTPUT_DIR, SCRATCH_DIR)  # those it can write to
 WORK_DIR, HOME_DIR, TEMPORARY_DIR = "work", "home", "tmp"  # inside scratch
 
-NOT_BEGUN_FD = 9  # open until the guest's own program runs; one digit, as a shell's redirections want it
+# One digit each, as a shell's redirections want it.
+NOT_BEGUN_FD = 9  # open until the guest's own program runs
+GATE_FD = 8  # where a guest that is to have a network waits for its door
+SPARE_FD = 10
 
 # What a keeper answers to the runtime that started it.
 STARTED, KEPT, REFUSED, FAILED = b"started", b"kept", b"refused", b"failed"

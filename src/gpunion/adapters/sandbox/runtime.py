@@ -61,6 +61,7 @@ class SandboxRuntime(KeptRuntime):
         return f"{kind}, {group}, {limits}"
 
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
+        self._check_network(spec)
         found = (self._device_of(index) for index in spec.gpu_indices)
         devices = tuple(device for device in found if device is not None)
         if isinstance(self._bubblewrap, Bubblewrap):
@@ -75,6 +76,7 @@ class SandboxRuntime(KeptRuntime):
             "watched_memory_bytes": 0 if "memory" in self._controllers else spec.memory_bytes,
             "data_bytes": 0 if spec.gpu_indices else _data_bytes(spec.memory_bytes),
             "disk_bytes": spec.disk_bytes,
+            "network": spec.network and self.sandboxed,
             "cpus": spec.cpus,
             "log_limit_bytes": self._log_limit_bytes,
             "processes_max": self._processes_max,
