@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpunion.adapters.agentdisk import JsonAgentDisk
+from gpunion.adapters.containers.runtime import ContainerRuntime
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.files.cache import DirectoryCache
@@ -27,6 +28,8 @@ from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
 from gpunion.agent.enrol import join as enrol_join
+from gpunion.agent.image_shelf import ImageShelf
+from gpunion.agent.images import ImageKeeper
 from gpunion.agent.owner_word import owner_has_killed
 from gpunion.agent.run_notes import Notebook
 from gpunion.agent.settings import Settings
@@ -38,12 +41,14 @@ from gpunion.ports.agent_disk import AgentDisk
 from gpunion.ports.clock import BootClock, Clock
 from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
 from gpunion.ports.gpus import Gpus
+from gpunion.ports.images import ArchiveSource
 from gpunion.ports.runtime import Runtime, RuntimeFault
 from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
 from gpunion.ports.vault_care import Caretaker
 
 AGENT_DIR = "agent"
 CACHE_DIR = "cache"
+IMAGES_DIR = "images"
 GPU_NUMBERS_FILE = "gpus.json"
 
 
@@ -57,19 +62,30 @@ class Parts:
     clock: Clock
     gpus: Gpus
     open_vault: Callable[[], Vault]
+    images: ImageKeeper | None = None
 
 
 def compose(settings: Settings) -> Parts:
     """RuntimeFault where guests could not be shut in and the owner has not allowed that."""
     gpus = gpus_of(settings)
+    runtime = runtime_of(settings, gpus)
+    link = HttpLink(settings.coordinator, settings.credential())
     return Parts(
-        runtime=runtime_of(settings, gpus),
-        link=HttpLink(settings.coordinator, settings.credential()),
+        runtime=runtime,
+        link=link,
         disk=JsonAgentDisk(settings.state_dir / AGENT_DIR),
         clock=BootClock(),
         gpus=gpus,
         open_vault=_vault_opener(settings.vault),
+        images=images_of(settings, runtime, link),
     )
+
+
+def images_of(settings: Settings, runtime: Runtime, source: ArchiveSource) -> ImageKeeper | None:
+    if not isinstance(runtime, ContainerRuntime):
+        return None
+    shelf = ImageShelf(runtime.images, settings.state_dir / IMAGES_DIR, settings.image_quota_bytes)
+    return ImageKeeper(runtime.images, source, shelf)
 
 
 def gpus_of(settings: Settings) -> Gpus:
@@ -130,23 +146,24 @@ def world_of(
         owner_has_killed=lambda: owner_has_killed(settings.state_dir),
         post=post,
         look_at_gpus=look_at_gpus,
+        images=parts.images,
     )
 
 
 def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
-    memory_bytes = min(settings.memory_bytes, settings.terms.memory_bytes or settings.memory_bytes)
     return NodeFacts(
         lab=settings.lab,
         building=settings.building,
         capacity=Capacity(
             gpus=parts.gpus.inventory(),
             cpus=settings.cpus,
-            memory_bytes=memory_bytes,
+            memory_bytes=settings.memory_bytes,
             uplink_bps=settings.uplink_bps,
         ),
         terms=settings.terms,
         runtime=parts.runtime.name,
         sandboxed=parts.runtime.sandboxed,
+        image_quota_bytes=None if parts.images is None else settings.image_quota_bytes,
     )
 
 

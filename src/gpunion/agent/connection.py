@@ -9,7 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from gpunion.agent.loop import AgentLoop
-from gpunion.domain.frames import Progress
+from gpunion.domain.frames import Preparing, Progress
 from gpunion.ports.clock import Clock
 from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault, LinkSession
 
@@ -30,12 +30,14 @@ class Connection:
         link: CoordinatorLink,
         clock: Clock,
         progress: Callable[[], tuple[Progress, ...]],
+        preparing: Callable[[], tuple[Preparing, ...]] = tuple,
     ) -> None:
         self.trouble = "not connected yet"  # empty while connected
         self._loop = loop
         self._link = link
         self._clock = clock
         self._progress = progress
+        self._preparing = preparing
         self._greet_again = False
 
     def greet_again(self) -> None:
@@ -107,7 +109,7 @@ class Connection:
             if now_s >= beat_s and self._loop.station.connected:
                 beat_s = now_s + heartbeat_s
                 progress = await asyncio.to_thread(self._progress)
-                await session.send(self._loop.heartbeat(progress))
+                await session.send(self._loop.heartbeat(progress, self._preparing()))
             await self._loop.something_to_send(
                 min(heartbeat_s, max(0.0, beat_s - self._clock.now_s()) or 0.05)
             )

@@ -79,7 +79,8 @@ class GuestHands:
         except StartTrouble as trouble:
             if self._cause is None and not self.gone:
                 self.gone = True
-                self._world.post(GuestStartFailed(run_id=self.run_id, detail=str(trouble)))
+                failed = GuestStartFailed(run_id=self.run_id, detail=str(trouble), why=trouble.why)
+                self._world.post(failed)
             return
         except Exception as bug:
             self.gone = True
@@ -109,10 +110,10 @@ class GuestHands:
         async with self._in_order:
             return
 
-    def notice(self, deadline_s: float | None) -> None:
+    def notice(self, deadline_s: float | None, reason: str = "") -> None:
         note = self.note
         if note is not None:
-            self._in_turn(asyncio.to_thread(tell_notice, self._world, note, deadline_s))
+            self._in_turn(asyncio.to_thread(tell_notice, self._world, note, deadline_s, reason))
 
     # --- saving ----------------------------------------------------------------------------------
 

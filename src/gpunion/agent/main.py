@@ -27,10 +27,14 @@ from gpunion.agent.owner_word import KillListener, owner_has_killed
 from gpunion.agent.perform import Performer
 from gpunion.agent.settings import SETTINGS_FILE, Settings, SettingsTrouble
 from gpunion.agent.status import StatusBoard
+from gpunion.agent.terms_desk import TermsDesk
+from gpunion.agent.terms_keeper import Found, TermsKeeper
+from gpunion.agent.terms_watch import TermsWatch
 from gpunion.domain.events import AgentStarted
 from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId
 from gpunion.domain.resources import Gpu
+from gpunion.domain.terms import OwnersTerms
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.agent_disk import DiskFault
@@ -118,7 +122,7 @@ class Agent:
             settings, parts, lambda event: self._kills.post(event), lambda: self._gpu_watch.look()
         )
         self._logs = LogPusher(parts.link, settings.state_dir / AGENT_DIR / "logs")
-        self._performer = Performer(self._world, self._logs)
+        self._performer = Performer(self._world, self._logs, lending=self._lending)
         self.loop = AgentLoop(
             station=self._station,
             disk=parts.disk,
@@ -128,7 +132,11 @@ class Agent:
         )
         self._kills = KillListener(self.loop, settings.state_dir)
         self._connection = Connection(
-            loop=self.loop, link=parts.link, clock=parts.clock, progress=self._performer.progress
+            loop=self.loop,
+            link=parts.link,
+            clock=parts.clock,
+            progress=self._performer.progress,
+            preparing=tuple if parts.images is None else parts.images.preparing,
         )
         self._gpu_watch = GpuWatch(
             gpus=parts.gpus,
@@ -139,18 +147,45 @@ class Agent:
             in_force=self._performer.small_things_done,
             more_found=self._more_gpus,
         )
+        keeper = TermsKeeper(
+            settings.state_dir,
+            Found(
+                terms=OwnersTerms(terms=settings.terms, house=settings.house), trouble=settings.terms_trouble
+            ),
+        )
+        self._world.caps.take(keeper.terms)
+        self._desk = TermsDesk(
+            keeper=keeper,
+            loop=self.loop,
+            in_force=self._performer.small_things_done,
+            greet_again=self._connection.greet_again,
+            caps=self._world.caps,
+            gpus_are_watched=parts.gpus.watched,
+            runtime_described=parts.runtime.describe(),
+        )
+        self._terms_watch = TermsWatch(
+            keeper=keeper,
+            loop=self.loop,
+            clock=parts.clock,
+            gpus=self._gpu_watch,
+            in_force=self._performer.small_things_done,
+            file_changed=self._desk.look,
+        )
         board = StatusBoard(
             settings=settings,
             world=self._world,
             loop=self.loop,
             connection=self._connection,
             watch=self._gpu_watch,
+            terms=self._desk,
+            times=self._terms_watch,
         )
         self._owner_api = OwnerApi(
             state_dir=settings.state_dir,
             loop=self.loop,
             board=board,
             in_force=self._performer.small_things_done,
+            desk=self._desk,
         )
         self._deciding: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -171,6 +206,7 @@ class Agent:
             self._logs.run(),
             self._kills.run(),
             self._gpu_watch.run(),
+            self._terms_watch.run(),
         )
         self._tasks = [asyncio.create_task(job) for job in jobs]
         log.info(
@@ -224,6 +260,9 @@ class Agent:
         self._connection.greet_again()
         log.info("gpus_found", gpus=len(found))
 
+    def _lending(self) -> bool:
+        return self._station.engine.state.holding.tenure is Tenure.SHARING
+
     async def _left(self) -> None:
         """Returns when the owner has left the campus and the coordinator knows, or has had its time to."""
         state = self._station.engine.state
@@ -237,6 +276,8 @@ class Agent:
     async def _purge(self) -> None:
         """An owner who leaves finds nothing of us: no settings, no credential, no memory."""
         root = self._settings.state_dir
+        if self._parts.images is not None:
+            await self._parts.images.purge()
         for name in (AGENT_DIR, CACHE_DIR, "spool", "owner", "guests"):
             await asyncio.to_thread(shutil.rmtree, root / name, True)
         self._settings.credential_file.unlink(missing_ok=True)

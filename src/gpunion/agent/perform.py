@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 import structlog
@@ -11,6 +11,8 @@ import structlog
 from gpunion.agent.control import read_reached
 from gpunion.agent.exits import cause_of
 from gpunion.agent.hands import GuestHands
+from gpunion.agent.image_shelf import NoRoom
+from gpunion.agent.images import ImageKeeper, ImageTrouble
 from gpunion.agent.logs import LogPusher
 from gpunion.agent.world import World
 from gpunion.domain.effects import (
@@ -33,16 +35,21 @@ from gpunion.domain.effects import (
 from gpunion.domain.events import GuestFound
 from gpunion.domain.frames import Progress
 from gpunion.domain.ids import RunId
+from gpunion.domain.image import Parcel
+from gpunion.ports.coordinator_link import LinkFault
+from gpunion.ports.images import ImageFault
 
 log = structlog.get_logger()
 
 
 class Performer:
-    def __init__(self, world: World, logs: LogPusher) -> None:
+    def __init__(self, world: World, logs: LogPusher, lending: Callable[[], bool] = lambda: True) -> None:
         self._world = world
         self._logs = logs
         self._hands: dict[RunId, GuestHands] = {}
         self._removals: dict[RunId, asyncio.Task[None]] = {}
+        self._lending = lending
+        self._ahead: set[asyncio.Task[None]] = set()
 
     def perform(self, effect: AgentEffect) -> None:
         """Never waits. At least once per committed effect, so everything here can be repeated."""
@@ -60,7 +67,7 @@ class Performer:
             case ShipOutput():
                 self._of(effect.run_id).ship_output(self._step(effect.run_id))
             case TellNotice():
-                self._of(effect.run_id).notice(effect.deadline_s)
+                self._of(effect.run_id).notice(effect.deadline_s, effect.reason)
             case LimitGuest():
                 self._of(effect.run_id).limit(effect)
             case TerminateGuest():
@@ -75,7 +82,16 @@ class Performer:
                 assert_never(effect)
 
     def _fetch_ahead(self, effect: FetchAhead) -> None:
-        log.info("image_expected", image=effect.parcel.image.ref)
+        if self._world.images is not None:
+            task = asyncio.get_running_loop().create_task(self._have_image(self._world.images, effect.parcel))
+            self._ahead.add(task)
+            task.add_done_callback(self._ahead.discard)
+
+    async def _have_image(self, images: ImageKeeper, parcel: Parcel) -> None:
+        try:
+            await images.have(parcel, None, lambda: not self._lending())
+        except (ImageTrouble, ImageFault, LinkFault, NoRoom, OSError) as trouble:
+            log.info("image_not_fetched_ahead", image=parcel.image.ref, trouble=str(trouble))
 
     async def find(self) -> tuple[GuestFound, ...]:
         """What a starting agent finds of its guests, for the engine to decide about."""

@@ -6,15 +6,17 @@ import difflib
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpunion.agent.quantities import amount_of_memory, number, positive, truth, words
+from gpunion.agent.terms_file import TermsTrouble
+from gpunion.agent.terms_keeper import find_terms
 from gpunion.agent.watch_settings import KEYS as WATCH_KEYS
 from gpunion.agent.watch_settings import WatchSettings, watch_settings
 from gpunion.domain.resources import GIB, Gpu
-from gpunion.domain.terms import Terms
+from gpunion.domain.terms import HouseRules, OwnersTerms, Terms
 from gpunion.owner_kill.command import default_state_dir
 
 SETTINGS_FILE = "agent.toml"
@@ -25,6 +27,7 @@ GPU_SOURCES = ("auto", "nvml", "declared")
 GPUS_MAX = 64  # more GPUs in one machine than anybody sells: a typing error
 
 DEFAULT_CACHE_BYTES = 10 * GIB
+DEFAULT_IMAGE_QUOTA_BYTES = 50 * GIB  # two or three images with CUDA and a framework
 # A gigabit: the usual campus port. What a node really has is measured later.
 DEFAULT_UPLINK_BPS = 1e9
 
@@ -52,7 +55,12 @@ class Settings:
     uplink_bps: float = DEFAULT_UPLINK_BPS
     # Of jobs' directories and packages, kept in case they are needed again: each of the two so much.
     cache_bytes: int = DEFAULT_CACHE_BYTES
+    image_quota_bytes: int = (
+        DEFAULT_IMAGE_QUOTA_BYTES  # for images that guests bring; the owner's own do not count
+    )
     terms: Terms = field(default_factory=Terms)
+    house: HouseRules = field(default_factory=HouseRules)
+    terms_trouble: str = ""  # why these are not the terms the owner has written last
 
     def credential(self) -> str:
         """The secret this node shows the coordinator. Refused where others could read it."""
@@ -70,10 +78,13 @@ class Settings:
 
 KEYS = {
     "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "image", "cpus",
-    "memory", "cache", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms",
+    "memory", "cache", "image_quota", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms",
 }  # fmt: skip
 GPU_KEYS = {"model", "memory", "speed", "count"}
-TERMS_KEYS = {name.name for name in fields(Terms)} - {"memory_bytes"} | {"memory"}
+# What `gpunion join` writes. All of an owner's terms are in terms.toml, which counts instead once it is there.
+TERMS_KEYS = {
+    "notice_s", "allow_unsandboxed", "allow_labs", "deny_labs", "max_guests", "memory", "autonomy_s", "images",
+}  # fmt: skip
 # Settings that make sense for one start only, each GPUNION_<KEY>; the rest of GPUNION_* belongs to others.
 ENVIRONMENT_KEYS = (
     "coordinator",
@@ -103,7 +114,17 @@ def load_settings(state_dir: Path, environment: Mapping[str, str] | None = None)
         ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsTrouble(f"{path} cannot be read: {error}") from error
-    return settings_of(table, state_dir, os.environ if environment is None else environment)
+    return with_terms(settings_of(table, state_dir, os.environ if environment is None else environment))
+
+
+def with_terms(settings: Settings) -> Settings:
+    """The terms from their own file, where there is one."""
+    try:
+        found = find_terms(settings.state_dir, OwnersTerms(terms=settings.terms, house=settings.house))
+    except TermsTrouble as trouble:
+        raise SettingsTrouble(str(trouble)) from trouble
+    owners = found.terms
+    return replace(settings, terms=owners.terms, house=owners.house, terms_trouble=found.trouble)
 
 
 def settings_of(table: Mapping[str, Any], state_dir: Path, environment: Mapping[str, str]) -> Settings:
@@ -145,6 +166,9 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
         memory_bytes=amount_of_memory(table.get("memory", machine_memory_bytes()), "memory"),
         uplink_bps=positive(table.get("uplink_bps", DEFAULT_UPLINK_BPS), "uplink_bps"),
         cache_bytes=amount_of_memory(table.get("cache", DEFAULT_CACHE_BYTES), "cache"),
+        image_quota_bytes=amount_of_memory(
+            table.get("image_quota", DEFAULT_IMAGE_QUOTA_BYTES), "image_quota"
+        ),
         terms=_terms(table.get("terms", {})),
     )
 

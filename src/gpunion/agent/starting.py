@@ -1,14 +1,17 @@
-"""Bringing a guest to life: fence the vault, fetch the code, restore, limit, start."""
+"""Bringing a guest to life: fence the vault, have its image, fetch the code, restore, limit, start."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
 
+from gpunion.agent.image_shelf import NoRoom
+from gpunion.agent.images import ImageTrouble
 from gpunion.agent.restoring import NothingToRestore, candidates, restore_newest
 from gpunion.agent.threads import in_own_thread
 from gpunion.agent.workdir import Files, WorkTrouble, fetch_list, make_tree, move_in
@@ -16,8 +19,10 @@ from gpunion.agent.world import World
 from gpunion.domain.events import GuestStarted
 from gpunion.domain.ids import CheckpointId
 from gpunion.domain.orders import StartRun
+from gpunion.domain.reasons import Why
 from gpunion.ports.block_cache import CacheFault
 from gpunion.ports.coordinator_link import LinkFault
+from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 from gpunion.ports.vault import VaultFault
 
@@ -25,7 +30,11 @@ log = structlog.get_logger()
 
 
 class StartTrouble(Exception):
-    """Why the guest was not started, in words for the job's user."""
+    """Why the guest was not started, in words for the job's user. `why`: it was not the job's fault."""
+
+    def __init__(self, words: str, why: Why | None = None) -> None:
+        super().__init__(words)
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +47,13 @@ class Start:
 async def start_guest(world: World, start: Start) -> GuestStarted:
     try:
         return await _start(world, start)
+    except StartTrouble:
+        raise
+    except NoRoom as full:
+        raise StartTrouble(str(full), Why.NO_ROOM_FOR_IMAGE) from full
     except (
-        StartTrouble,
+        ImageTrouble,
+        ImageFault,
         WorkTrouble,
         CacheFault,
         NothingToRestore,
@@ -57,6 +71,25 @@ async def _start(world: World, start: Start) -> GuestStarted:
     began_s = world.clock.now_s()
     # From here on nothing of an earlier epoch becomes durable any more: this run owns the job's state.
     await in_own_thread(lambda: world.vault.begin(order.job_id, order.epoch))
+    async with _image(world, start):
+        return await _start_in_image(world, start, began_s)
+
+
+@contextlib.asynccontextmanager
+async def _image(world: World, start: Start) -> AsyncIterator[None]:
+    """The image is here and stays here, until the guest's container holds it."""
+    parcel = start.order.image
+    if parcel is None:
+        yield
+    elif world.images is None:
+        raise StartTrouble(f"guests run in no images here, and it asks for {parcel.image.ref}")
+    else:
+        async with world.images.held(parcel, start.order.run_id, start.cancelled):
+            yield
+
+
+async def _start_in_image(world: World, start: Start, began_s: float) -> GuestStarted:
+    order = start.order
     files = None if order.bundle is None else await fetch_list(world, order.bundle)
     sealed = await in_own_thread(lambda: candidates(world, order))
     spec = GuestSpec(
@@ -67,9 +100,11 @@ async def _start(world: World, start: Start) -> GuestStarted:
         environment=dict(order.environment),
         gpu_indices=order.grant.gpu_indices,
         memory_bytes=order.grant.memory_bytes,
+        disk_bytes=world.caps.disk_bytes,
         cpus=order.grant.cpus,
         resume=bool(sealed),
         work_source=None,
+        image=None if order.image is None else order.image.image.ref,
     )
     paths = await world.runtime.prepare(spec)
     await asyncio.to_thread(world.notebook.write, order, paths)

@@ -14,6 +14,7 @@ from gpunion.domain.frames import (
     Heartbeat,
     Hello,
     LeaseGrant,
+    Preparing,
     Progress,
     ReportFrame,
     Welcome,
@@ -153,8 +154,11 @@ class AgentStation:
 
     # --- what to send ----------------------------------------------------------------------------
 
-    def heartbeat(self, now_s: float, progress: Iterable[Progress] = ()) -> Heartbeat:
-        return Heartbeat(sent_s=now_s, ack=self.orders.last_seq, progress=tuple(progress))
+    def heartbeat(
+        self, now_s: float, progress: Iterable[Progress] = (), preparing: Iterable[Preparing] = ()
+    ) -> Heartbeat:
+        told = tuple(preparing)
+        return Heartbeat(sent_s=now_s, ack=self.orders.last_seq, progress=tuple(progress), preparing=told)
 
     def outgoing(self, now_s: float) -> Iterator[AgentFrame]:
         if not self.connected:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gpunion.adapters.containers.engine import Engine, EngineTrouble
+from gpunion.adapters.containers.engine import CALL_LIMIT_S, Engine, EngineTrouble
 from gpunion.domain.image import DIGEST_PREFIX, Image
 from gpunion.ports.images import ImageFault
 
@@ -70,10 +70,9 @@ class EngineImages:
                 return None
             raise ImageFault(f"{self._engine.name}: {trouble}") from trouble
 
-    def _call(self, *words: str, limit_s: float | None = None) -> None:
-        limits = {} if limit_s is None else {"limit_s": limit_s}
+    def _call(self, *words: str, limit_s: float = CALL_LIMIT_S) -> None:
         try:
-            self._engine.call(*words, **limits)
+            self._engine.call(*words, limit_s=limit_s)
         except EngineTrouble as trouble:
             no_room = any(word in str(trouble).lower() for word in NO_ROOM_WORDS)
             raise ImageFault(f"{self._engine.name}: {trouble}", no_room=no_room) from trouble

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
@@ -30,6 +32,7 @@ REQUEST_LIMIT_S = 30.0
 # Another process of this node took the connection over: the two must not fight over it.
 REPLACED_WAIT_S = 30.0
 COPY_BYTES = 256 * 1024
+PIECE_BYTES = 1024 * 1024
 UNAUTHORIZED, CONFLICT = 401, 409
 
 
@@ -91,6 +94,26 @@ class HttpLink:
                 async for piece in answer.aiter_bytes(COPY_BYTES):
                     for found in _unframed(unframing, piece):
                         yield found
+
+    async def fetch_archive(self, digest: str, into: Path, reached: Callable[[int], None]) -> None:
+        what = "the image cannot be fetched"
+        here = into.stat().st_size if into.exists() else 0
+        rest = {"Range": f"bytes={here}-"} if here else {}
+        with faults(what):
+            async with self._client.stream("GET", f"/image-archives/{digest}", headers=rest) as answer:
+                if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    return  # there is no more of it
+                if answer.status_code not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT):
+                    await answer.aread()
+                    raise refusal(answer, what)
+                if answer.status_code == httpx.codes.OK:
+                    here = 0
+                with open(into, "r+b" if into.exists() else "wb") as file:
+                    file.truncate(here)
+                    file.seek(here)
+                    async for piece in answer.aiter_bytes(PIECE_BYTES):
+                        await asyncio.to_thread(file.write, piece)
+                        reached(file.tell())
 
     async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
         with faults("the log cannot be sent"):

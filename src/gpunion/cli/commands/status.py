@@ -8,7 +8,7 @@ from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, state_dir
-from gpunion.cli.quantities import shown_duration, shown_size
+from gpunion.cli.quantities import shown_duration, shown_preparing, shown_size
 from gpunion.cli.screen import Table
 from gpunion.cli.times import ago
 
@@ -48,7 +48,7 @@ def _show_guests(context: Context, status: Json) -> None:
             guest["phase"],
             ",".join(map(str, guest["gpus"])) or "-",
             str(guest["step"]),
-            f"{guest['progress']:.0%}",
+            shown_preparing(guest["preparing"]) if guest["preparing"] else f"{guest['progress']:.0%}",
             ago(guest["since"]),
         ]
         for guest in guests
