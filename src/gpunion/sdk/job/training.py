@@ -14,14 +14,20 @@ The loop begins at the saved step when there is one. Between steps it looks whet
 loop saves once more and ends the program with status 85, "saved, run me again". Outside GPUnion it is a plain
 loop.
 
+Where copying the state is quick and writing it is not, give `snapshot` in the place of `save`: it copies and
+returns a function that writes the copy into a directory. That function runs in a thread while the loop goes
+on (not for a last save: that one is waited for). `gpunion.sdk.job.pytorch` does this for PyTorch, with one
+or several processes; `huggingface` and `lightning` beside it are callbacks for those trainers.
+
 In any other language, speak the same files (paths are in the environment, JSON, written under another name
 and renamed so that nobody sees a part):
 
 - GPUNION_CHECKPOINT_DIR holds all that is needed to go on; when GPUNION_RESUME is 1, go on from there.
 - $GPUNION_CONTROL_DIR/request.json {"id", "deadline", "reason", "final"} asks for a checkpoint (SIGUSR1 comes
   with it, to programs that catch it). Write the files, sync them, then make saved.json {"id", "step",
-  "progress", "files"}: the request's id, completed steps, 0..1, and paths relative to the checkpoint
-  directory. Leave those files alone until two saves later. If "final", exit with status 85.
+  "progress", "files", "stall_s"}: the request's id, completed steps, 0..1, paths relative to the checkpoint
+  directory, and how long the work stood still for it. Leave those files alone until two saves later. If
+  "final", exit with status 85.
 - notice.json {"reason", "deadline", "gpus", "planned"}: the owner wants the machine back by then (Unix time).
   SIGTERM comes 5 s before, SIGKILL at the deadline.
 - progress.json {"step", "total_steps", "progress"} is yours to write, now and then, for people to look at.
@@ -29,203 +35,175 @@ and renamed so that nobody sees a part):
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
-SAVED_RUN_ME_AGAIN = 85
-LOOK_S = 0.05  # how often a loop of very short steps looks for a request
-PROGRESS_S = 0.25  # how often progress is told
-MESSAGE_MAX_BYTES = 64 * 1024
+from gpunion.sdk.job.folders import Folders
+from gpunion.sdk.job.messages import SAVED_RUN_ME_AGAIN, Mailbox, Notice, Request, Saved, share
+
+__all__ = ["SAVED_RUN_ME_AGAIN", "Alone", "Notice", "Ranks", "Training", "notice"]
+
+# What a rank is told between two steps.
+GO_ON, SAVE, SAVE_AND_END = 0, 1, 2
+
+Write = Callable[[Path], object]  # may return how long it kept the loop waiting behind its back, in seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """The owner wants the machine back."""
+class Ranks(Protocol):
+    """Several processes that train together and save at the same step."""
 
-    reason: str
-    deadline: float  # Unix time
-    gpus: tuple[int, ...]
-    planned: bool
+    rank: int
+    count: int
+    every: int  # they ask each other at every so manieth step: asking costs each of them a moment
+
+    def agree(self, word: int) -> int:
+        """Called by all of them at the same step; all get the word of rank 0."""
+        ...
+
+
+class Alone:
+    rank, count, every = 0, 1, 1
+
+    def agree(self, word: int) -> int:
+        return word
 
 
 def notice() -> Notice | None:
     """The notice this machine's owner has given, if any."""
-    control_dir = os.environ.get("GPUNION_CONTROL_DIR")
-    message = _read(Path(control_dir) / "notice.json") if control_dir else None
-    if message is None:
-        return None
-    gpus = message.get("gpus") or ()
-    return Notice(
-        reason=str(message.get("reason", "")),
-        deadline=float(str(message.get("deadline") or 0.0)),
-        gpus=tuple(int(str(gpu)) for gpu in gpus) if isinstance(gpus, list) else (),
-        planned=bool(message.get("planned", False)),
-    )
+    return Mailbox().notice()
 
 
 class Training:
     """See the module's documentation."""
 
     def __init__(
-        self, *, total_steps: int, save: Callable[[Path], object], load: Callable[[Path], object]
+        self,
+        *,
+        total_steps: int,
+        load: Callable[[Path], object],
+        save: Callable[[Path], object] | None = None,
+        snapshot: Callable[[], Write] | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
-        checkpoint_dir = os.environ.get("GPUNION_CHECKPOINT_DIR")
-        control_dir = os.environ.get("GPUNION_CONTROL_DIR")
+        if (save is None) == (snapshot is None):
+            raise ValueError("give either `save` or `snapshot`")
+        directory = os.environ.get("GPUNION_CHECKPOINT_DIR")
         self.total_steps = total_steps
-        self._load = load
+        self.stalled_s = 0.0  # all that saving has cost the loop so far
+        self._load, self._save, self._snapshot = load, save, snapshot
+        self._ranks: Ranks = ranks or Alone()
         self._resume = os.environ.get("GPUNION_RESUME") == "1"
-        self._folder = _Checkpoints(Path(checkpoint_dir), save) if checkpoint_dir else None
-        self._control = Path(control_dir) if control_dir else None
-        self._answered = ""
-        self._asked = False
-        self._looked_s = self._told_s = float("-inf")
-        if self._control and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGUSR1, self._on_request)
+        self._folders = Folders(Path(directory)) if directory else None
+        self._mailbox = Mailbox()
+        self._writing: threading.Thread | None = None
+        self._write_trouble: BaseException | None = None
 
     def steps(self) -> Iterator[int]:
         """The steps still to do. Between two of them the state is whole, and is saved when that is wanted."""
         step = self._first_step()
         while step < self.total_steps:
-            self._tell_progress(step)
-            self._answer_request(step)
+            if self._ranks.rank == 0:
+                self._mailbox.tell_progress(step, self.total_steps)
+            if step % self._ranks.every == 0:
+                self._answer_request(step)
             yield step
             step += 1
-        self._tell_progress(step, last=True)
+        self._finish_writing()
+        if self._ranks.rank == 0:
+            self._mailbox.tell_progress(step, self.total_steps, last=True)
 
     def _first_step(self) -> int:
-        if self._folder is None or not self._resume:
+        if self._folders is None or not self._resume:
             return 0
-        newest = self._folder.newest()
-        if newest is None:
+        newest = self._folders.newest()
+        first = self._ranks.agree(-1 if newest is None else newest)
+        if first < 0:
             return 0
-        self._load(self._folder.path(newest))
-        self._folder.trust(newest)
-        return newest
+        self._load(self._folders.path(first))
+        self._folders.trust(first)
+        return first
 
     def _answer_request(self, step: int) -> None:
-        now_s = time.monotonic()
-        if (
-            self._control is None
-            or self._folder is None
-            or (not self._asked and now_s < self._looked_s + LOOK_S)
-        ):
+        folders = self._folders
+        if folders is None:
             return
-        self._looked_s, self._asked = now_s, False
-        request = _read(self._control / "request.json")
-        if request is None or str(request.get("id", "")) in ("", self._answered):
+        request = self._mailbox.request() if self._ranks.rank == 0 else None
+        busy = self._writing is not None and self._writing.is_alive()
+        if request is not None and busy and not request.final:
+            self._mailbox.ask_again_soon()  # one at a time; the disk would not be faster with two
+            request = None
+        word = GO_ON if request is None else (SAVE_AND_END if request.final else SAVE)
+        if request is not None:
+            self._finish_writing()
+            if not folders.has(step):
+                folders.open(step)  # before the others hear of it: they write into it
+        word = self._ranks.agree(word)
+        if word == GO_ON:
             return
-        try:
-            files = self._folder.keep(step)
-            saved = {"id": request["id"], "step": step, "progress": self._progress(step), "files": files}
-            _write(self._control / "saved.json", saved)
-        except OSError as error:
-            # Training on is worth more than ending here: the agent sees that no answer came, and says so.
-            print(f"gpunion: the checkpoint at step {step} was not saved: {error}", file=sys.stderr)
-            return
-        self._answered = str(request["id"])
-        if request.get("final"):
+        self._keep(folders, step, request, wait=word == SAVE_AND_END or self._snapshot is None)
+        if word == SAVE_AND_END and self._write_trouble is None:
+            self._ranks.agree(word)  # nobody leaves while another still writes: its end would end them all
             raise SystemExit(SAVED_RUN_ME_AGAIN)
-        self._folder.drop_all_but_two()
 
-    def _tell_progress(self, step: int, *, last: bool = False) -> None:
-        now_s = time.monotonic()
-        if self._control is None or (not last and now_s < self._told_s + PROGRESS_S):
+    def _keep(self, folders: Folders, step: int, request: Request | None, *, wait: bool) -> None:
+        began_s = time.monotonic()
+        write = self._save if self._snapshot is None else self._snapshot()
+        assert write is not None
+        stalled_s = time.monotonic() - began_s
+
+        def put_down() -> None:
+            self._write(folders, step, request, write, began_s if wait else None, stalled_s)
+
+        self._write_trouble = None
+        if not wait:
+            self._writing = threading.Thread(target=put_down, name="gpunion-save")
+            self._writing.start()
+            self.stalled_s += stalled_s
             return
-        self._told_s = now_s
-        message = {"step": step, "total_steps": self.total_steps, "progress": self._progress(step)}
+        put_down()
+        self.stalled_s += time.monotonic() - began_s
+
+    def _write(
+        self,
+        folders: Folders,
+        step: int,
+        request: Request | None,
+        write: Write,
+        began_s: float | None,
+        stalled_s: float,
+    ) -> None:
+        """In the loop's own thread or beside it. `began_s`: the loop stands still since then."""
         try:
-            _write(self._control / "progress.json", message)
-        except OSError:
-            return  # only for people to look at
+            if not folders.has(step):
+                behind = write(folders.opened(step))
+                stalled_s += behind if isinstance(behind, float) else 0.0
+                if self._ranks.rank != 0:
+                    folders.part_is_done(step, self._ranks.rank)
+                    return
+                folders.close(step, self._ranks.count)
+            if request is not None:
+                waited_s = stalled_s if began_s is None else time.monotonic() - began_s
+                self._mailbox.answer(request, self._saved(folders, step, waited_s))
+        except Exception as trouble:
+            # Training on is worth more than ending here: the agent sees that no answer came, and says so.
+            self._write_trouble = trouble
+            if self._ranks.rank == 0:
+                folders.give_up(step)
+            print(f"gpunion: the checkpoint at step {step} was not saved: {trouble}", file=sys.stderr)
+            return
+        if request is not None and not request.final:
+            folders.drop_all_but_two()
 
-    def _progress(self, step: int) -> float:
-        return min(1.0, step / self.total_steps) if self.total_steps > 0 else 1.0
+    def _saved(self, folders: Folders, step: int, stall_s: float) -> Saved:
+        progress = share(step, self.total_steps)
+        return Saved(step=step, progress=progress, files=folders.files(step), stall_s=stall_s)
 
-    def _on_request(self, signum: int, frame: object) -> None:
-        self._asked = True
-
-
-class _Checkpoints:
-    """Directories step-<n>, each whole: written under another name, synced, renamed."""
-
-    def __init__(self, root: Path, save: Callable[[Path], object]) -> None:
-        self._root = root
-        self._save = save
-        self._trusted: list[int] = []  # saved or loaded by this very program, oldest first
-
-    def path(self, step: int) -> Path:
-        return self._root / f"step-{step}"
-
-    def newest(self) -> int | None:
-        return max(self._steps(), default=None)
-
-    def trust(self, step: int) -> None:
-        self._trusted.append(step)
-
-    def keep(self, step: int) -> list[str]:
-        """Save the state, unless that very state is there already; returns its files."""
-        target = self.path(step)
-        if step not in self._trusted:
-            shutil.rmtree(target, ignore_errors=True)
-            fresh = self._root / f".saving-{step}-{os.getpid()}"
-            shutil.rmtree(fresh, ignore_errors=True)
-            fresh.mkdir(parents=True)
-            try:
-                self._save(fresh)
-                _sync_tree(fresh)
-                fresh.rename(target)
-                _sync(self._root)
-            finally:
-                shutil.rmtree(fresh, ignore_errors=True)
-            self.trust(step)
-        found = (Path(folder, name) for folder, _, names in os.walk(target) for name in names)
-        return sorted(path.relative_to(self._root).as_posix() for path in found)
-
-    def drop_all_but_two(self) -> None:
-        """The one before may still be on its way to the vault."""
-        self._trusted = self._trusted[-2:]
-        for step in self._steps():
-            if step not in self._trusted:
-                shutil.rmtree(self.path(step), ignore_errors=True)
-
-    def _steps(self) -> list[int]:
-        names = (path.name.removeprefix("step-") for path in self._root.glob("step-*") if path.is_dir())
-        return [int(name) for name in names if name.isdecimal()]
-
-
-def _sync_tree(root: Path) -> None:
-    for folder, _, names in os.walk(root):
-        for name in names:
-            _sync(Path(folder, name))
-        _sync(Path(folder))
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read(path: Path) -> dict[str, object] | None:
-    try:
-        with open(path, "rb") as file:
-            message = json.loads(file.read(MESSAGE_MAX_BYTES))
-    except (OSError, ValueError):
-        return None
-    return message if isinstance(message, dict) else None
-
-
-def _write(path: Path, message: Mapping[str, object]) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(dict(message)), encoding="utf-8")
-    fresh.rename(path)
+    def _finish_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.join()
+            self._writing = None

@@ -1,0 +1,100 @@
+"""A Hugging Face `Trainer` that is saved, moved and resumed.
+
+    from gpunion.sdk.job import huggingface
+
+    arguments = TrainingArguments(output_dir=huggingface.output_dir("out"), save_strategy="no", ...)
+    trainer = Trainer(model, arguments, callbacks=[huggingface.callback()], ...)
+    trainer.train(resume_from_checkpoint=huggingface.newest())
+
+When a checkpoint is wanted the Trainer saves as it always does, under `output_dir`, which has to be the place
+that `output_dir` names. After a last save the program ends with status 85.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from gpunion.sdk.job.folders import sync_tree
+from gpunion.sdk.job.messages import SAVED_RUN_ME_AGAIN, Mailbox, Request, Saved, share
+from gpunion.sdk.job.pytorch import together
+
+PREFIX = "checkpoint-"
+
+
+def output_dir(otherwise: str) -> str:
+    """Where the Trainer has to write: the job's checkpoint directory; outside GPUnion what you say."""
+    return os.environ.get("GPUNION_CHECKPOINT_DIR") or otherwise
+
+
+def newest() -> str | None:
+    """For `resume_from_checkpoint`: the save to go on from, None where the job is new."""
+    root = os.environ.get("GPUNION_CHECKPOINT_DIR")
+    if not root or os.environ.get("GPUNION_RESUME") != "1":
+        return None
+    steps = [path.name.removeprefix(PREFIX) for path in Path(root).glob(f"{PREFIX}*") if path.is_dir()]
+    step = max((int(step) for step in steps if step.isdecimal()), default=None)
+    return None if step is None else str(Path(root, f"{PREFIX}{step}"))
+
+
+def callback() -> Any:
+    """For the Trainer's `callbacks`."""
+    transformers: Any = importlib.import_module("transformers")
+
+    class Saving(transformers.TrainerCallback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._answers = TrainerAnswers()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> Any:
+            first = state.is_world_process_zero
+            wanted = first and self._answers.wanted(state.global_step, state.max_steps)
+            if together(every=1).agree(int(wanted)):  # all processes save, or none
+                control.should_save = True
+            return control
+
+        def on_save(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            if state.is_world_process_zero:
+                self._answers.saved(Path(args.output_dir), state.global_step, state.max_steps)
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            self._answers.ended(state.global_step, state.max_steps)
+
+    return Saving()
+
+
+class TrainerAnswers:
+    """What the callback says to the agent; knows nothing of the Trainer but its folders."""
+
+    def __init__(self) -> None:
+        self._mailbox = Mailbox()
+        self._request: Request | None = None
+        self._asked_s = 0.0
+
+    def wanted(self, step: int, total_steps: int) -> bool:
+        self._mailbox.tell_progress(step, total_steps)
+        self._request = self._request or self._mailbox.request()
+        self._asked_s = time.monotonic()
+        return self._request is not None
+
+    def saved(self, folder: Path, step: int, total_steps: int) -> None:
+        """SystemExit after a last save."""
+        request, root = self._request, Path(os.environ.get("GPUNION_CHECKPOINT_DIR") or folder)
+        if request is None:
+            return  # one of the Trainer's own
+        save = folder / f"{PREFIX}{step}"
+        if not save.resolve().is_relative_to(root.resolve()):
+            raise RuntimeError(f"{save} is not in {root}: set output_dir to huggingface.output_dir(...)")
+        sync_tree(save)
+        files = [path.relative_to(root).as_posix() for path in save.rglob("*") if path.is_file()]
+        stall_s = time.monotonic() - self._asked_s
+        answer = Saved(step=step, progress=share(step, total_steps), files=sorted(files), stall_s=stall_s)
+        self._mailbox.answer(request, answer)
+        self._request = None
+        if request.final:
+            raise SystemExit(SAVED_RUN_ME_AGAIN)
+
+    def ended(self, step: int, total_steps: int) -> None:
+        self._mailbox.tell_progress(step, total_steps, last=True)

@@ -1,0 +1,131 @@
+"""The files through which an agent and a program talk, from the program's side."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SAVED_RUN_ME_AGAIN = 85
+LOOK_S = 0.05  # how often a loop of very short steps looks for a request
+PROGRESS_S = 0.25  # how often progress is told
+MESSAGE_MAX_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """The owner wants the machine back."""
+
+    reason: str
+    deadline: float  # Unix time
+    gpus: tuple[int, ...]
+    planned: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Please save. `final`: and then end with status 85."""
+
+    id: str
+    final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What a save holds, and how long the program stood still for it."""
+
+    step: int
+    progress: float
+    files: list[str]
+    stall_s: float
+
+
+class Mailbox:
+    """What was asked and what is answered. Outside GPUnion nobody asks."""
+
+    def __init__(self) -> None:
+        directory = os.environ.get("GPUNION_CONTROL_DIR")
+        self.directory = Path(directory) if directory else None
+        self._answered = ""
+        self._asked = False
+        self._looked_s = self._told_s = float("-inf")
+        if self.directory and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGUSR1, self._on_request)
+
+    def request(self) -> Request | None:
+        """What is asked and not yet answered. Cheap enough to be called between any two steps."""
+        now_s = time.monotonic()
+        if self.directory is None or (not self._asked and now_s < self._looked_s + LOOK_S):
+            return None
+        self._looked_s, self._asked = now_s, False
+        message = read(self.directory / "request.json")
+        if message is None or str(message.get("id", "")) in ("", self._answered):
+            return None
+        return Request(id=str(message["id"]), final=bool(message.get("final")))
+
+    def ask_again_soon(self) -> None:
+        """A request could not be answered yet: it is looked for at the next step."""
+        self._asked = True
+
+    def answer(self, request: Request, saved: Saved) -> None:
+        """OSError: it could not be said."""
+        assert self.directory is not None
+        message = {
+            "id": request.id,
+            "step": saved.step,
+            "progress": saved.progress,
+            "files": saved.files,
+            "stall_s": round(saved.stall_s, 6),
+        }
+        write(self.directory / "saved.json", message)
+        self._answered = request.id
+
+    def tell_progress(self, step: int, total_steps: int, *, last: bool = False) -> None:
+        now_s = time.monotonic()
+        if self.directory is None or (not last and now_s < self._told_s + PROGRESS_S):
+            return
+        self._told_s = now_s
+        message = {"step": step, "total_steps": total_steps, "progress": share(step, total_steps)}
+        try:
+            write(self.directory / "progress.json", message)
+        except OSError:
+            return  # only for people to look at
+
+    def notice(self) -> Notice | None:
+        message = read(self.directory / "notice.json") if self.directory else None
+        if message is None:
+            return None
+        gpus = message.get("gpus") or ()
+        return Notice(
+            reason=str(message.get("reason", "")),
+            deadline=float(str(message.get("deadline") or 0.0)),
+            gpus=tuple(int(str(gpu)) for gpu in gpus) if isinstance(gpus, list) else (),
+            planned=bool(message.get("planned", False)),
+        )
+
+    def _on_request(self, signum: int, frame: object) -> None:
+        self._asked = True
+
+
+def share(step: int, total_steps: int) -> float:
+    return min(1.0, step / total_steps) if total_steps > 0 else 1.0
+
+
+def read(path: Path) -> dict[str, object] | None:
+    try:
+        with open(path, "rb") as file:
+            message = json.loads(file.read(MESSAGE_MAX_BYTES))
+    except (OSError, ValueError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def write(path: Path, message: Mapping[str, object]) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(json.dumps(dict(message)), encoding="utf-8")
+    fresh.rename(path)
