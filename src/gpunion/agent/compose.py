@@ -25,6 +25,7 @@ from gpunion.adapters.nvml import driver_is_here, find_gpus
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
+from gpunion.adapters.sandbox.kept import KeptRuntime
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
 from gpunion.agent.enrol import join as enrol_join
@@ -100,7 +101,13 @@ def gpus_of(settings: Settings) -> Gpus:
     )
 
 
-def runtime_of(settings: Settings, gpus: Gpus) -> Runtime:
+def runtime_of(settings: Settings, gpus: Gpus) -> KeptRuntime:
+    runtime = _open_runtime(settings, gpus)
+    runtime.allow_places(settings.terms.egress)
+    return runtime
+
+
+def _open_runtime(settings: Settings, gpus: Gpus) -> KeptRuntime:
     match settings.runtime:
         case "docker":
             return open_docker(settings.state_dir, image=settings.image)

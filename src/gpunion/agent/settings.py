@@ -13,6 +13,7 @@ from typing import Any
 from gpunion.agent.quantities import amount_of_memory, number, positive, truth, words
 from gpunion.agent.watch_settings import KEYS as WATCH_KEYS
 from gpunion.agent.watch_settings import WatchSettings, watch_settings
+from gpunion.domain.egress import parse_place
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.domain.terms import Terms
 from gpunion.owner_kill.command import default_state_dir
@@ -188,7 +189,15 @@ def _terms(table: Any) -> Terms:
         memory_bytes=None if memory is None else amount_of_memory(memory, "terms.memory"),
         autonomy_s=number(table.get("autonomy_s", usual.autonomy_s), "terms.autonomy_s"),
         images=words(table.get("images", ()), "terms.images"),
+        egress=_places(table.get("egress", ())),
     )
+
+
+def _places(value: Any) -> tuple[str, ...]:
+    found = words(value, "terms.egress")
+    for text in found:
+        parse_place(text)
+    return found
 
 
 def refuse_unknown(table: Any, known: set[str], where: str) -> None:

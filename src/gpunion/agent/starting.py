@@ -102,6 +102,7 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         memory_bytes=order.grant.memory_bytes,
         disk_bytes=world.caps.disk_bytes,
         cpus=order.grant.cpus,
+        network=order.grant.network,
         resume=bool(sealed),
         work_source=None,
         image=None if order.image is None else order.image.image.ref,

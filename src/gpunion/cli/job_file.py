@@ -48,7 +48,7 @@ def _job_file(table: Json, place: Path) -> JobFile:
     read = _read(table, "", KEYS)
     job: Json = {
         key: read[key]
-        for key in ("name", "command", "image", "priority", "lab", "environment")
+        for key in ("name", "command", "image", "network", "priority", "lab", "environment")
         if key in read
     }
     if "expect" in read:
@@ -96,6 +96,12 @@ def _texts(value: Any) -> list[str]:
 def _priority(value: Any) -> str:
     if value not in ("low", "normal", "high"):
         raise ValueError(f"{value!r} is not low, normal or high")
+    return str(value)
+
+
+def _network(value: Any) -> str:
+    if value not in ("none", "allowed"):
+        raise ValueError(f'{value!r} is not "none" or "allowed"')
     return str(value)
 
 
@@ -154,6 +160,7 @@ KEYS = {
     "command": Key(_command, 'what to run: a list of words, or one text (`"python train.py"`)'),
     "dir": Key(_folder, "the directory that travels with it (the file's own); `false`: nothing does"),
     "image": Key(_text, 'the image to run in: a name of `gpunion images ls`, or `"name@sha256:..."`'),
+    "network": Key(_network, '`"allowed"`: the places that a node\'s owner allows; else none at all'),
     "priority": Key(_priority, "`low`, `normal` or `high`"),
     "lab": Key(_text, "the lab it belongs to"),
     "expect": Key(_seconds, 'about how long it runs, like `"2h"`'),

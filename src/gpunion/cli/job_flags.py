@@ -38,6 +38,11 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         "--image", metavar="IMAGE", help="run in this image of gpunion images ls: NAME or NAME@sha256:DIGEST"
     )
     job.add_argument(
+        "--network",
+        choices=("none", "allowed"),
+        help="allowed: it reaches the places that a machine's owner allows (none)",
+    )
+    job.add_argument(
         "--env", type=_variable, action="append", metavar="K=V", help="set a variable; may be repeated"
     )
     job.add_argument(
@@ -67,6 +72,7 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     _put(job, "priority", arguments.priority)
     _put(job, "lab", arguments.lab)
     _put(job, "image", arguments.image)
+    _put(job, "network", arguments.network)
     _put(job, "expected_s", arguments.expect)
     resources: Json = dict(job.get("resources", {}))
     for key, value in (

@@ -32,6 +32,7 @@ class Why(StrEnum):
     NOT_LENT_NOW = "not_lent_now"
     ENDS_SOON = "ends_soon"
     UNSANDBOXED = "unsandboxed"
+    NO_NETWORK_HERE = "no_network_here"
     GUESTS_FULL = "guests_full"
     REFUSED_LATELY = "refused_lately"
     GPU_WITHHELD = "gpu_withheld"
@@ -130,6 +131,7 @@ SENTENCES: dict[Why, str] = {
     Why.NOT_LENT_NOW: "{because}",
     Why.ENDS_SOON: "by its owner's terms it is lent for {left_s} s more only",
     Why.UNSANDBOXED: "it cannot shut guests in and its owner has not allowed that",
+    Why.NO_NETWORK_HERE: "its owner allows guests no network, and the job asks for one",
     Why.GUESTS_FULL: "it already has the {limit} guests its owner allows",
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
     Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} are free and {needs} needed: {because}",

@@ -44,6 +44,7 @@ class Request:
     exclude_models: tuple[str, ...] = ()
     cpus: float = 1.0
     memory_bytes: int = GIB
+    network: bool = False  # it has to reach the places that a node's owner allows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +54,4 @@ class Grant:
     gpu_indices: tuple[int, ...]
     cpus: float
     memory_bytes: int
+    network: bool = False

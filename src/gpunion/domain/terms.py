@@ -35,6 +35,7 @@ class Terms:
     # How long guests may go on after the lease ended; the coordinator waits as long before it restarts them.
     autonomy_s: float = 0.0
     images: tuple[str, ...] = ()  # patterns of names or digests; empty: whatever the campus lists
+    egress: tuple[str, ...] = ()  # where guests with a network may go (`domain.egress`); empty: nowhere
 
     def admits_lab(self, lab: str) -> bool:
         """Whether the lab is nobody's reason to be refused."""

@@ -67,6 +67,13 @@ class KeptRuntime(ABC):
         self._reachable: tuple[str, ...] = ()
         (self._state_dir / GUESTS_DIR).mkdir(mode=0o700, parents=True, exist_ok=True)
 
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @abstractmethod
+    def describe(self) -> str: ...
+
     @abstractmethod
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
         """How the keeper starts this guest. Called at most once per run; may hand directories over."""

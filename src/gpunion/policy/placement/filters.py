@@ -21,6 +21,7 @@ FOR_GOOD = frozenset(
         Why.LAB_NOT_ADMITTED,
         Why.PERSON_NOT_ADMITTED,
         Why.UNSANDBOXED,
+        Why.NO_NETWORK_HERE,
         Why.NODE_LEFT,
         Why.NO_IMAGES_HERE,
         Why.IMAGE_NOT_ADMITTED,
@@ -93,6 +94,8 @@ def _against_the_terms(job: Job, view: NodeView) -> Reason | None:
         return because(view.node.id, Why.LAB_NOT_ADMITTED, lab=job.spec.lab)
     if not facts.sandboxed and not facts.terms.allow_unsandboxed:
         return because(view.node.id, Why.UNSANDBOXED)
+    if job.spec.request.network and not facts.terms.egress:
+        return because(view.node.id, Why.NO_NETWORK_HERE)
     return None if job.image is None else _image_refused(job.image, job.image_barred, view.node)
 
 

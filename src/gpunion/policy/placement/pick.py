@@ -97,7 +97,12 @@ def choose_gpus(job: Job, view: NodeView) -> tuple[Gpu, ...]:
 def grant(job: Job, gpus: tuple[Gpu, ...]) -> Grant:
     request = job.spec.request
     indices = tuple(gpu.index for gpu in gpus)
-    return Grant(gpu_indices=indices, cpus=request.cpus, memory_bytes=request.memory_bytes)
+    return Grant(
+        gpu_indices=indices,
+        cpus=request.cpus,
+        memory_bytes=request.memory_bytes,
+        network=request.network,
+    )
 
 
 def _speed(gpus: tuple[Gpu, ...]) -> float:

@@ -79,6 +79,7 @@ class TermsOut(Answer):
     network_bps: float | None
     autonomy_s: float
     images: list[str]
+    egress: list[str]
 
 
 class NodeOut(Answer):

@@ -43,6 +43,7 @@ def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
             exclude_models=tuple(asked.exclude),
             cpus=asked.cpus,
             memory_bytes=asked.memory,
+            network=job.network == "allowed",
         ),
         environment=tuple(sorted(job.environment.items())),
         bundle=job.bundle,
@@ -229,6 +230,7 @@ def _resources_out(request: Request) -> jobs.ResourcesOut:
         exclude=list(request.exclude_models),
         cpus=request.cpus,
         memory_bytes=request.memory_bytes,
+        network="allowed" if request.network else "none",
     )
 
 

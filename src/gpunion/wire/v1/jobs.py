@@ -70,6 +70,7 @@ class JobIn(Strict):
     checkpoint: CheckpointIn = Field(default_factory=CheckpointIn)
     expected_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
     image: ImageName | None = None
+    network: Literal["none", "allowed"] = "none"
 
     @field_validator("command")
     @classmethod
@@ -217,6 +218,7 @@ class ResourcesOut(Answer):
     exclude: list[str]
     cpus: float
     memory_bytes: int
+    network: Literal["none", "allowed"]
 
 
 class JobDetail(JobOut):

@@ -29,6 +29,7 @@ REFUSALS: dict[Why, tuple[Job, NodeView]] = {
     Why.TOO_LITTLE_MEMORY: (asking(memory_bytes=65 * GIB), a_view()),
     Why.LAB_NOT_ADMITTED: (a_job(), a_view(a_node(of=facts(terms=Terms(allow_labs=("others",)))))),
     Why.UNSANDBOXED: (a_job(), a_view(a_node(of=facts(sandboxed=False)))),
+    Why.NO_NETWORK_HERE: (asking(network=True), a_view()),
     Why.NODE_PAUSED: (a_job(), a_view(a_node(phase=NodePhase.PAUSED))),
     Why.NODE_RECLAIMED: (a_job(), a_view(a_node(phase=NodePhase.RECLAIMING))),
     Why.NODE_SILENT: (a_job(), a_view(a_node(phase=NodePhase.SILENT))),
@@ -155,3 +156,12 @@ def test_where_there_is_no_room_there_is_a_refusal(phase, needs):
     """The planner asks `has_room` first: it may leave out nobody whom the filters admit."""
     job, view = asking(**needs), a_view(a_node(phase=phase))
     assert has_room(job.spec.request, view) or refusal(job, view, 0.0) is not None
+
+
+def test_a_job_that_needs_a_network_goes_where_the_owner_lists_places_and_is_granted_it() -> None:
+    job = asking(network=True)
+    view = a_view(a_node(of=facts(terms=Terms(egress=("data.example:443",)))))
+    assert refusal(job, view, 0.0) is None
+    placed = place(job, [view], 0.0, FastThenTight())
+    assert isinstance(placed, Placed)
+    assert placed.grant.network
