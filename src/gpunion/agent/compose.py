@@ -62,6 +62,7 @@ class Parts:
     disk: AgentDisk
     clock: Clock
     gpus: Gpus
+    allow_places: Callable[[tuple[str, ...]], None]
     open_vault: Callable[[], Vault]
     images: ImageKeeper | None = None
 
@@ -77,6 +78,7 @@ def compose(settings: Settings) -> Parts:
         disk=JsonAgentDisk(settings.state_dir / AGENT_DIR),
         clock=BootClock(),
         gpus=gpus,
+        allow_places=runtime.allow_places,
         open_vault=_vault_opener(settings.vault),
         images=images_of(settings, runtime, link),
     )
