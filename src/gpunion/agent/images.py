@@ -12,6 +12,7 @@ import errno
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -97,6 +98,15 @@ class ImageKeeper:
             for run_id in list(fetch.wanted)
             if run_id is not None
         )
+
+    def shown(self) -> dict[str, Any]:
+        """For the owner: what of ours is here, and how much of it may be. Reads a small file."""
+        kept = self._shelf.kept()
+        return {
+            "quota_bytes": self._shelf.quota_bytes,
+            "taken_bytes": sum(image.size_bytes for image in kept),
+            "kept": [{"image": image.ref, "size_bytes": image.size_bytes} for image in kept],
+        }
 
     async def purge(self) -> None:
         """What we brought goes with us; what a container uses or somebody named stays."""

@@ -58,6 +58,7 @@ class StatusBoard:
             "lab": self.settings.lab,
             "gpus": gpu_rows(station, self.watch, self.world.clock.now_s()),
             "gpus_not_seen": "" if self.watch is None else self.watch.last.trouble,
+            "images": None if self.world.images is None else self.world.images.shown(),
             "vault": str(self.settings.vault),
             "disk_trouble": self.loop.forgettable,
             "state_dir": str(self.settings.state_dir),

@@ -11,11 +11,12 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import CONFLICT, DENIED, OK, TIMEOUT, UNAVAILABLE, Trouble
 
 STATUS_JSON = """`{message, status}`. `status` has `guests` (each `run_id`, `job_id`, `epoch`, `phase`,
-`gpus`, `step`, `progress`, `since`), `how_to_stop`, `tenure`, `deadline_in_s`, `leaving`, `killed`,
+`gpus`, `step`, `progress`, `since`, `preparing`), `how_to_stop`, `tenure`, `deadline_in_s`, `leaving`, `killed`,
 `coordinator` (`url`, `connected`, `trouble`, `unsent_reports`), `lease_left_s`, `runtime` (`name`,
 `sandboxed`, `described`), `node_id`, `lab`, `gpus` (each `index`, `model`, `memory_bytes`, `declared`,
 `speed`, `runs`, `withheld`, `uuid`, `memory_used_bytes`, `utilisation`, `temperature_c`, `power_w`,
-`ecc_uncorrected`, `processes`, `stale`; what nobody knows is null), `gpus_not_seen`, `vault`,
+`ecc_uncorrected`, `processes`, `stale`; what nobody knows is null), `gpus_not_seen`,
+`images` (null, or `quota_bytes`, `taken_bytes`, `kept`: each `image`, `size_bytes`), `vault`,
 `disk_trouble`, `state_dir`, `pid`, `version`."""
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gpunion.domain.ids import NodeId
+from gpunion.domain.image import Image
 from gpunion.domain.resources import Capacity, Gpu
 from gpunion.domain.system_tier import RestoreTried, SystemAbility
 from gpunion.domain.terms import Terms
@@ -40,6 +41,9 @@ class NodeFacts:
     @property
     def takes_images(self) -> bool:
         return self.runtime in IMAGE_RUNTIMES
+
+    def may_run_in(self, image: Image) -> bool:
+        return self.takes_images and self.terms.admits_image(image)
 
     @property
     def lent_gpus(self) -> tuple[Gpu, ...]:

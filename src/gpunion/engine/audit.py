@@ -68,6 +68,9 @@ def _started_against_terms(state: CampusState, node_id: NodeId, order: StartRun)
     if not node.facts.terms.admits(job.spec.lab, job.spec.owner):
         what = f"{order.run_id} is of a lab or a person the terms do not admit"
         found.append(Violation(invariant=2, subject=node_id, what=what))
+    if order.image is not None and not node.facts.may_run_in(order.image.image):
+        what = f"{order.run_id} runs in an image the node cannot have, or the terms do not admit"
+        found.append(Violation(invariant=2, subject=node_id, what=what))
     return found
 
 

@@ -71,14 +71,19 @@ class CoordinatorEngine:
         if run is not None and run.living:
             self.state.progress[run_id] = (step, progress)
 
-    def note_preparing(self, told: Preparing) -> None:
-        """Hearsay too. What was said of runs that have started or ended meanwhile is dropped."""
-        said = {**self.state.preparing, told.run_id: told}
-        self.state.preparing = {id: words for id, words in said.items() if self._is_to_start(id)}
+    def note_preparing(self, node_id: NodeId, told: tuple[Preparing, ...]) -> None:
+        """Hearsay too: all a node says of its runs that are to start. What it does not repeat is over."""
+        before = self.state.preparing
+        if not told and not before:
+            return
+        runs = self.state.runs
+        others = {id: words for id, words in before.items() if id in runs and runs[id].node_id != node_id}
+        new = {words.run_id: words for words in told if self._is_to_start(words.run_id, node_id)}
+        self.state.preparing = {**others, **new}
 
-    def _is_to_start(self, run_id: RunId) -> bool:
+    def _is_to_start(self, run_id: RunId, node_id: NodeId) -> bool:
         run = self.state.runs.get(run_id)
-        return run is not None and run.phase is RunPhase.ORDERED
+        return run is not None and run.node_id == node_id and run.phase is RunPhase.ORDERED
 
     def explain(self, now_s: float, job_id: JobId) -> tuple[Verdict, ...]:
         """What every node says to this job right now."""

@@ -105,8 +105,7 @@ class CoordinatorStation:
         if isinstance(frame, Heartbeat):
             for progress in frame.progress:
                 self.engine.note_progress(progress.run_id, progress.step, progress.progress)
-            for preparing in frame.preparing:
-                self.engine.note_preparing(preparing)
+            self.engine.note_preparing(node_id, frame.preparing)
             link.replies.append(self._grant(now_s, link, frame))
             return events
         if link.reports.expects(frame.seq):

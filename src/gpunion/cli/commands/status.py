@@ -109,6 +109,10 @@ def _lines(status: Json) -> list[str]:
     lines.append(
         f"Guests are shut in: {'yes' if runtime['sandboxed'] else 'NO, UNSANDBOXED'} ({runtime['described']})"
     )
+    images = status["images"]
+    if images is not None and images["kept"]:
+        taken, quota = shown_size(images["taken_bytes"]), shown_size(images["quota_bytes"])
+        lines.append(f"Images that guests brought: {len(images['kept'])}, {taken} of the {quota} you allow")
     lines += [gpu["withheld"]["because"] for gpu in status["gpus"] if gpu["withheld"]]
     if any(gpu["stale"] for gpu in status["gpus"]):
         lines.append(f"WARNING: what is shown of the GPUs is old: {status['gpus_not_seen']}")

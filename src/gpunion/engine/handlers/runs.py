@@ -168,7 +168,12 @@ def give_up(draft: Draft, run_id: RunId) -> None:
 def start_overdue(draft: Draft, run_id: RunId) -> None:
     """Neither started nor refused for too long. The agent is asked to drop it; its answer moves things on."""
     run = draft.state.runs.get(run_id)
-    if run is not None and run.phase is RunPhase.ORDERED:
+    if run is None or run.phase is not RunPhase.ORDERED:
+        return
+    if run.id in draft.state.preparing:
+        # It said so with its last heartbeat: a large image takes its time, and its agent bounds that.
+        draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)
+    else:
         draft.order(run.node_id, StopRun(run_id=run.id, job_id=run.job_id, epoch=run.epoch))
 
 

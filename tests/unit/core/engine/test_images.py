@@ -6,19 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.effects import FetchAhead
+from gpunion.domain.decision import Decision
+from gpunion.domain.effects import FetchAhead, SendOrder
 from gpunion.domain.events import GuestStartFailed, ImageAdded, ImageRemoved, OwnerPaused
 from gpunion.domain.frames import Preparing
 from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.image import Archive, Image, Parcel, matches, parse_image, pinned
 from gpunion.domain.job import JobPhase, JobSpec
 from gpunion.domain.node import NodeFacts
-from gpunion.domain.orders import FetchImage, StartRun
+from gpunion.domain.orders import FetchImage, StartRun, StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NoticeGiven
 from gpunion.domain.resources import GIB
 from gpunion.domain.run import EndReason
 from gpunion.domain.terms import Terms
+from gpunion.engine import audit
 from tests.builders import (
     Headquarters,
     LoneAgent,
@@ -155,6 +157,16 @@ def test_a_hint_is_followed_only_while_the_machine_is_lent() -> None:
     assert deeds(agent.ordered(hint)) == []
 
 
+def test_the_audit_finds_a_start_in_an_image_that_the_terms_do_not_admit() -> None:
+    campus = a_campus_with(OLD)
+    campus.joins("alpha", in_containers(terms=Terms(images=("torch:*",))))
+    campus.submits(spec=in_image("torch:2.4"))
+    forged = Parcel(image=replace(OLD, name="jax"))
+    order = SendOrder(node_id=NodeId("alpha"), order=a_start(image=forged))
+    [violation] = audit.check(campus.state, Decision(effects=(order,)))
+    assert (violation.invariant, violation.subject) == (2, "alpha")
+
+
 def test_a_full_disk_is_a_refusal_and_not_the_jobs_failure() -> None:
     agent = LoneAgent(of=in_containers())
     agent.ordered(a_start(image=PARCEL))
@@ -187,11 +199,24 @@ def test_what_a_start_waits_for_is_remembered_while_it_is_to_start() -> None:
     campus.joins("alpha", in_containers())
     campus.submits(spec=in_image("torch:2.4"))
     told = Preparing(run_id=RunId("job-e1"), what="fetching its image", done=0.4)
-    campus.engine.note_preparing(told)
+    campus.engine.note_preparing(NodeId("alpha"), (told,))
+    campus.engine.note_preparing(NodeId("beta"), (replace(told, done=0.9),))
     assert campus.state.preparing == {"job-e1": told}
     campus.started()
-    campus.engine.note_preparing(replace(told, done=0.5))
+    campus.engine.note_preparing(NodeId("alpha"), (told,))
     assert campus.state.preparing == {}
+
+
+def test_a_start_that_says_what_it_waits_for_gets_more_time() -> None:
+    campus = a_campus_with(OLD)
+    campus.joins("alpha", in_containers())
+    campus.submits(spec=in_image("torch:2.4"))
+    told = Preparing(run_id=RunId("job-e1"), what="fetching its image", done=0.4)
+    campus.engine.note_preparing(NodeId("alpha"), (told,))
+    assert orders(campus.fires("start:job-e1")) == []
+    campus.engine.note_preparing(NodeId("alpha"), ())
+    [(node, order)] = orders(campus.fires("start:job-e1"))
+    assert (node, type(order)) == ("alpha", StopRun)
 
 
 @pytest.mark.parametrize(
