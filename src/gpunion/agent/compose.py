@@ -160,14 +160,13 @@ def world_of(
 
 
 def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
-    memory_bytes = min(settings.memory_bytes, settings.terms.memory_bytes or settings.memory_bytes)
     return NodeFacts(
         lab=settings.lab,
         building=settings.building,
         capacity=Capacity(
             gpus=parts.gpus.inventory(),
             cpus=settings.cpus,
-            memory_bytes=memory_bytes,
+            memory_bytes=settings.memory_bytes,
             uplink_bps=settings.uplink_bps,
         ),
         terms=settings.terms,

@@ -110,10 +110,10 @@ class GuestHands:
         async with self._in_order:
             return
 
-    def notice(self, deadline_s: float | None) -> None:
+    def notice(self, deadline_s: float | None, reason: str = "") -> None:
         note = self.note
         if note is not None:
-            self._in_turn(asyncio.to_thread(tell_notice, self._world, note, deadline_s))
+            self._in_turn(asyncio.to_thread(tell_notice, self._world, note, deadline_s, reason))
 
     # --- saving ----------------------------------------------------------------------------------
 

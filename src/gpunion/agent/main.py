@@ -27,10 +27,14 @@ from gpunion.agent.owner_word import KillListener, owner_has_killed
 from gpunion.agent.perform import Performer
 from gpunion.agent.settings import SETTINGS_FILE, Settings, SettingsTrouble
 from gpunion.agent.status import StatusBoard
+from gpunion.agent.terms_desk import TermsDesk
+from gpunion.agent.terms_keeper import Found, TermsKeeper
+from gpunion.agent.terms_watch import TermsWatch
 from gpunion.domain.events import AgentStarted
 from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId
 from gpunion.domain.resources import Gpu
+from gpunion.domain.terms import OwnersTerms
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.agent_disk import DiskFault
@@ -143,18 +147,46 @@ class Agent:
             in_force=self._performer.small_things_done,
             more_found=self._more_gpus,
         )
+        keeper = TermsKeeper(
+            settings.state_dir,
+            Found(
+                terms=OwnersTerms(terms=settings.terms, house=settings.house), trouble=settings.terms_trouble
+            ),
+        )
+        self._world.caps.take(keeper.terms)
+        self._desk = TermsDesk(
+            keeper=keeper,
+            loop=self.loop,
+            in_force=self._performer.small_things_done,
+            greet_again=self._connection.greet_again,
+            caps=self._world.caps,
+            gpus_are_watched=parts.gpus.watched,
+            runtime_described=parts.runtime.describe(),
+            allow_places=parts.allow_places,
+        )
+        self._terms_watch = TermsWatch(
+            keeper=keeper,
+            loop=self.loop,
+            clock=parts.clock,
+            gpus=self._gpu_watch,
+            in_force=self._performer.small_things_done,
+            file_changed=self._desk.look,
+        )
         board = StatusBoard(
             settings=settings,
             world=self._world,
             loop=self.loop,
             connection=self._connection,
             watch=self._gpu_watch,
+            terms=self._desk,
+            times=self._terms_watch,
         )
         self._owner_api = OwnerApi(
             state_dir=settings.state_dir,
             loop=self.loop,
             board=board,
             in_force=self._performer.small_things_done,
+            desk=self._desk,
         )
         self._deciding: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -175,6 +207,7 @@ class Agent:
             self._logs.run(),
             self._kills.run(),
             self._gpu_watch.run(),
+            self._terms_watch.run(),
         )
         self._tasks = [asyncio.create_task(job) for job in jobs]
         log.info(

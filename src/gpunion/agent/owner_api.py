@@ -14,8 +14,11 @@ from typing import Any
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.owner_client import SOCKET_NAME
 from gpunion.agent.status import StatusBoard
+from gpunion.agent.terms_desk import TermsDesk
+from gpunion.agent.terms_file import TermsTrouble
 from gpunion.domain.events import OwnerKilled, OwnerPaused, OwnerReclaimed, OwnerResumed
 from gpunion.domain.guest import Tenure
+from gpunion.domain.terms import DEFAULT_WHEN_SAFE_S
 from gpunion.domain.withheld import earliest_deadline_s
 from gpunion.owner_kill import kill_all, lift_kill
 
@@ -24,6 +27,8 @@ REQUEST_LIMIT_BYTES = 64 * 1024
 REQUEST_LIMIT_S = 10.0
 # A day's notice is a calendar entry, not a reclaim.
 NOTICE_MAX_S = 24 * 3600.0
+# Nor is waiting for a safe moment for longer than this.
+WHEN_SAFE_MAX_S = 7 * 24 * 3600.0
 
 
 class No(Exception):
@@ -38,7 +43,9 @@ class OwnerApi:
         loop: AgentLoop,
         board: StatusBoard,
         in_force: Callable[[], Awaitable[None]],
+        desk: TermsDesk | None = None,
     ) -> None:
+        self._desk = desk
         self._state_dir = state_dir
         self._in_force = in_force
         self._loop = loop
@@ -105,8 +112,12 @@ class OwnerApi:
                 return await self._reclaim(request, leaving=True)
             case "kill":
                 return await self._kill()
+            case "terms":
+                return await self._terms(request)
             case _:
-                raise No(f"This agent does not know {verb!r}: status, pause, resume, reclaim, leave, kill.")
+                raise No(
+                    f"This agent does not know {verb!r}: status, pause, resume, reclaim, leave, kill, terms."
+                )
 
     async def _pause(self) -> str:
         answer = await self._loop.owner_said(OwnerPaused())
@@ -123,10 +134,12 @@ class OwnerApi:
         return _remembering("This machine is shared again.", answer.forgettable)
 
     async def _reclaim(self, request: dict[str, Any], *, leaving: bool) -> str:
-        notice_s = self._notice_s(request)
+        when_safe = request.get("when_safe") is True
+        notice_s = self._limit_s(request) if when_safe else self._notice_s(request)
         if self._tenure() is Tenure.LEFT:
             raise No("This machine has left the campus already.")
-        answer = await self._loop.owner_said(OwnerReclaimed(notice_s=notice_s, leaving=leaving))
+        word = OwnerReclaimed(notice_s=notice_s, leaving=leaving, when_safe=when_safe)
+        answer = await self._loop.owner_said(word)
         await self._in_force()  # the deadline is with the keepers: from now on it needs no agent
         if self._tenure() in (Tenure.RECLAIMED, Tenure.LEFT):
             text = "The machine is yours: no guest is on it, and none comes until `gpunion resume`."
@@ -134,6 +147,12 @@ class OwnerApi:
                 text = "This machine has left the campus; no guest is on it."
         else:
             deadline_in_s = self._board.deadline_in_s() or 0.0
+            if when_safe:
+                text = (
+                    "Every guest goes as soon as what it did is saved; the machine is yours in "
+                    f"{deadline_in_s:.0f} s at most. `gpunion kill` takes it at once."
+                )
+                return _remembering(text, answer.forgettable)
             text = f"The machine is yours in {deadline_in_s:.0f} s at most. `gpunion kill` takes it at once."
         return _remembering(text, answer.forgettable)
 
@@ -183,11 +202,35 @@ class OwnerApi:
 
     def _notice_s(self, request: dict[str, Any]) -> float:
         value = request.get("notice_s", self._loop.station.facts.terms.notice_s)
+        return self._seconds(value, NOTICE_MAX_S)
+
+    def _seconds(self, value: Any, most_s: float) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise No(f"{value!r} is no number of seconds.")
-        if not 0 <= value <= NOTICE_MAX_S:
-            raise No(f"A notice lasts between 0 and {NOTICE_MAX_S:.0f} s.")
+        if not 0 <= value <= most_s:
+            raise No(f"A notice lasts between 0 and {most_s:.0f} s.")
         return float(value)
+
+    def _limit_s(self, request: dict[str, Any]) -> float:
+        """How long going when it is safe may take."""
+        usual_s = DEFAULT_WHEN_SAFE_S if self._desk is None else self._desk.keeper.terms.house.when_safe_s
+        return self._seconds(request.get("limit_s", usual_s), WHEN_SAFE_MAX_S)
+
+    async def _terms(self, request: dict[str, Any]) -> str:
+        """Shown with the status; changed where `set` or `text` says so."""
+        if self._desk is None:
+            raise No("This agent keeps no terms.")
+        changes, text = request.get("set"), request.get("text")
+        try:
+            if isinstance(changes, dict):
+                said = await self._desk.change(changes)
+            elif isinstance(text, str):
+                said = await self._desk.replace_all(text)
+            else:
+                return ""
+        except TermsTrouble as trouble:
+            raise No(f"{trouble}.\nNothing was changed: your terms are as before.") from trouble
+        return f"In force from now on: {said}." if said else "Your terms are as they were."
 
     def _tenure(self) -> Tenure:
         return self._loop.station.engine.state.holding.tenure

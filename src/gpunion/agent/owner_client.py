@@ -49,6 +49,19 @@ def reclaim(
     return ask(state_dir, "reclaim", notice_s=notice_s, gpus=gpus)
 
 
+def reclaim_when_safe(state_dir: str | os.PathLike[str], limit_s: float | None = None) -> dict[str, Any]:
+    """None: the limit of the terms."""
+    return ask(state_dir, "reclaim", when_safe=True, limit_s=limit_s)
+
+
+def change_terms(state_dir: str | os.PathLike[str], changes: dict[str, str]) -> dict[str, Any]:
+    return ask(state_dir, "terms", set=changes)
+
+
+def replace_terms(state_dir: str | os.PathLike[str], text: str) -> dict[str, Any]:
+    return ask(state_dir, "terms", text=text)
+
+
 def leave(state_dir: str | os.PathLike[str], notice_s: float | None = None) -> dict[str, Any]:
     return ask(state_dir, "leave", notice_s=notice_s)
 

@@ -67,7 +67,7 @@ class Performer:
             case ShipOutput():
                 self._of(effect.run_id).ship_output(self._step(effect.run_id))
             case TellNotice():
-                self._of(effect.run_id).notice(effect.deadline_s)
+                self._of(effect.run_id).notice(effect.deadline_s, effect.reason)
             case LimitGuest():
                 self._of(effect.run_id).limit(effect)
             case TerminateGuest():

@@ -62,14 +62,14 @@ class Request:
         )
 
 
-def tell_notice(world: World, note: RunNote, deadline_s: float | None) -> None:
+def tell_notice(world: World, note: RunNote, deadline_s: float | None, reason: str = "") -> None:
     """Blocks for a small write. Without a deadline the notice is taken back."""
     control_dir = note.paths.control_dir
     if deadline_s is None:
         world.control.delete(control_dir, NOTICE_FILE)
         return
     message = {
-        "reason": "the owner wants the machine back",
+        "reason": reason or "the owner wants the machine back",
         "deadline": unix_time_s(world, deadline_s),
         "gpus": list(note.gpu_indices),
         "planned": False,

@@ -6,16 +6,18 @@ import difflib
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpunion.agent.quantities import amount_of_memory, number, positive, truth, words
+from gpunion.agent.terms_file import TermsTrouble
+from gpunion.agent.terms_keeper import find_terms
 from gpunion.agent.watch_settings import KEYS as WATCH_KEYS
 from gpunion.agent.watch_settings import WatchSettings, watch_settings
 from gpunion.domain.egress import parse_place
 from gpunion.domain.resources import GIB, Gpu
-from gpunion.domain.terms import Terms
+from gpunion.domain.terms import HouseRules, OwnersTerms, Terms
 from gpunion.owner_kill.command import default_state_dir
 
 SETTINGS_FILE = "agent.toml"
@@ -54,9 +56,12 @@ class Settings:
     uplink_bps: float = DEFAULT_UPLINK_BPS
     # Of jobs' directories and packages, kept in case they are needed again: each of the two so much.
     cache_bytes: int = DEFAULT_CACHE_BYTES
-    # For images that guests bring; the owner's own do not count.
-    image_quota_bytes: int = DEFAULT_IMAGE_QUOTA_BYTES
+    image_quota_bytes: int = (
+        DEFAULT_IMAGE_QUOTA_BYTES  # for images that guests bring; the owner's own do not count
+    )
     terms: Terms = field(default_factory=Terms)
+    house: HouseRules = field(default_factory=HouseRules)
+    terms_trouble: str = ""  # why these are not the terms the owner has written last
 
     def credential(self) -> str:
         """The secret this node shows the coordinator. Refused where others could read it."""
@@ -77,7 +82,11 @@ KEYS = {
     "memory", "cache", "image_quota", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms",
 }  # fmt: skip
 GPU_KEYS = {"model", "memory", "speed", "count"}
-TERMS_KEYS = {name.name for name in fields(Terms)} - {"memory_bytes"} | {"memory"}
+# What `gpunion join` writes. Once there is a terms.toml, that counts instead, and has all of the terms.
+TERMS_KEYS = {
+    "notice_s", "allow_unsandboxed", "allow_labs", "deny_labs", "max_guests", "memory", "autonomy_s",
+    "images", "egress",
+}  # fmt: skip
 # Settings that make sense for one start only, each GPUNION_<KEY>; the rest of GPUNION_* belongs to others.
 ENVIRONMENT_KEYS = (
     "coordinator",
@@ -107,7 +116,17 @@ def load_settings(state_dir: Path, environment: Mapping[str, str] | None = None)
         ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsTrouble(f"{path} cannot be read: {error}") from error
-    return settings_of(table, state_dir, os.environ if environment is None else environment)
+    return with_terms(settings_of(table, state_dir, os.environ if environment is None else environment))
+
+
+def with_terms(settings: Settings) -> Settings:
+    """The terms from their own file, where there is one."""
+    try:
+        found = find_terms(settings.state_dir, OwnersTerms(terms=settings.terms, house=settings.house))
+    except TermsTrouble as trouble:
+        raise SettingsTrouble(str(trouble)) from trouble
+    owners = found.terms
+    return replace(settings, terms=owners.terms, house=owners.house, terms_trouble=found.trouble)
 
 
 def settings_of(table: Mapping[str, Any], state_dir: Path, environment: Mapping[str, str]) -> Settings:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpunion.agent.caps import both
 from gpunion.agent.capture import cut
 from gpunion.agent.control import SavedMarker, read_saved
 from gpunion.agent.restoring import APP_TIER, CHECKPOINT_PART, OUTPUT_PART, OUTPUT_TIER
@@ -140,6 +141,7 @@ def _ship_cut(world: World, shipment: Shipment) -> Manifest:
 def _ship(
     world: World, directory: Path, label: CheckpointLabel, pace: Callable[[int], None], cancelled: Cancelled
 ) -> Manifest:
+    pace = both(pace, world.caps, cancelled)
     try:
         return world.ship(directory, label, pace=pace, cancelled=cancelled)
     except VaultFull:

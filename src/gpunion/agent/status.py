@@ -14,8 +14,11 @@ from gpunion.agent.gpu_status import gpu_rows
 from gpunion.agent.gpu_watch import GpuWatch
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.settings import Settings
+from gpunion.agent.terms_desk import TermsDesk
+from gpunion.agent.terms_watch import TermsWatch
 from gpunion.agent.world import World
 from gpunion.domain.guest import Guest
+from gpunion.domain.withheld import HoldCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,8 @@ class StatusBoard:
     loop: AgentLoop
     connection: Connection
     watch: GpuWatch | None = None
+    terms: TermsDesk | None = None
+    times: TermsWatch | None = None
 
     def status(self) -> dict[str, Any]:
         station = self.loop.station
@@ -33,10 +38,12 @@ class StatusBoard:
         lease_until_s = state.lease_until_s
         return {
             "guests": guests,
-            "how_to_stop": [f"gpunion reclaim --notice {self.settings.terms.notice_s:g}s", "gpunion kill"]
+            "how_to_stop": [f"gpunion reclaim --notice {station.facts.terms.notice_s:g}s", "gpunion kill"]
             if guests
             else [],
             "tenure": state.holding.tenure.value,
+            "because": self._because(),
+            "terms": None if self.terms is None else {**self.terms.shown(), **self._lending()},
             "deadline_in_s": self.deadline_in_s(),
             "leaving": state.holding.leaving,
             "killed": state.holding.killed,
@@ -66,6 +73,21 @@ class StatusBoard:
             "version": __version__,
         }
 
+    def _because(self) -> str:
+        """Why it is withheld, where the owner's terms say so and not they themselves."""
+        holding = self.loop.station.engine.state.holding
+        return holding.detail if holding.cause is HoldCause.TERMS else ""
+
+    def _lending(self) -> dict[str, Any]:
+        if self.times is None:
+            return {"lent_now": True, "changes_at": None, "lent_in_spite": False}
+        forecast = self.times.forecast()
+        return {
+            "lent_now": forecast.lent,
+            "changes_at": None if forecast.changes_s is None else self.times.on_the_wall(forecast.changes_s),
+            "lent_in_spite": self.times.lent_in_spite,
+        }
+
     def deadline_in_s(self) -> float | None:
         deadline_s = self.loop.station.engine.state.holding.deadline_s
         return None if deadline_s is None else self.seconds_until(deadline_s)
@@ -89,6 +111,7 @@ class StatusBoard:
             "lab": guest.lab,
             "epoch": guest.epoch,
             "phase": guest.phase.value,
+            "leaves_because": guest.leave_why,
             "gpus": list(guest.grant.gpu_indices),
             "step": guest.last_step if reached is None else max(guest.last_step, reached.step),
             "progress": 0.0 if reached is None else reached.progress,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from gpunion.agent.caps import Caps
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.run_notes import Notebook
 from gpunion.domain.events import AgentEvent
@@ -68,6 +69,7 @@ class World:
     owner_has_killed: Callable[[], bool]
     post: Callable[[AgentEvent], None]
     look_at_gpus: Callable[[], Awaitable[None]] = _nothing_to_see
+    caps: Caps = field(default_factory=Caps)
     images: ImageKeeper | None = None  # None: guests run in no images here
 
     @property

@@ -11,7 +11,8 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import CONFLICT, DENIED, OK, TIMEOUT, UNAVAILABLE, Trouble
 
 STATUS_JSON = """`{message, status}`. `status` has `guests` (each `run_id`, `job_id`, `epoch`, `phase`,
-`gpus`, `step`, `progress`, `since`, `preparing`), `how_to_stop`, `tenure`, `deadline_in_s`, `leaving`, `killed`,
+`leaves_because`, `gpus`, `step`, `progress`, `since`, `preparing`), `how_to_stop`, `tenure`, `because`,
+`terms` (as `gpunion terms --json` has them), `deadline_in_s`, `leaving`, `killed`,
 `coordinator` (`url`, `connected`, `trouble`, `unsent_reports`), `lease_left_s`, `runtime` (`name`,
 `sandboxed`, `described`), `node_id`, `lab`, `gpus` (each `index`, `model`, `memory_bytes`, `declared`,
 `speed`, `runs`, `withheld`, `uuid`, `memory_used_bytes`, `utilisation`, `temperature_c`, `power_w`,

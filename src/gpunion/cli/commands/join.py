@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.data(shown)
     else:
         context.screen.line(f"This machine is {joined.node_id} of the campus at {url}. Nobody is on it yet.")
-        context.screen.line(f"Your terms are in {joined.settings_file}; you can change them there.")
+        context.screen.line("To see and change your terms: gpunion terms")
         context.screen.line(f"Next: {joined.next_step}")
     return OK
 

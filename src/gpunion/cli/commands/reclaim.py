@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 
 from gpunion.cli.context import Context
+from gpunion.cli.exits import USAGE, Trouble
 from gpunion.cli.owner import STATUS_JSON, add_gpus, add_state_dir, ask, say, state_dir
 from gpunion.cli.quantities import duration_s
 
 JSON = STATUS_JSON
-EXAMPLES = ("gpunion reclaim --notice 60s", "gpunion reclaim --now", "gpunion reclaim --gpu 0,1")
+EXAMPLES = (
+    "gpunion reclaim --notice 60s",
+    "gpunion reclaim --now",
+    "gpunion reclaim --gpu 0,1",
+    "gpunion reclaim --when-safe",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +26,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="how long guests may take to save themselves (your terms)",
     )
+    when.add_argument(
+        "--when-safe",
+        action="store_true",
+        help="each guest goes as soon as what it did is saved, so that no step is lost",
+    )
     when.add_argument("--now", action="store_true", help="no notice at all, the same as --notice 0s")
+    parser.add_argument(
+        "--limit", type=duration_s, metavar="TIME", help="with --when-safe: at most so long (your terms)"
+    )
     add_gpus(parser)
     add_state_dir(parser)
 
@@ -30,4 +44,10 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
     notice_s = 0.0 if arguments.now else arguments.notice
     place = state_dir(arguments, context)
+    if arguments.limit is not None and not arguments.when_safe:
+        raise Trouble("--limit goes with --when-safe", next_step="gpunion reclaim --help", code=USAGE)
+    if arguments.when_safe:
+        if arguments.gpu:
+            raise Trouble("--when-safe is for the whole machine", next_step="leave out --gpu", code=USAGE)
+        return say(context, ask(lambda: owner_client.reclaim_when_safe(place, arguments.limit)))
     return say(context, ask(lambda: owner_client.reclaim(place, notice_s, arguments.gpu)))

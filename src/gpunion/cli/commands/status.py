@@ -10,6 +10,7 @@ from gpunion.cli.exits import OK
 from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, state_dir
 from gpunion.cli.quantities import shown_duration, shown_preparing, shown_size
 from gpunion.cli.screen import Table
+from gpunion.cli.terms import warnings
 from gpunion.cli.times import ago
 
 JSON = STATUS_JSON
@@ -98,6 +99,8 @@ def _lines(status: Json) -> list[str]:
     coordinator, runtime = status["coordinator"], status["runtime"]
     deadline_s = status["deadline_in_s"]
     lines = ["", f"{status['node_id']} of lab {status['lab'] or '-'} is {status['tenure']}."]
+    if status["because"]:
+        lines.append(f"Your terms say so: {status['because']}.")
     if deadline_s is not None:
         what = "It leaves the campus" if status["leaving"] else "It is yours"
         lines.append(f"{what} in {shown_duration(deadline_s)} at the latest.")
@@ -116,6 +119,13 @@ def _lines(status: Json) -> list[str]:
     lines += [gpu["withheld"]["because"] for gpu in status["gpus"] if gpu["withheld"]]
     if any(gpu["stale"] for gpu in status["gpus"]):
         lines.append(f"WARNING: what is shown of the GPUs is old: {status['gpus_not_seen']}")
+    lines += [
+        f"{guest['run_id']} goes: {guest['leaves_because']}"
+        for guest in status["guests"]
+        if guest["leaves_because"]
+    ]
+    if status["terms"] is not None:
+        lines += warnings(status["terms"])
     if status["disk_trouble"]:
         lines.append(f"WARNING: a restart of the agent would forget this state: {status['disk_trouble']}")
     return lines

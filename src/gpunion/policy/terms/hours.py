@@ -64,7 +64,7 @@ ALWAYS = WeeklyHours()
 def parse_hours(text: str) -> WeeklyHours:
     """ValueError says what is wrong and how it is written."""
     if len(text) > HOURS_LIMIT_CHARS:
-        raise ValueError(f"hours have {len(text)} characters, {HOURS_LIMIT_CHARS} are allowed")
+        raise ValueError(f"they have {len(text)} characters, {HOURS_LIMIT_CHARS} are allowed")
     if text.strip().lower() in ("", "always"):
         return ALWAYS
     spans = [span for entry in text.split(",") for span in _entry(entry.strip())]
@@ -74,7 +74,7 @@ def parse_hours(text: str) -> WeeklyHours:
 def _entry(text: str) -> Iterator[tuple[int, int]]:
     match = _ENTRY.fullmatch(text)
     if match is None or not text:
-        raise ValueError(f"hours: {text!r} is not understood; {_EXAMPLE}")
+        raise ValueError(f"{text!r} is not understood; {_EXAMPLE}")
     begin_s, end_s = _times(match["times"]) if match["times"] else (0, DAY_S)
     if end_s <= begin_s:
         end_s += DAY_S  # past midnight: the rest belongs to the evening it began on
@@ -98,19 +98,19 @@ def _day(word: str) -> int:
     for number, name in enumerate(_FULL_NAMES):
         if len(word) >= 2 and name.startswith(word.lower()):
             return number
-    raise ValueError(f"hours: {word!r} is no day; days are {', '.join(DAY_NAMES)}")
+    raise ValueError(f"{word!r} is no day; days are {', '.join(DAY_NAMES)}")
 
 
 def _times(text: str) -> tuple[int, int]:
     match = _TIMES.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"hours: {text!r} are no times; {_EXAMPLE}")
+        raise ValueError(f"{text!r} are no times; {_EXAMPLE}")
     from_h, from_m, to_h, to_m = map(int, match.groups())
     begin_s, end_s = from_h * 3600 + from_m * 60, to_h * 3600 + to_m * 60
     if max(from_m, to_m) > 59 or begin_s >= DAY_S or end_s > DAY_S:
-        raise ValueError(f"hours: {text!r} are no times of a day (00:00 to 24:00)")
+        raise ValueError(f"{text!r} are no times of a day (00:00 to 24:00)")
     if begin_s == end_s:
-        raise ValueError(f"hours: {text!r} has no length; a whole day is written without times")
+        raise ValueError(f"{text!r} has no length; a whole day is written without times")
     return begin_s, end_s
 
 

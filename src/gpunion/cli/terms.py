@@ -1,0 +1,106 @@
+"""What the commands about terms share: asking the agent, or the file where no agent runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpunion.cli.campus import Json
+from gpunion.cli.context import Context
+from gpunion.cli.exits import CONFLICT, UNAVAILABLE, Trouble
+from gpunion.cli.owner import ask
+
+if TYPE_CHECKING:
+    from gpunion.domain.terms import OwnersTerms
+
+TERMS_JSON = """`{message, terms}`. `terms` has `values` (by key, as written; empty: as usual), `text` (the
+file), `file`, `trouble` (why what is written in it is not in force), `calendar_trouble`, `not_enforced` (what
+nothing on this machine can hold guests to), `lent_now`, `changes_at`, `lent_in_spite` (of the hours, by your
+word) and `agent_runs`."""
+
+
+def agent_says(place: Path, question: Callable[[], Json]) -> Json | None:
+    """None: no agent runs there, so there is only the file."""
+    try:
+        answer = ask(question)
+    except Trouble as trouble:
+        if trouble.code == UNAVAILABLE and place.is_dir():
+            return None
+        raise
+    return {"message": answer["message"], "terms": {**answer["status"]["terms"], "agent_runs": True}}
+
+
+def from_file(place: Path, context: Context) -> tuple[OwnersTerms, str]:
+    """The terms an agent would start with, and what is wrong with the file. Trouble: there are none."""
+    from gpunion.agent.settings import SettingsTrouble, load_settings
+    from gpunion.domain.terms import OwnersTerms
+
+    try:
+        settings = load_settings(place, context.environment)
+    except SettingsTrouble as trouble:
+        what, _, next_step = str(trouble).partition("Next: ")
+        raise Trouble(what.strip(), next_step=next_step, code=CONFLICT) from trouble
+    return OwnersTerms(terms=settings.terms, house=settings.house), settings.terms_trouble
+
+
+def shown_of_file(place: Path, terms: OwnersTerms, trouble: str) -> Json:
+    from gpunion.agent.terms_file import KEYS, TERMS_FILE, shown_value, written
+
+    return {
+        "values": {key.name: shown_value(terms, key) for key in KEYS},
+        "text": written(terms),
+        "file": str(place / TERMS_FILE),
+        "trouble": trouble,
+        "calendar_trouble": "",
+        "not_enforced": [],
+        "lent_now": None,
+        "changes_at": None,
+        "lent_in_spite": False,
+        "agent_runs": False,
+    }
+
+
+def change_file(
+    place: Path, context: Context, change: Callable[[OwnersTerms], tuple[OwnersTerms, str]]
+) -> Json:
+    """Checked as the agent would. `change` gives the new terms and the text to write."""
+    from gpunion.agent.terms_file import TERMS_FILE, TermsTrouble, differences
+    from gpunion.agent.terms_keeper import Found, TermsKeeper
+
+    before, trouble = from_file(place, context)
+    keeper = TermsKeeper(place, Found(terms=before, trouble=trouble))
+    try:
+        after, text = change(before)
+        keeper.read_calendar_of(after)
+        keeper.write(after, text)
+    except TermsTrouble as refused:
+        raise refusal(str(refused)) from refused
+    said = differences(before, after)
+    message = f"Written to {place / TERMS_FILE}: {said}." if said else "Your terms are as they were."
+    return {
+        "message": f"{message} No agent runs; they count when it starts.",
+        "terms": shown_of_file(place, after, ""),
+    }
+
+
+def refusal(trouble: str) -> Trouble:
+    return Trouble(f"{trouble}.\nNothing was changed: your terms are as before", code=CONFLICT)
+
+
+def say(context: Context, answer: Json) -> None:
+    if context.screen.as_json:
+        context.screen.data(answer)
+        return
+    context.screen.line(answer["message"])
+    for line in warnings(answer["terms"]):
+        context.screen.line(line)
+
+
+def warnings(terms: Json) -> list[str]:
+    lines = []
+    if terms["trouble"]:
+        lines.append(f"WARNING: {terms['file']} is not what is in force: {terms['trouble']}")
+    if terms["calendar_trouble"]:
+        lines.append(f"WARNING: the calendar cannot be read: {terms['calendar_trouble']}")
+    return lines + [f"Not enforced here: {what}" for what in terms["not_enforced"]]
