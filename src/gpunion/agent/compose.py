@@ -22,6 +22,7 @@ from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.adapters.nvml import driver_is_here, find_gpus
+from gpunion.adapters.pip.installed import PipPackages
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
@@ -30,6 +31,7 @@ from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
 from gpunion.agent.enrol import join as enrol_join
 from gpunion.agent.image_shelf import ImageShelf
+from gpunion.agent.environment import EnvironmentKeeper
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.owner_word import owner_has_killed
 from gpunion.agent.run_notes import Notebook
@@ -156,6 +158,7 @@ def world_of(
         post=post,
         look_at_gpus=look_at_gpus,
         images=parts.images,
+        environments=_environments(settings),
     )
 
 
@@ -164,6 +167,14 @@ def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
         lab=settings.lab,
         building=settings.building,
         capacity=Capacity(
+def _environments(settings: Settings) -> EnvironmentKeeper | None:
+    """For guests that see this machine's own Python; an image has one that we know nothing of."""
+    if settings.image is not None:
+        return None
+    place = settings.state_dir / CACHE_DIR / "packages"
+    return EnvironmentKeeper(packages=PipPackages(place, limit_bytes=settings.cache_bytes))
+
+
             gpus=parts.gpus.inventory(),
             cpus=settings.cpus,
             memory_bytes=settings.memory_bytes,

@@ -296,3 +296,5 @@ def _failed(status: GuestStatus | None) -> bool:
 
 def _not_shipped(effect: ShipCheckpoint, trouble: CheckpointTrouble) -> CheckpointNotShipped:
     return CheckpointNotShipped(run_id=effect.run_id, checkpoint_id=effect.checkpoint_id, trouble=trouble)
+        if self._world.environments is not None:
+            self._world.environments.let_go(self.run_id)

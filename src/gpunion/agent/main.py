@@ -31,6 +31,7 @@ from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_keeper import Found, TermsKeeper
 from gpunion.agent.terms_watch import TermsWatch
 from gpunion.domain.events import AgentStarted
+from gpunion.domain.frames import Preparing
 from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId
 from gpunion.domain.resources import Gpu
@@ -136,7 +137,7 @@ class Agent:
             link=parts.link,
             clock=parts.clock,
             progress=self._performer.progress,
-            preparing=tuple if parts.images is None else parts.images.preparing,
+            preparing=self._preparing,
         )
         self._gpu_watch = GpuWatch(
             gpus=parts.gpus,
@@ -194,6 +195,8 @@ class Agent:
     async def begin(self) -> None:
         """In this order: guests are found and decided about before anybody new can ask for anything."""
         self._world.notebook.open()
+        if self._world.environments is not None:
+            self._world.environments.remember(self._world.notebook.all())
         self._logs.open()
         found = await self._performer.find()
         self._performer.adopt(found)
@@ -256,6 +259,10 @@ class Agent:
         await self._parts.link.close()
 
     def _more_gpus(self, found: tuple[Gpu, ...]) -> None:
+    def _preparing(self) -> tuple[Preparing, ...]:
+        images = self._parts.images
+        return (*(() if images is None else images.preparing()), *self._world.preparing.all())
+
         facts = self._station.facts
         self._station.change_facts(replace(facts, capacity=replace(facts.capacity, gpus=found)))
         self._connection.greet_again()

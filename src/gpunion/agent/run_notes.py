@@ -24,6 +24,7 @@ class RunNote:
     since_unix_s: float  # for people: when it came to this machine
     paths: GuestPaths
 
+    packages: str = ""  # the key of those installed for it
 
 class Notebook:
     """One small file a run. Written before the guest starts, torn out when the guest is removed."""
@@ -39,7 +40,7 @@ class Notebook:
             if note is not None:
                 self._known[note.run_id] = note
 
-    def write(self, order: StartRun, paths: GuestPaths) -> RunNote:
+    def write(self, order: StartRun, paths: GuestPaths, packages: str = "") -> RunNote:
         note = RunNote(
             run_id=order.run_id,
             job_id=order.job_id,
@@ -49,6 +50,7 @@ class Notebook:
             paths=paths,
         )
         record: dict[str, object] = {
+            packages=packages,
             "run_id": note.run_id,
             "job_id": note.job_id,
             "epoch": note.epoch,
@@ -57,6 +59,7 @@ class Notebook:
             **{name: os.fspath(getattr(paths, name)) for name in _PATHS},
         }
         write_json(os.fspath(self._directory / f"{note.run_id}.json"), record)
+            "packages": note.packages,
         self._known[note.run_id] = note
         return note
 
@@ -87,3 +90,4 @@ def _from_record(record: dict[str, object] | None) -> RunNote | None:
         )
     except (KeyError, ValueError):
         return None
+            packages=str(record.get("packages", "")),

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
 
 from gpunion.agent.image_shelf import NoRoom
+from gpunion.agent.environment import Environment, EnvironmentTrouble
 from gpunion.agent.images import ImageTrouble
 from gpunion.agent.restoring import NothingToRestore, candidates, restore_newest
 from gpunion.agent.threads import in_own_thread
-from gpunion.agent.workdir import Files, WorkTrouble, fetch_list, make_tree, move_in
+from gpunion.agent.workdir import Files, WorkTrouble, fetch_list, make_tree, move_in, read_file
 from gpunion.agent.world import World
 from gpunion.domain.events import GuestStarted
 from gpunion.domain.ids import CheckpointId
 from gpunion.domain.orders import StartRun
+from gpunion.domain.lockfile import LOCKFILE_LIMIT_BYTES
 from gpunion.domain.reasons import Why
 from gpunion.ports.block_cache import CacheFault
 from gpunion.ports.coordinator_link import LinkFault
@@ -58,6 +61,7 @@ async def start_guest(world: World, start: Start) -> GuestStarted:
         CacheFault,
         NothingToRestore,
         RuntimeFault,
+        EnvironmentTrouble,
         VaultFault,
         LinkFault,
     ) as trouble:
@@ -67,6 +71,8 @@ async def start_guest(world: World, start: Start) -> GuestStarted:
 
 
 async def _start(world: World, start: Start) -> GuestStarted:
+    finally:
+        world.preparing.clear(start.order.run_id)
     order = start.order
     began_s = world.clock.now_s()
     # From here on nothing of an earlier epoch becomes durable any more: this run owns the job's state.
@@ -94,6 +100,7 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
     sealed = await in_own_thread(lambda: candidates(world, order))
     spec = GuestSpec(
         run_id=order.run_id,
+    environment = await _environment(world, start, files)
         job_id=order.job_id,
         epoch=order.epoch,
         command=order.command,
@@ -108,12 +115,17 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         image=None if order.image is None else order.image.image.ref,
     )
     paths = await world.runtime.prepare(spec)
-    await asyncio.to_thread(world.notebook.write, order, paths)
+        packages=None if environment is None else str(environment.place),
+    packages = "" if environment is None else environment.key
+    await asyncio.to_thread(world.notebook.write, order, paths, packages)
     if files is not None:
         await _bring_in(world, order, files, paths, start.cancelled)
     restored = await in_own_thread(lambda: restore_newest(world, order, sealed, paths, start.cancelled))
     for skipped in restored.skipped:
         log.error("checkpoint_unreadable", run=order.run_id, trouble=skipped)
+    if environment is not None and world.environments is not None:
+        world.preparing.say(order.run_id, f"installing the packages of {environment.name}")
+        await world.environments.have(environment, paths.work_dir, start.cancelled)
     await start.limit()
     # Right before the start, and the runtime looks once more: the owner's kill wins every race.
     if start.cancelled() or world.owner_has_killed():
@@ -133,9 +145,29 @@ async def _bring_in(
     world: World, order: StartRun, files: Files, paths: GuestPaths, cancelled: Callable[[], bool]
 ) -> None:
     """Made beside the guest's directories and moved in, so that a cut leaves no half of it."""
+async def _environment(world: World, start: Start, files: Files | None) -> Environment | None:
+    """What its lockfile asks for, before any of it is here: where it will be is part of the guest's plan."""
+    order = start.order
+    if order.lockfile is None:
+        return None
+    if world.environments is None:
+        raise StartTrouble("guests of this machine run in an image; packages are not installed for them")
+    entry = next((entry for entry in files or () if entry.path == order.lockfile), None)
+    if entry is None or not stat.S_ISREG(entry.mode) or entry.size_bytes > LOCKFILE_LIMIT_BYTES:
+        raise StartTrouble(f"the job's directory has no lockfile {order.lockfile}")
+    text = await read_file(world, entry, start.cancelled)
+    environment = world.environments.plan(order.lockfile, text, files or ())
+    world.environments.holds(order.run_id, environment.key)
+    return environment
+
+
     spool = world.spool(order.run_id)
     await asyncio.to_thread(shutil.rmtree, spool, True)
     spool.mkdir(mode=0o700, parents=True)
     tree = spool / "work"
-    await make_tree(world, files, tree, cancelled)
+
+    def told(done: float) -> None:
+        world.preparing.say(order.run_id, "fetching its directory", done)
+
+    await make_tree(world, files, tree, cancelled, told)
     await asyncio.to_thread(move_in, tree, paths.work_dir)

@@ -96,7 +96,8 @@ class StatusBoard:
         return max(0.0, at_s - self.world.clock.now_s())
 
     def _preparing(self, guest: Guest) -> dict[str, Any] | None:
-        told = () if self.world.images is None else self.world.images.preparing()
+        images = self.world.images
+        told = (*(() if images is None else images.preparing()), *self.world.preparing.all())
         return next((asdict(words) for words in told if words.run_id == guest.run_id), None)
 
     def _guest(self, guest: Guest) -> dict[str, Any]:

@@ -44,12 +44,18 @@ async def fetch_list(world: World, digest: str) -> Files:
     raise AssertionError("the last try returns or raises")
 
 
-async def make_tree(world: World, files: Files, into: Path, cancelled: Callable[[], bool]) -> None:
+async def make_tree(
+    world: World,
+    files: Files,
+    into: Path,
+    cancelled: Callable[[], bool],
+    told: Callable[[float], None] = lambda done: None,
+) -> None:
     """Fetch and make it, in a place of our own. Again after a cut: what had arrived is not fetched again."""
     _check_room(files, into.parent)
     with world.blocks.using():
         for tries_left in reversed(range(FETCH_TRIES)):
-            await fetch_blocks(world, files, cancelled)
+            await fetch_blocks(world, files, cancelled, told)
             try:
                 await in_own_thread(lambda: world.blocks.materialise(files, into))
                 break
@@ -59,7 +65,12 @@ async def make_tree(world: World, files: Files, into: Path, cancelled: Callable[
         await asyncio.to_thread(_check_links, files, into)
 
 
-async def fetch_blocks(world: World, files: Iterable[FileEntry], cancelled: Callable[[], bool]) -> None:
+async def fetch_blocks(
+    world: World,
+    files: Iterable[FileEntry],
+    cancelled: Callable[[], bool],
+    told: Callable[[float], None] = lambda done: None,
+) -> None:
     """Until all of them are here. A try counts as failed only where nothing arrived."""
     sizes = {name: size_bytes for entry in files for name, size_bytes in block_sizes(entry)}
     tries_left = FETCH_TRIES
@@ -67,7 +78,8 @@ async def fetch_blocks(world: World, files: Iterable[FileEntry], cancelled: Call
     while missing:
         trouble: LinkFault | None = None
         try:
-            await _fetch_once(world, [(name, sizes[name]) for name in sizes if name in missing], cancelled)
+            wanted = {name: size_bytes for name, size_bytes in sizes.items() if name in missing}
+            await _fetch_once(world, wanted, cancelled, told)
         except LinkFault as fault:
             if not fault.temporary:
                 raise
@@ -75,19 +87,32 @@ async def fetch_blocks(world: World, files: Iterable[FileEntry], cancelled: Call
         before, missing = missing, await in_own_thread(lambda: world.blocks.missing(sizes))
         if not missing:
             return
-        if len(missing) == len(before):
-            tries_left -= 1
-            if not tries_left:
-                raise trouble or WorkTrouble("the coordinator no longer has all of the job's directory")
+        if len(missing) < len(before):
+            continue
+        tries_left -= 1
+        if not tries_left:
+            raise trouble or WorkTrouble("the coordinator no longer has all of the job's directory")
         await asyncio.sleep(FETCH_WAIT_S)
 
 
-async def _fetch_once(world: World, wanted: list[tuple[str, int]], cancelled: Callable[[], bool]) -> None:
-    for batch in batches(wanted):
+async def read_file(world: World, entry: FileEntry, cancelled: Callable[[], bool]) -> bytes:
+    """One small file of it, ahead of the rest."""
+    with world.blocks.using():
+        await fetch_blocks(world, [entry], cancelled)
+        return await asyncio.to_thread(lambda: b"".join(world.blocks.read(name) for name in entry.blocks))
+
+
+async def _fetch_once(
+    world: World, wanted: dict[str, int], cancelled: Callable[[], bool], told: Callable[[float], None]
+) -> None:
+    total_bytes, done_bytes = sum(wanted.values()), 0
+    for batch in batches(wanted.items()):
         async for name, data in world.link.fetch_blocks(batch):
             if cancelled():
                 raise WorkTrouble("it was ended before its directory was here")
             await asyncio.to_thread(world.blocks.put, name, data)
+            done_bytes += len(data)
+            told(done_bytes / max(1, total_bytes))
 
 
 def move_in(source: Path, target: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from gpunion.agent.caps import Caps
+from gpunion.agent.environment import EnvironmentKeeper
 from gpunion.agent.images import ImageKeeper
+from gpunion.agent.preparing import PreparingBoard
 from gpunion.agent.run_notes import Notebook
 from gpunion.domain.events import AgentEvent
 from gpunion.ports.block_cache import BlockCache
@@ -71,6 +73,8 @@ class World:
     look_at_gpus: Callable[[], Awaitable[None]] = _nothing_to_see
     caps: Caps = field(default_factory=Caps)
     images: ImageKeeper | None = None  # None: guests run in no images here
+    preparing: PreparingBoard = field(default_factory=PreparingBoard)
+    environments: EnvironmentKeeper | None = None  # None: guests have a Python of their own here
 
     @property
     def vault(self) -> Vault:

@@ -47,10 +47,12 @@ def read_job_file(path: Path) -> JobFile:
 def _job_file(table: Json, place: Path) -> JobFile:
     read = _read(table, "", KEYS)
     job: Json = {
-        key: read[key]
-        for key in ("name", "command", "image", "network", "priority", "lab", "environment")
-        if key in read
+        key: read[key] for key in ("name", "command", "image", "network", "priority", "lab") if key in read
     }
+    if "env" in read:
+        job["environment"] = read["env"]
+    if "environment" in read:
+        job["lockfile"] = read["environment"]
     if "expect" in read:
         job["expected_s"] = read["expect"]
     if "resources" in read:
@@ -125,6 +127,12 @@ def _folder(value: Any) -> str | bool:
     raise ValueError(f"{value!r} is neither a directory nor false")
 
 
+def _lockfile(value: Any) -> str:
+    if isinstance(value, dict):
+        raise ValueError("this names a file with packages; variables are in the section [env]")
+    return _text(value).removeprefix("./")
+
+
 def _size(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
@@ -164,7 +172,10 @@ KEYS = {
     "priority": Key(_priority, "`low`, `normal` or `high`"),
     "lab": Key(_text, "the lab it belongs to"),
     "expect": Key(_seconds, 'about how long it runs, like `"2h"`'),
-    "environment": Key(_variables, "a section of variables"),
+    "environment": Key(
+        _lockfile, 'packages to install for it, listed in this file of `dir`: `"requirements.txt"`'
+    ),
+    "env": Key(_variables, "a section of variables"),
     "resources": Key(_table, "a section, below"),
     "checkpoint": Key(_table, "a section, below"),
 }

@@ -46,6 +46,11 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         "--env", type=_variable, action="append", metavar="K=V", help="set a variable; may be repeated"
     )
     job.add_argument(
+        "--environment",
+        metavar="FILE",
+        help="install the packages it lists, a file of the directory that travels: requirements.txt",
+    )
+    job.add_argument(
         "--checkpoint-every",
         type=positive_duration_s,
         metavar="TIME",
@@ -77,6 +82,7 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     resources: Json = dict(job.get("resources", {}))
     for key, value in (
         ("gpus", arguments.gpus),
+    _put(job, "lockfile", arguments.environment and arguments.environment.removeprefix("./"))
         ("vram", arguments.vram),
         ("models", arguments.model),
         ("exclude", arguments.exclude),

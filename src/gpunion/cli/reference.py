@@ -47,7 +47,7 @@ vram = "20GB"
 [checkpoint]
 max_interval = "60s"
 
-[environment]
+[env]
 SEED = "1"
 ```
 """

@@ -6,10 +6,14 @@ from pathlib import Path
 
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
+from gpunion.cli.environments import check_lockfile
 from gpunion.cli.sending import send_directory
 
 
 def submit(context: Context, campus: Campus, job: Json, folder: Path | None, *, quiet: bool = False) -> Json:
+    if "lockfile" in job:
+        silent = quiet or context.screen.as_json
+        check_lockfile(context.screen, folder, job["lockfile"], quiet=silent)
     if folder is not None:
         digest = send_directory(context.screen, campus, folder, quiet=quiet)
         if digest is not None:

@@ -29,6 +29,7 @@ class StartRun:
     # The least it must go on from. The agent may find a newer one sealed in the vault and use that.
     restore: CheckpointId | None = None
     restore_step: int = 0
+    lockfile: str | None = None
     image: Parcel | None = None
     tier: Tier = Tier.APP  # how it is saved, and whether it may be brought back from a dump
 

@@ -177,3 +177,4 @@ def _keep_looking(draft: Draft) -> None:
     """Refusals wear off and jobs away from home get nearer their end: look again after a while."""
     if not draft.timer_set("replan") and (draft.state.waiting or homeward.anybody_away(draft)):
         draft.set_timer("replan", draft.now_s + draft.timing.replan_s)
+            lockfile=job.spec.lockfile,

@@ -44,6 +44,7 @@ class GuestSpec:
     cpus: float
     resume: bool
     work_source: str | None  # directory with the guest's code, copied into its working directory
+    packages: str | None = None  # directory of installed Python packages: shown read-only, on Python's path
     image: str | None = None  # pinned; what the engine has is checked against it. None: the runtime's own
     network: bool = False  # it may reach the places its host's owner allows; else nothing at all
     disk_bytes: int = 0  # what it may have in its directories; 0: as much as leaves the disk's owner some

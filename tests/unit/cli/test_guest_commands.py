@@ -42,7 +42,7 @@ def test_flags_become_the_request(gpunion: Terminal, campus: CampusDouble) -> No
 
 def test_flags_win_over_the_job_file(gpunion: Terminal, campus: CampusDouble) -> None:
     (gpunion.here / "gpunion.toml").write_text(
-        'command = "python a.py"\n[resources]\ngpus = 1\nvram = "1GB"\n[environment]\nA = "1"\nB = "1"\n'
+        'command = "python a.py"\n[resources]\ngpus = 1\nvram = "1GB"\n[env]\nA = "1"\nB = "1"\n'
     )
     assert gpunion("submit", "--gpus", "4", "--env", "B=2", "--no-dir") == 0
     assert campus.submitted[0]["resources"] == {"gpus": 4, "vram": 10**9}
@@ -198,11 +198,13 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
             "progress": 0.5,
             "stall_s": 0.3, "size_bytes": 2048, "shipped_bytes": 1024, "trouble": None,
             "requested_at": "2026-01-01T00:00:00.000Z", "captured_at": None, "durable_at": None,
+            "tier": "app", "tier_why": "it took too long", "node_id": "alpha",
         }
     ]  # fmt: skip
     assert gpunion("checkpoints", "train") == 0
     assert "durable" in gpunion.out
     assert "2 KiB" in gpunion.out
+    assert "app (not system: it took too long)  alpha" in gpunion.out
     assert gpunion("checkpoints", "train", "--json") == 0
     assert json.loads(gpunion.out) == {"checkpoints": campus.saved}
 
@@ -212,3 +214,20 @@ def test_a_job_nobody_knows_is_not_found(gpunion: Terminal) -> None:
         assert gpunion(command, "nothing") == 3
         assert "there is no job 'nothing'" in gpunion.err
         assert gpunion(command, AN_ID) == 3
+
+
+def test_an_environment_travels_by_name_and_a_bad_one_is_refused_here(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    (gpunion.here / "requirements.txt").write_text("numpy\n")
+    assert gpunion("submit", "--environment", "./requirements.txt", "--", "true") == 0
+    assert campus.submitted[0]["lockfile"] == "requirements.txt"
+    assert "leaves the version of 1 package(s) open (numpy)" in gpunion.err
+    (gpunion.here / "requirements.txt").write_text("-e .\n")
+    assert gpunion("submit", "--environment", "requirements.txt", "--", "true") == 2
+    assert "line 1: -e is not for a job to say" in gpunion.err
+    assert gpunion("submit", "--environment", "nothing.txt", "--", "true") == 3
+    assert gpunion("submit", "--no-dir", "--environment", "requirements.txt", "--", "true") == 2
+    assert gpunion("submit", "--environment", "uv.lock", "--", "true") == 2
+    assert "uv export" in gpunion.err
+    assert len(campus.submitted) == 1

@@ -15,6 +15,7 @@ command = "python train.py --name 'two words'"
 priority = "high"
 lab = "vision"
 expect = "2h"
+environment = "./env/requirements.txt"
 
 [resources]
 gpus = 2
@@ -28,7 +29,7 @@ memory = "8GiB"
 max_interval = "60s"
 min_interval = 5
 
-[environment]
+[env]
 SEED = "1"
 """
 
@@ -56,6 +57,7 @@ def test_a_whole_file_becomes_the_request(tmp_path: Path) -> None:
         },
         "checkpoint": {"max_interval_s": 60.0, "min_interval_s": 5.0},
         "environment": {"SEED": "1"},
+        "lockfile": "env/requirements.txt",
     }
     assert file.folder == tmp_path
 
@@ -67,6 +69,7 @@ def test_false_means_that_nothing_travels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("[environment]\nA = '1'", "variables are in the section"),
         ("nmae = 'x'", "unknown key nmae; did you mean name?"),
         ("[resources]\ngpu = 1", "unknown key resources.gpu; did you mean gpus?"),
         ("zzz = 1", "known are name, command"),
@@ -77,7 +80,7 @@ def test_false_means_that_nothing_travels(tmp_path: Path) -> None:
         ("command = [1, 2]", "command: [1, 2] is not a list of texts"),
         ('command = "unclosed \'quote"', "command: No closing quotation"),
         ("resources = 3", "resources: this is a table"),
-        ("[environment]\nSEED = 1", "environment: SEED = 1 is not a text"),
+        ("[env]\nSEED = 1", "env: SEED = 1 is not a text"),
         ("dir = 3", "dir: 3 is neither a directory nor false"),
         ("name = 3", "name: 3 is not a text"),
         ("[resources]\ncpus = true", "resources.cpus: True is not a number"),

@@ -120,7 +120,7 @@ def test_blocks_come_out_of_pieces_of_any_size() -> None:
     stream = b"".join(frame(data, name) for name, data in TREE.blocks.items())
     for size in (1000, len(stream)):
         unframing = Unframing()
-        found = {}
+        found: dict[str, bytes] = {}
         for at in range(0, len(stream), size):
             found |= dict(unframing.feed(stream[at : at + size]))
         unframing.close()

@@ -17,7 +17,7 @@ from gpunion.adapters.containers.hostimage import HOST_IMAGE, ensure_host_image,
 from gpunion.adapters.containers.images import EngineImages
 from gpunion.adapters.containers.request import Confines, Request, create_words, library_place
 from gpunion.adapters.sandbox import stage
-from gpunion.adapters.sandbox.confinement import INSIDE, PACKAGE_DIR, guest_environment
+from gpunion.adapters.sandbox.confinement import INSIDE, PACKAGE_DIR, guest_environment, package_places
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES, KeptRuntime
 from gpunion.adapters.sandbox.layout import guest_paths
 from gpunion.adapters.sandbox.names import WORK_DIR
@@ -133,7 +133,7 @@ class ContainerRuntime(KeptRuntime):
                 return Request(name=name, image=self._verified(spec.image), readable=(library,))
             if self._image is None:
                 ensure_host_image(self._engine)
-                readable = (*host_places(paths.root), library)
+                readable = (*host_places(paths.root), library, *package_places(spec))
                 inside_those = any(self._state_dir.is_relative_to(source) for source, _ in readable)
                 hidden = (self._state_dir,) if inside_those else ()
                 return Request(name=name, image=HOST_IMAGE, readable=readable, hidden=hidden)

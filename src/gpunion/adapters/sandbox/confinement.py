@@ -20,6 +20,7 @@ from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
 INSIDE = Path("/gpunion")
 INSIDE_LIBRARY = INSIDE / "lib"
+INSIDE_PACKAGES = INSIDE / "packages"
 GPU_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 PACKAGE_DIR = Path(__file__).resolve().parents[2]
 
@@ -70,7 +71,7 @@ def plan_sandboxed(
     arguments = [*isolation(bubblewrap.options, spec.memory_bytes), *system()]
     for node in _gpu_nodes(spec.gpu_indices, devices):
         arguments += ["--dev-bind-try", node, node]
-    readable = [*identity_files(paths.root), *python_places()]
+    readable = [*identity_files(paths.root), *python_places(), *package_places(spec)]
     writable = [
         (paths.checkpoint_dir, inside.checkpoint_dir),
         (paths.control_dir, inside.control_dir),
@@ -138,6 +139,11 @@ def python_places() -> list[tuple[Path, Path]]:
     return found
 
 
+def package_places(spec: GuestSpec) -> list[tuple[Path, Path]]:
+    """What its lockfile asked for, installed beforehand."""
+    return [] if spec.packages is None else [(Path(spec.packages), INSIDE_PACKAGES)]
+
+
 def guest_environment(
     spec: GuestSpec, places: GuestPaths, library: str, *, sandboxed: bool
 ) -> dict[str, str]:
@@ -148,9 +154,11 @@ def guest_environment(
     prefixes = dict.fromkeys([f"{sys.prefix}/bin", f"{sys.base_prefix}/bin", *SYSTEM_PATH])
     way_out = proxy_variables() if spec.network else {}
     asked = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", **way_out, **spec.environment}
-    paths = [library, *filter(None, [spec.environment.get("PYTHONPATH")])]
+    packages = str(INSIDE_PACKAGES) if sandboxed and spec.packages else spec.packages
+    paths = [library, *filter(None, [packages, spec.environment.get("PYTHONPATH")])]
+    programs = [f"{packages}/bin"] if packages else []
     return asked | {
-        "PATH": os.pathsep.join([*filter(None, [spec.environment.get("PATH")]), *prefixes]),
+        "PATH": os.pathsep.join([*filter(None, [spec.environment.get("PATH")]), *programs, *prefixes]),
         "PYTHONPATH": os.pathsep.join(paths),
         "HOME": str(places.scratch_dir / HOME_DIR),
         "TMPDIR": str(places.scratch_dir / TEMPORARY_DIR),

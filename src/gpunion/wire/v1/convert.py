@@ -55,6 +55,7 @@ def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
         image=job.image,
     )
 
+        lockfile=job.lockfile,
 
 def job_out(
     job: Job, run: Run | None, live: tuple[int, float] | None, preparing: Preparing | None = None
@@ -82,6 +83,7 @@ def job_out(
         image=job.image.image.ref if job.image else None,
         preparing=jobs.PreparingOut(**asdict(preparing)) if preparing else None,
         exit_code=job.exit_code,
+        lockfile=spec.lockfile,
         output=job.output,
     )
 

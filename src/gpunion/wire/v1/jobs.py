@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from gpunion.domain.image import parse_image
+from gpunion.domain.lockfile import refuse_other_kinds
+from gpunion.domain.tree import check_path
 from gpunion.wire.v1.sizes import SizeBytes
 from gpunion.wire.v1.strict import Answer, Strict
 
@@ -45,6 +47,15 @@ PhaseName = Literal[
 ]
 
 
+def _stays_inside(path: str) -> str:
+    check_path(path)
+    refuse_other_kinds(path)
+    return path
+
+
+Lockfile = Annotated[str, Field(max_length=1024), AfterValidator(_stays_inside)]
+
+
 class ResourcesIn(Strict):
     gpus: int = Field(default=1, ge=0, le=GPUS_LIMIT)
     vram: SizeBytes = 0
@@ -70,9 +81,18 @@ class JobIn(Strict):
     checkpoint: CheckpointIn = Field(default_factory=CheckpointIn)
     expected_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
     image: ImageName | None = None
+    lockfile: Lockfile | None = None
     network: Literal["none", "allowed"] = "none"
 
     @field_validator("command")
+    @model_validator(mode="after")
+    def _has_one_base(self) -> JobIn:
+        if self.lockfile is not None and self.image is not None:
+            raise ValueError("lockfile and image exclude each other: an image brings its own packages")
+        if self.lockfile is not None and self.bundle is None:
+            raise ValueError("lockfile is a file of the job's directory, and none travels: bundle is missing")
+        return self
+
     @classmethod
     def _fits_an_order(cls, command: list[str]) -> list[str]:
         if not command[0]:
@@ -209,6 +229,7 @@ class JobOut(Answer):
     preparing: PreparingOut | None
     exit_code: int | None
     output: str | None
+    lockfile: str | None
 
 
 class ResourcesOut(Answer):

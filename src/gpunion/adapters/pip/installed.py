@@ -1,0 +1,181 @@
+"""Environments of packages, one folder each, installed by the pip of the Python that guests see.
+
+    <key>/site               what goes on Python's path
+    <key>/size               how many bytes that is
+    tmp/                     on their way
+
+Wheels only: installing one copies files and runs nothing of them. pip is told what to install by a list of
+our own making, and where from by the owner's configuration or by the job's own folders. Its process dies with
+the agent's: nothing of a guest's goes on without it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from gpunion.domain.lockfile import NO_INDEX, WHEEL_FOLDER_OPTIONS
+from gpunion.ports.packages import PackagesFault, Wish
+
+# A few gigabytes over a slow line.
+INSTALL_LIMIT_S = 1800.0
+LOOK_S = 0.2
+TAIL_LINES, TAIL_CHARS = 6, 1200
+# Sets itself to die with its parent, and stands back behind the owner's own work.
+PIP = (
+    "import ctypes, os, runpy, signal, sys\n"
+    "ctypes.CDLL(None).prctl(1, signal.SIGKILL)\n"
+    "os.nice(10)\n"
+    "os.umask(0o022)\n"
+    "sys.argv[0] = 'pip'\n"
+    "runpy.run_module('pip', run_name='__main__', alter_sys=True)\n"
+)
+PASSED_ON = ("PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
+PASSED_ON_PREFIXES = ("PIP_",)
+PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+
+
+class PipPackages:
+    """Implements `ports.packages.Packages`."""
+
+    def __init__(
+        self, root: Path, *, limit_bytes: int, python: str = sys.executable, limit_s: float = INSTALL_LIMIT_S
+    ) -> None:
+        self._root = root
+        self._limit_bytes = limit_bytes
+        self._python = python
+        self._limit_s = limit_s
+
+    @property
+    def base(self) -> str:
+        libc = "-".join(filter(None, platform.libc_ver()))
+        return f"{sys.implementation.name}-{platform.python_version()}-{sysconfig.get_platform()}-{libc}"
+
+    def place(self, key: str) -> Path:
+        return self._root / key / "site"
+
+    def ready(self, key: str) -> bool:
+        try:
+            os.utime(self._root / key)
+        except FileNotFoundError:
+            return False
+        return self.place(key).is_dir()
+
+    def install(self, key: str, wish: Wish, cancelled: Callable[[], bool]) -> None:
+        staging = self._root / "tmp" / f"{key}-{secrets.token_hex(4)}"
+        try:
+            (staging / "site").mkdir(mode=0o755, parents=True)
+            self._run_pip(staging, wish, cancelled)
+            (staging / "size").write_text(str(_size_bytes(staging / "site")))
+            shutil.rmtree(self._root / key, ignore_errors=True)
+            os.rename(staging, self._root / key)
+        except OSError as error:
+            raise PackagesFault(f"this machine's disk: {error.strerror or error}") from error
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+    def trim(self, keep: Collection[str]) -> None:
+        if not self._root.is_dir():
+            return
+        there = [path for path in self._root.iterdir() if path.name != "tmp" and path.is_dir()]
+        sizes = {path: _noted_size(path) for path in there}
+        total_bytes = sum(sizes.values())
+        for path in sorted(there, key=lambda path: path.stat().st_mtime_ns):
+            if total_bytes <= self._limit_bytes:
+                return
+            if path.name not in keep:
+                shutil.rmtree(path, ignore_errors=True)
+                total_bytes -= sizes[path]
+
+    def _run_pip(self, staging: Path, wish: Wish, cancelled: Callable[[], bool]) -> None:
+        listed = staging / "requirements.txt"
+        listed.write_text("".join(f"{line}\n" for line in wish.lockfile.requirements), encoding="utf-8")
+        said = staging / "said"
+        with said.open("wb") as output:
+            # A session of its own: whatever pip starts ends with it.
+            process = subprocess.Popen(
+                [self._python, "-c", PIP, *_words(staging, listed, wish)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=staging,
+                env=_environment(os.environ, staging),
+                start_new_session=True,
+            )
+            try:
+                code = self._wait(process, cancelled)
+            finally:
+                _end(process)
+        if code:
+            raise PackagesFault(_tail(said))
+
+    def _wait(self, process: subprocess.Popen[bytes], cancelled: Callable[[], bool]) -> int:
+        until_s = time.monotonic() + self._limit_s
+        while True:
+            try:
+                return process.wait(LOOK_S)
+            except subprocess.TimeoutExpired:
+                if cancelled():
+                    raise PackagesFault("the job was ended before its packages were here") from None
+                if time.monotonic() > until_s:
+                    raise PackagesFault(f"pip was not done after {self._limit_s:.0f} s") from None
+
+
+def _words(staging: Path, listed: Path, wish: Wish) -> list[str]:
+    words = ["install", "--target", str(staging / "site"), "--requirement", str(listed)]
+    words += ["--only-binary", ":all:", "--no-input", "--no-cache-dir", "--progress-bar", "off"]
+    words += ["--disable-pip-version-check", "--no-warn-script-location", "--root-user-action", "ignore"]
+    for folder in wish.folders:
+        words += [WHEEL_FOLDER_OPTIONS[1], str(folder)]
+    if wish.lockfile.no_index:
+        words.append(NO_INDEX)
+    if wish.lockfile.hashed:
+        words.append("--require-hashes")
+    return words
+
+
+def _environment(own: Mapping[str, str], staging: Path) -> dict[str, str]:
+    """The owner's configuration of pip, and nothing else of the agent's."""
+    passed = {
+        name: value
+        for name, value in own.items()
+        if name in PASSED_ON or name.lower() in PROXIES or name.startswith(PASSED_ON_PREFIXES)
+    }
+    return {**passed, "LANG": "C.UTF-8", "TMPDIR": str(staging), "PYTHONNOUSERSITE": "1"}
+
+
+def _tail(said: Path) -> str:
+    """What pip said last, its errors rather than its warnings where it told them apart."""
+    lines = [line.strip() for line in said.read_text(encoding="utf-8", errors="replace").splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("WARNING", "[notice]"))]
+    errors = [line for line in lines if line.startswith("ERROR")] or lines
+    return " ".join(errors[-TAIL_LINES:])[-TAIL_CHARS:] or "pip said nothing"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        process.wait()
+
+
+def _size_bytes(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*"))
+
+
+def _noted_size(place: Path) -> int:
+    try:
+        return int((place / "size").read_text())
+    except (OSError, ValueError):
+        return _size_bytes(place)

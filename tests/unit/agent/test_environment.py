@@ -1,0 +1,174 @@
+"""Packages for jobs: installed once a node by the real pip, from wheels that travel with the job."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import pytest
+
+from gpunion.adapters.pip.installed import PipPackages
+from gpunion.agent.environment import Environment, EnvironmentKeeper, EnvironmentTrouble
+from gpunion.domain.ids import RunId
+from gpunion.domain.lockfile import parse_lockfile
+from gpunion.ports.packages import PackagesFault, Wish
+from tests.trees import a_tree
+from tests.unit.agent.fakes import until
+
+LIMIT_BYTES = 1024**3
+
+
+def a_wheel(folder: Path, name: str = "tiny", version: str = "1.0") -> Path:
+    """A pure-Python wheel, as small as one can be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    files = {
+        f"{name}.py": f"VERSION = '{version}'\n",
+        f"{info}/METADATA": metadata,
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    record = "".join(f"{path},sha256={_sum(text)},{len(text)}\n" for path, text in files.items())
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n"
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for inner, text in files.items():
+            archive.writestr(inner, text)
+    return path
+
+
+def _sum(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+
+
+def wish(text: str, *folders: Path) -> Wish:
+    return Wish(lockfile=parse_lockfile(text), folders=folders)
+
+
+def test_wheels_are_installed_whole_and_the_lockfile_s_hashes_hold(tmp_path: Path) -> None:
+    wheel = a_wheel(tmp_path / "wheels")
+    packages = PipPackages(tmp_path / "cache", limit_bytes=LIMIT_BYTES)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    packages.install(
+        "k", wish(f"--no-index\ntiny==1.0 --hash=sha256:{digest}\n", wheel.parent), lambda: False
+    )
+    assert packages.ready("k")
+    told = subprocess.run(
+        [sys.executable, "-c", "import tiny; print(tiny.VERSION)"],
+        env={"PYTHONPATH": str(packages.place("k"))}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout == "1.0\n"
+    with pytest.raises(PackagesFault, match="DO NOT MATCH THE HASHES"):
+        packages.install(
+            "other",
+            wish(f"--no-index\ntiny==1.0 --hash=sha256:{'0' * 64}\n", wheel.parent),
+            lambda: False,
+        )
+    assert not packages.ready("other")
+    assert list((tmp_path / "cache" / "tmp").iterdir()) == []
+
+
+def test_what_pip_said_last_is_told_and_a_cancelled_install_ends(tmp_path: Path) -> None:
+    packages = PipPackages(tmp_path / "cache", limit_bytes=LIMIT_BYTES)
+    with pytest.raises(PackagesFault, match="No matching distribution found for absent==9"):
+        packages.install("k", wish("--no-index\nabsent==9\n"), lambda: False)
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nsleep 600\n")
+    slow.chmod(0o755)
+    asleep = PipPackages(tmp_path / "cache", limit_bytes=LIMIT_BYTES, python=str(slow))
+    with pytest.raises(PackagesFault, match="ended before"):
+        asleep.install("k", wish("absent==9\n"), lambda: True)
+
+
+def test_the_least_recently_used_go_first_and_those_in_use_never(tmp_path: Path) -> None:
+    packages = PipPackages(tmp_path / "cache", limit_bytes=25)
+    for number, key in enumerate(("used", "old", "new")):
+        packages.place(key).mkdir(parents=True)
+        (packages.place(key).parent / "size").write_text("10")
+        os.utime(packages.place(key).parent, (number, number))
+    packages.trim({"used"})
+    assert [key for key in ("used", "old", "new") if packages.place(key).exists()] == ["used", "new"]
+
+
+class SlowPackages:
+    """Implements `ports.packages.Packages`: says when it was asked, and waits to be let go on."""
+
+    base = "base-1"
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.installs = 0
+        self.go = asyncio.Event()
+        self.fault: PackagesFault | None = None
+        self.kept: set[str] = set()
+        self.there: set[str] = set()
+        self._loop = asyncio.get_running_loop()
+
+    def place(self, key: str) -> Path:
+        return self.root / key
+
+    def ready(self, key: str) -> bool:
+        return key in self.there
+
+    def install(self, key: str, wish: Wish, cancelled: Callable[[], bool]) -> None:
+        self.installs += 1
+        asyncio.run_coroutine_threadsafe(self.go.wait(), self._loop).result(30)
+        if self.fault is not None:
+            raise self.fault
+        self.there.add(key)
+
+    def trim(self, keep: Collection[str]) -> None:
+        self.kept = set(keep)
+
+
+LOCKFILE = b"-f wheels\ntiny==1.0\n"
+
+
+def planned(keeper: EnvironmentKeeper, text: bytes = LOCKFILE, wheel: bytes = b"1") -> Environment:
+    tree = a_tree({"env/requirements.txt": text, "env/wheels/tiny.whl": wheel, "train.py": b"x"})
+    return keeper.plan("env/requirements.txt", text, tree.files)
+
+
+async def test_two_jobs_that_want_the_same_get_it_once(tmp_path: Path) -> None:
+    packages = SlowPackages(tmp_path)
+    keeper = EnvironmentKeeper(packages=packages)
+    environment = planned(keeper)
+    keeper.holds(RunId("r1"), environment.key)
+    both = [asyncio.create_task(keeper.have(environment, tmp_path, lambda: False)) for _ in range(2)]
+    await until(lambda: packages.installs)
+    packages.go.set()
+    assert sorted(await asyncio.gather(*both)) == [False, True]
+    assert packages.installs == 1
+    assert packages.kept == {environment.key}
+    assert environment.folders(tmp_path) == (tmp_path / "env" / "wheels",)
+
+
+async def test_what_matters_makes_another_environment_and_nothing_else_does(tmp_path: Path) -> None:
+    packages = SlowPackages(tmp_path)
+    keeper = EnvironmentKeeper(packages=packages)
+    first = planned(keeper)
+    assert planned(keeper, b"# a comment\n-f ./wheels\ntiny==1.0\n").key == first.key
+    assert planned(keeper, wheel=b"2").key != first.key
+    assert planned(keeper, b"-f wheels\ntiny==1.1\n").key != first.key
+    packages.base = "base-2"
+    assert planned(keeper).key != first.key
+
+
+async def test_a_failed_install_is_told_with_the_file_s_name_and_can_be_tried_again(tmp_path: Path) -> None:
+    packages = SlowPackages(tmp_path)
+    packages.go.set()
+    packages.fault = PackagesFault("no such version")
+    keeper = EnvironmentKeeper(packages=packages)
+    with pytest.raises(EnvironmentTrouble, match=r"env/requirements.txt could not be .* no such version"):
+        await keeper.have(planned(keeper), tmp_path, lambda: False)
+    packages.fault = None
+    assert await keeper.have(planned(keeper), tmp_path, lambda: False)
+    with pytest.raises(EnvironmentTrouble, match="uv export"):
+        keeper.plan("uv.lock", b"", ())
