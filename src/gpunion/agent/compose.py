@@ -30,8 +30,8 @@ from gpunion.adapters.sandbox.kept import KeptRuntime
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
 from gpunion.agent.enrol import join as enrol_join
-from gpunion.agent.image_shelf import ImageShelf
 from gpunion.agent.environment import EnvironmentKeeper
+from gpunion.agent.image_shelf import ImageShelf
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.owner_word import owner_has_killed
 from gpunion.agent.run_notes import Notebook
@@ -154,19 +154,14 @@ def world_of(
         clock=parts.clock,
         notebook=Notebook(settings.state_dir / AGENT_DIR / "runs"),
         blocks=DirectoryCache(settings.state_dir / CACHE_DIR / "blocks", limit_bytes=settings.cache_bytes),
+        environments=_environments(settings),
         owner_has_killed=lambda: owner_has_killed(settings.state_dir),
         post=post,
         look_at_gpus=look_at_gpus,
         images=parts.images,
-        environments=_environments(settings),
     )
 
 
-def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
-    return NodeFacts(
-        lab=settings.lab,
-        building=settings.building,
-        capacity=Capacity(
 def _environments(settings: Settings) -> EnvironmentKeeper | None:
     """For guests that see this machine's own Python; an image has one that we know nothing of."""
     if settings.image is not None:
@@ -175,6 +170,11 @@ def _environments(settings: Settings) -> EnvironmentKeeper | None:
     return EnvironmentKeeper(packages=PipPackages(place, limit_bytes=settings.cache_bytes))
 
 
+def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
+    return NodeFacts(
+        lab=settings.lab,
+        building=settings.building,
+        capacity=Capacity(
             gpus=parts.gpus.inventory(),
             cpus=settings.cpus,
             memory_bytes=settings.memory_bytes,

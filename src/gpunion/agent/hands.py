@@ -265,6 +265,8 @@ class GuestHands:
                 await asyncio.sleep(KILL_AGAIN_S)
         await asyncio.to_thread(shutil.rmtree, self._world.spool(self.run_id), True)
         await asyncio.to_thread(self._world.notebook.forget, self.run_id)
+        if self._world.environments is not None:
+            self._world.environments.let_go(self.run_id)
 
     # --- private ---------------------------------------------------------------------------------
 
@@ -296,5 +298,3 @@ def _failed(status: GuestStatus | None) -> bool:
 
 def _not_shipped(effect: ShipCheckpoint, trouble: CheckpointTrouble) -> CheckpointNotShipped:
     return CheckpointNotShipped(run_id=effect.run_id, checkpoint_id=effect.checkpoint_id, trouble=trouble)
-        if self._world.environments is not None:
-            self._world.environments.let_go(self.run_id)

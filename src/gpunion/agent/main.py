@@ -258,11 +258,11 @@ class Agent:
         self._owner_api.close()
         await self._parts.link.close()
 
-    def _more_gpus(self, found: tuple[Gpu, ...]) -> None:
     def _preparing(self) -> tuple[Preparing, ...]:
         images = self._parts.images
         return (*(() if images is None else images.preparing()), *self._world.preparing.all())
 
+    def _more_gpus(self, found: tuple[Gpu, ...]) -> None:
         facts = self._station.facts
         self._station.change_facts(replace(facts, capacity=replace(facts.capacity, gpus=found)))
         self._connection.greet_again()

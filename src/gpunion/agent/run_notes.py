@@ -23,8 +23,8 @@ class RunNote:
     gpu_indices: tuple[int, ...]
     since_unix_s: float  # for people: when it came to this machine
     paths: GuestPaths
-
     packages: str = ""  # the key of those installed for it
+
 
 class Notebook:
     """One small file a run. Written before the guest starts, torn out when the guest is removed."""
@@ -48,18 +48,18 @@ class Notebook:
             gpu_indices=order.grant.gpu_indices,
             since_unix_s=time.time(),
             paths=paths,
+            packages=packages,
         )
         record: dict[str, object] = {
-            packages=packages,
             "run_id": note.run_id,
             "job_id": note.job_id,
             "epoch": note.epoch,
             "gpu_indices": list(note.gpu_indices),
             "since_unix_s": note.since_unix_s,
+            "packages": note.packages,
             **{name: os.fspath(getattr(paths, name)) for name in _PATHS},
         }
         write_json(os.fspath(self._directory / f"{note.run_id}.json"), record)
-            "packages": note.packages,
         self._known[note.run_id] = note
         return note
 
@@ -86,8 +86,8 @@ def _from_record(record: dict[str, object] | None) -> RunNote | None:
             epoch=int(str(record["epoch"])),
             gpu_indices=tuple(int(str(gpu)) for gpu in gpus) if isinstance(gpus, list) else (),
             since_unix_s=float(str(record["since_unix_s"])),
+            packages=str(record.get("packages", "")),
             paths=GuestPaths(**{name: Path(str(record[name])) for name in _PATHS}),
         )
     except (KeyError, ValueError):
         return None
-            packages=str(record.get("packages", "")),

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from gpunion.agent.image_shelf import NoRoom
 from gpunion.agent.environment import Environment, EnvironmentTrouble
+from gpunion.agent.image_shelf import NoRoom
 from gpunion.agent.images import ImageTrouble
 from gpunion.agent.restoring import NothingToRestore, candidates, restore_newest
 from gpunion.agent.threads import in_own_thread
@@ -20,8 +20,8 @@ from gpunion.agent.workdir import Files, WorkTrouble, fetch_list, make_tree, mov
 from gpunion.agent.world import World
 from gpunion.domain.events import GuestStarted
 from gpunion.domain.ids import CheckpointId
-from gpunion.domain.orders import StartRun
 from gpunion.domain.lockfile import LOCKFILE_LIMIT_BYTES
+from gpunion.domain.orders import StartRun
 from gpunion.domain.reasons import Why
 from gpunion.ports.block_cache import CacheFault
 from gpunion.ports.coordinator_link import LinkFault
@@ -58,21 +58,21 @@ async def start_guest(world: World, start: Start) -> GuestStarted:
         ImageTrouble,
         ImageFault,
         WorkTrouble,
+        EnvironmentTrouble,
         CacheFault,
         NothingToRestore,
         RuntimeFault,
-        EnvironmentTrouble,
         VaultFault,
         LinkFault,
     ) as trouble:
         raise StartTrouble(str(trouble) or type(trouble).__name__) from trouble
     except OSError as error:
         raise StartTrouble(f"this machine's disk: {error.strerror or error}") from error
+    finally:
+        world.preparing.clear(start.order.run_id)
 
 
 async def _start(world: World, start: Start) -> GuestStarted:
-    finally:
-        world.preparing.clear(start.order.run_id)
     order = start.order
     began_s = world.clock.now_s()
     # From here on nothing of an earlier epoch becomes durable any more: this run owns the job's state.
@@ -97,10 +97,10 @@ async def _image(world: World, start: Start) -> AsyncIterator[None]:
 async def _start_in_image(world: World, start: Start, began_s: float) -> GuestStarted:
     order = start.order
     files = None if order.bundle is None else await fetch_list(world, order.bundle)
+    environment = await _environment(world, start, files)
     sealed = await in_own_thread(lambda: candidates(world, order))
     spec = GuestSpec(
         run_id=order.run_id,
-    environment = await _environment(world, start, files)
         job_id=order.job_id,
         epoch=order.epoch,
         command=order.command,
@@ -112,20 +112,20 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         network=order.grant.network,
         resume=bool(sealed),
         work_source=None,
+        packages=None if environment is None else str(environment.place),
         image=None if order.image is None else order.image.image.ref,
     )
     paths = await world.runtime.prepare(spec)
-        packages=None if environment is None else str(environment.place),
     packages = "" if environment is None else environment.key
     await asyncio.to_thread(world.notebook.write, order, paths, packages)
     if files is not None:
         await _bring_in(world, order, files, paths, start.cancelled)
-    restored = await in_own_thread(lambda: restore_newest(world, order, sealed, paths, start.cancelled))
-    for skipped in restored.skipped:
-        log.error("checkpoint_unreadable", run=order.run_id, trouble=skipped)
     if environment is not None and world.environments is not None:
         world.preparing.say(order.run_id, f"installing the packages of {environment.name}")
         await world.environments.have(environment, paths.work_dir, start.cancelled)
+    restored = await in_own_thread(lambda: restore_newest(world, order, sealed, paths, start.cancelled))
+    for skipped in restored.skipped:
+        log.error("checkpoint_unreadable", run=order.run_id, trouble=skipped)
     await start.limit()
     # Right before the start, and the runtime looks once more: the owner's kill wins every race.
     if start.cancelled() or world.owner_has_killed():
@@ -141,10 +141,6 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
     )
 
 
-async def _bring_in(
-    world: World, order: StartRun, files: Files, paths: GuestPaths, cancelled: Callable[[], bool]
-) -> None:
-    """Made beside the guest's directories and moved in, so that a cut leaves no half of it."""
 async def _environment(world: World, start: Start, files: Files | None) -> Environment | None:
     """What its lockfile asks for, before any of it is here: where it will be is part of the guest's plan."""
     order = start.order
@@ -161,6 +157,10 @@ async def _environment(world: World, start: Start, files: Files | None) -> Envir
     return environment
 
 
+async def _bring_in(
+    world: World, order: StartRun, files: Files, paths: GuestPaths, cancelled: Callable[[], bool]
+) -> None:
+    """Made beside the guest's directories and moved in, so that a cut leaves no half of it."""
     spool = world.spool(order.run_id)
     await asyncio.to_thread(shutil.rmtree, spool, True)
     spool.mkdir(mode=0o700, parents=True)

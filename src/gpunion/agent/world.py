@@ -72,9 +72,9 @@ class World:
     post: Callable[[AgentEvent], None]
     look_at_gpus: Callable[[], Awaitable[None]] = _nothing_to_see
     caps: Caps = field(default_factory=Caps)
-    images: ImageKeeper | None = None  # None: guests run in no images here
     preparing: PreparingBoard = field(default_factory=PreparingBoard)
     environments: EnvironmentKeeper | None = None  # None: guests have a Python of their own here
+    images: ImageKeeper | None = None  # None: guests run in no images here
 
     @property
     def vault(self) -> Vault:

@@ -121,16 +121,16 @@ def _variables(value: Any) -> dict[str, str]:
     return table
 
 
-def _folder(value: Any) -> str | bool:
-    if value is False or isinstance(value, str):
-        return value
-    raise ValueError(f"{value!r} is neither a directory nor false")
-
-
 def _lockfile(value: Any) -> str:
     if isinstance(value, dict):
         raise ValueError("this names a file with packages; variables are in the section [env]")
     return _text(value).removeprefix("./")
+
+
+def _folder(value: Any) -> str | bool:
+    if value is False or isinstance(value, str):
+        return value
+    raise ValueError(f"{value!r} is neither a directory nor false")
 
 
 def _size(value: Any) -> int:

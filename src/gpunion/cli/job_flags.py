@@ -77,12 +77,12 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     _put(job, "priority", arguments.priority)
     _put(job, "lab", arguments.lab)
     _put(job, "image", arguments.image)
+    _put(job, "lockfile", arguments.environment and arguments.environment.removeprefix("./"))
     _put(job, "network", arguments.network)
     _put(job, "expected_s", arguments.expect)
     resources: Json = dict(job.get("resources", {}))
     for key, value in (
         ("gpus", arguments.gpus),
-    _put(job, "lockfile", arguments.environment and arguments.environment.removeprefix("./"))
         ("vram", arguments.vram),
         ("models", arguments.model),
         ("exclude", arguments.exclude),

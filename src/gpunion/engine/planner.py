@@ -147,6 +147,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             command=job.spec.command,
             environment=job.spec.environment,
             bundle=job.spec.bundle,
+            lockfile=job.spec.lockfile,
             grant=run.grant,
             name=job.spec.name,
             user=job.spec.owner,
@@ -177,4 +178,3 @@ def _keep_looking(draft: Draft) -> None:
     """Refusals wear off and jobs away from home get nearer their end: look again after a while."""
     if not draft.timer_set("replan") and (draft.state.waiting or homeward.anybody_away(draft)):
         draft.set_timer("replan", draft.now_s + draft.timing.replan_s)
-            lockfile=job.spec.lockfile,

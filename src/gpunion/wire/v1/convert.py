@@ -52,10 +52,10 @@ def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
             max_interval_s=job.checkpoint.max_interval_s, min_interval_s=job.checkpoint.min_interval_s
         ),
         expected_s=job.expected_s,
+        lockfile=job.lockfile,
         image=job.image,
     )
 
-        lockfile=job.lockfile,
 
 def job_out(
     job: Job, run: Run | None, live: tuple[int, float] | None, preparing: Preparing | None = None
@@ -80,10 +80,10 @@ def job_out(
         moves=job.migrations,
         durable=_durable_out(job.durable),
         live=jobs.LiveOut(run_id=run.id, step=live[0], progress=live[1]) if run and live else None,
+        lockfile=spec.lockfile,
         image=job.image.image.ref if job.image else None,
         preparing=jobs.PreparingOut(**asdict(preparing)) if preparing else None,
         exit_code=job.exit_code,
-        lockfile=spec.lockfile,
         output=job.output,
     )
 

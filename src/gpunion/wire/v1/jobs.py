@@ -80,11 +80,10 @@ class JobIn(Strict):
     lab: Lab = ""
     checkpoint: CheckpointIn = Field(default_factory=CheckpointIn)
     expected_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
-    image: ImageName | None = None
     lockfile: Lockfile | None = None
+    image: ImageName | None = None
     network: Literal["none", "allowed"] = "none"
 
-    @field_validator("command")
     @model_validator(mode="after")
     def _has_one_base(self) -> JobIn:
         if self.lockfile is not None and self.image is not None:
@@ -93,6 +92,7 @@ class JobIn(Strict):
             raise ValueError("lockfile is a file of the job's directory, and none travels: bundle is missing")
         return self
 
+    @field_validator("command")
     @classmethod
     def _fits_an_order(cls, command: list[str]) -> list[str]:
         if not command[0]:
@@ -225,11 +225,11 @@ class JobOut(Answer):
     moves: int
     durable: DurableOut | None
     live: LiveOut | None
+    lockfile: str | None
     image: str | None
     preparing: PreparingOut | None
     exit_code: int | None
     output: str | None
-    lockfile: str | None
 
 
 class ResourcesOut(Answer):
