@@ -24,6 +24,7 @@ from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.adapters.nvml import driver_is_here, find_gpus
 from gpunion.adapters.pip.installed import PipPackages
 from gpunion.adapters.podman.runtime import open_podman
+from gpunion.adapters.podman.whole import PodmanRuntime
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from gpunion.adapters.sandbox.kept import KeptRuntime
@@ -41,6 +42,7 @@ from gpunion.domain.events import AgentEvent
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import Capacity
 from gpunion.ports.agent_disk import AgentDisk
+from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import BootClock, Clock
 from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
 from gpunion.ports.gpus import Gpus
@@ -67,6 +69,7 @@ class Parts:
     allow_places: Callable[[tuple[str, ...]], None]
     open_vault: Callable[[], Vault]
     images: ImageKeeper | None = None
+    checkpointer: Checkpointer | None = None  # where the runtime can dump its guests whole
 
 
 def compose(settings: Settings) -> Parts:
@@ -83,6 +86,7 @@ def compose(settings: Settings) -> Parts:
         allow_places=runtime.allow_places,
         open_vault=_vault_opener(settings.vault),
         images=images_of(settings, runtime, link),
+        checkpointer=runtime if isinstance(runtime, PodmanRuntime) else None,
     )
 
 
@@ -159,6 +163,7 @@ def world_of(
         post=post,
         look_at_gpus=look_at_gpus,
         images=parts.images,
+        checkpointer=parts.checkpointer,
     )
 
 

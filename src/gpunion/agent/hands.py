@@ -17,13 +17,23 @@ from gpunion.agent.run_notes import RunNote
 from gpunion.agent.saving import Request, tell_notice
 from gpunion.agent.shipping import Cancelled, Shipment, ship_checkpoint, ship_output
 from gpunion.agent.starting import Start, StartTrouble, start_guest
+from gpunion.agent.system_tier import HOLD_LIMIT_S, dump_guest, let_go
 from gpunion.agent.threads import in_own_thread
 from gpunion.agent.world import World
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import AskToSave, LimitGuest, ShipCheckpoint, StartGuest
-from gpunion.domain.events import CheckpointNotShipped, GuestExited, GuestStartFailed, OutputShipped
+from gpunion.domain.events import (
+    CheckpointNotShipped,
+    GuestExited,
+    GuestNotDumped,
+    GuestSaved,
+    GuestStartFailed,
+    OutputShipped,
+)
 from gpunion.domain.ids import RunId
 from gpunion.domain.run import EndReason
+from gpunion.domain.system_tier import Tier
+from gpunion.ports.checkpointer import DumpRefused
 from gpunion.ports.runtime import GuestStatus, RuntimeFault
 
 # Between two tries to end processes that a stuck driver or disk keeps from dying.
@@ -49,6 +59,8 @@ class GuestHands:
         self._starting: asyncio.Task[None] | None = None
         self._request: Request | None = None
         self._saving: asyncio.Task[None] | None = None
+        self._dumping = asyncio.Lock()
+        self._holding: asyncio.Task[None] | None = None  # lets go of it if nobody ends it
         self._shipping: tuple[Cancelled, asyncio.Task[None]] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -127,12 +139,35 @@ class GuestHands:
         self._saving = self._task(self._await_save(self._request))
 
     async def _await_save(self, request: Request) -> None:
-        async with self._in_order:
-            await request.ask()
-        saved = await request.answered()
+        saved = await self._dump(request)
+        if saved is None:
+            async with self._in_order:
+                await request.ask()
+            saved = await request.answered()
         if self._request is request:
             self._request = None
             self._world.post(saved)
+            if saved.tier is Tier.SYSTEM and request.effect.final:
+                self._holding = self._task(self._let_go_if_kept())
+
+    async def _dump(self, request: Request) -> GuestSaved | None:
+        """The whole guest, where its job is saved that way; None: its program has to save itself."""
+        note, effect = self.note, request.effect
+        if note is None or note.tier is not Tier.SYSTEM:
+            return None
+        try:
+            async with self._dumping:
+                return await dump_guest(self._world, note, effect)
+        except DumpRefused as refused:
+            log.warning("guest_not_dumped", run=self.run_id, trouble=str(refused))
+            why = GuestNotDumped(run_id=self.run_id, checkpoint_id=effect.checkpoint_id, why=str(refused))
+            self._world.post(why)
+            return None
+
+    async def _let_go_if_kept(self) -> None:
+        """It stands still for its end. If that does not come, its last save was not wanted any more."""
+        await asyncio.sleep(HOLD_LIMIT_S)
+        await let_go(self._world, self.run_id)
 
     # --- shipping --------------------------------------------------------------------------------
 
@@ -233,8 +268,9 @@ class GuestHands:
         if self.gone:
             return
         self.gone = True
-        if self._saving is not None:
-            self._saving.cancel()
+        for task in (self._saving, self._holding):
+            if task is not None:
+                task.cancel()
         self._world.post(
             GuestExited(
                 run_id=self.run_id,

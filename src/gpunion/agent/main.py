@@ -210,6 +210,7 @@ class Agent:
             self._logs.run(),
             self._kills.run(),
             self._gpu_watch.run(),
+            self._try_dumping(),
             self._terms_watch.run(),
         )
         self._tasks = [asyncio.create_task(job) for job in jobs]
@@ -257,6 +258,16 @@ class Agent:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._owner_api.close()
         await self._parts.link.close()
+
+    async def _try_dumping(self) -> None:
+        """Beside everything else: a small guest is dumped and brought back, which takes seconds."""
+        checkpointer = self._parts.checkpointer
+        if checkpointer is not None:
+            ability = await checkpointer.ability()
+            self._station.change_facts(replace(self._station.facts, system=ability))
+            self._connection.greet_again()
+            log.info("dumping_tried", able=ability.able, why_not=ability.why_not, kind=ability.kind)
+        await asyncio.Event().wait()
 
     def _preparing(self) -> tuple[Preparing, ...]:
         images = self._parts.images

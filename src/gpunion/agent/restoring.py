@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+from gpunion.agent.system_tier import bring_in
 from gpunion.agent.workdir import move_in
 from gpunion.agent.world import World
 from gpunion.domain.orders import StartRun
+from gpunion.domain.system_tier import Tier
 from gpunion.ports.runtime import GuestPaths
 from gpunion.ports.vault import BadManifest, CorruptBlock, Manifest, MissingBlock, UnknownCheckpoint
 
@@ -25,11 +28,14 @@ class NothingToRestore(Exception):
 class Restored:
     manifest: Manifest | None
     skipped: tuple[str, ...] = ()  # newer ones that could not be read, each with its trouble
+    dump: Path | None = None  # where it is, of one that is a whole guest
 
 
 def candidates(world: World, order: StartRun) -> list[Manifest]:
     """Newest first. The coordinator may not know of the newest: its report can be lost, the seal cannot."""
-    sealed = [manifest for manifest in world.vault.manifests(order.job_id) if manifest.tier != OUTPUT_TIER]
+    # A job whose dumps were given up goes on from what its program saved.
+    unfit = {OUTPUT_TIER} if order.tier is Tier.SYSTEM else {OUTPUT_TIER, Tier.SYSTEM}
+    sealed = [manifest for manifest in world.vault.manifests(order.job_id) if manifest.tier not in unfit]
     sealed.sort(key=lambda manifest: (manifest.step >= order.restore_step, manifest.epoch, manifest.step))
     sealed.reverse()
     if not sealed and order.restore is not None:
@@ -56,8 +62,10 @@ def restore_newest(
             continue
         move_in(landing / CHECKPOINT_PART, paths.checkpoint_dir)
         move_in(landing / OUTPUT_PART, paths.output_dir)
+        whole = manifest.tier == Tier.SYSTEM
+        dump = bring_in(landing, world.spool(order.run_id), paths) if whole else None
         shutil.rmtree(landing, ignore_errors=True)
-        return Restored(manifest=manifest, skipped=tuple(skipped))
+        return Restored(manifest=manifest, skipped=tuple(skipped), dump=dump)
     if sealed and not cancelled():
         raise NothingToRestore(f"no checkpoint of {order.job_id} can be read ({'; '.join(skipped)})")
     return Restored(manifest=None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpunion.domain.ids import JobId, RunId
 from gpunion.domain.orders import StartRun
+from gpunion.domain.system_tier import Tier
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.runtime import GuestPaths
 
@@ -23,6 +24,7 @@ class RunNote:
     gpu_indices: tuple[int, ...]
     since_unix_s: float  # for people: when it came to this machine
     paths: GuestPaths
+    tier: Tier = Tier.APP
     packages: str = ""  # the key of those installed for it
 
 
@@ -48,6 +50,7 @@ class Notebook:
             gpu_indices=order.grant.gpu_indices,
             since_unix_s=time.time(),
             paths=paths,
+            tier=order.tier,
             packages=packages,
         )
         record: dict[str, object] = {
@@ -56,6 +59,7 @@ class Notebook:
             "epoch": note.epoch,
             "gpu_indices": list(note.gpu_indices),
             "since_unix_s": note.since_unix_s,
+            "tier": note.tier,
             "packages": note.packages,
             **{name: os.fspath(getattr(paths, name)) for name in _PATHS},
         }
@@ -88,6 +92,7 @@ def _from_record(record: dict[str, object] | None) -> RunNote | None:
             since_unix_s=float(str(record["since_unix_s"])),
             packages=str(record.get("packages", "")),
             paths=GuestPaths(**{name: Path(str(record[name])) for name in _PATHS}),
+            tier=Tier(str(record.get("tier", Tier.APP))),
         )
     except (KeyError, ValueError):
         return None

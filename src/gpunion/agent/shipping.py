@@ -14,11 +14,13 @@ from gpunion.agent.capture import cut
 from gpunion.agent.control import SavedMarker, read_saved
 from gpunion.agent.restoring import APP_TIER, CHECKPOINT_PART, OUTPUT_PART, OUTPUT_TIER
 from gpunion.agent.run_notes import RunNote
+from gpunion.agent.system_tier import dump_place
 from gpunion.agent.world import World
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import ShipCheckpoint
 from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, OutputShipped
 from gpunion.domain.ids import CheckpointId
+from gpunion.domain.system_tier import Tier
 from gpunion.ports.vault import (
     BadManifest,
     CheckpointLabel,
@@ -68,7 +70,7 @@ def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | Che
     """Blocks; called from a thread."""
     effect, note = shipment.effect, shipment.note
     try:
-        manifest = _ship_cut(world, shipment)
+        manifest = _ship_cut(world, shipment) if effect.tier is Tier.APP else _ship_dump(world, shipment)
     except (VaultFault, OSError) as fault:
         return CheckpointNotShipped(
             run_id=note.run_id, checkpoint_id=effect.checkpoint_id, trouble=trouble_of(fault)
@@ -136,6 +138,18 @@ def _ship_cut(world: World, shipment: Shipment) -> Manifest:
     cut(note.paths.output_dir, place / OUTPUT_PART, files=None, still=still, cancelled=cancelled)
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=APP_TIER)
     return _ship(world, place, label, _pace(effect.rate_bps, cancelled), cancelled)
+
+
+def _ship_dump(world: World, shipment: Shipment) -> Manifest:
+    """Set aside already, while the guest stood still. Kept until it is durable: there is no second one."""
+    effect, note, cancelled = shipment.effect, shipment.note, shipment.cancelled
+    place = dump_place(world, note.run_id, effect.checkpoint_id)
+    if not place.is_dir():
+        raise CheckpointTorn(f"the dump {effect.checkpoint_id} is not there any more")
+    label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=effect.tier)
+    manifest = _ship(world, place, label, _pace(effect.rate_bps, cancelled), cancelled)
+    shutil.rmtree(place, ignore_errors=True)
+    return manifest
 
 
 def _ship(

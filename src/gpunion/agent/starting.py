@@ -8,6 +8,7 @@ import shutil
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
@@ -23,7 +24,9 @@ from gpunion.domain.ids import CheckpointId
 from gpunion.domain.lockfile import LOCKFILE_LIMIT_BYTES
 from gpunion.domain.orders import StartRun
 from gpunion.domain.reasons import Why
+from gpunion.domain.system_tier import Tier
 from gpunion.ports.block_cache import CacheFault
+from gpunion.ports.checkpointer import RestoreRefused
 from gpunion.ports.coordinator_link import LinkFault
 from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
@@ -130,7 +133,7 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
     # Right before the start, and the runtime looks once more: the owner's kill wins every race.
     if start.cancelled() or world.owner_has_killed():
         raise StartTrouble("it was ended before it began")
-    await world.runtime.start(spec)
+    await _bring_to_life(world, spec, restored.dump)
     await asyncio.to_thread(shutil.rmtree, world.spool(order.run_id), True)
     manifest = restored.manifest
     return GuestStarted(
@@ -138,7 +141,20 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         restored=None if manifest is None else CheckpointId(manifest.checkpoint_id),
         resumed_step=0 if manifest is None else manifest.step,
         restore_s=world.clock.now_s() - began_s,
+        tier=Tier.APP if restored.dump is None else Tier.SYSTEM,
     )
+
+
+async def _bring_to_life(world: World, spec: GuestSpec, dump: Path | None) -> None:
+    if dump is None:
+        await world.runtime.start(spec)
+        return
+    try:
+        if world.checkpointer is None:
+            raise RestoreRefused("this machine's runtime cannot bring a whole guest back")
+        await world.checkpointer.restore(spec, dump)
+    except RestoreRefused as refused:
+        raise StartTrouble(str(refused), Why.DUMP_REFUSED_THERE) from refused
 
 
 async def _environment(world: World, start: Start, files: Files | None) -> Environment | None:

@@ -14,6 +14,7 @@ from gpunion.agent.preparing import PreparingBoard
 from gpunion.agent.run_notes import Notebook
 from gpunion.domain.events import AgentEvent
 from gpunion.ports.block_cache import BlockCache
+from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import Clock
 from gpunion.ports.coordinator_link import CoordinatorLink
 from gpunion.ports.runtime import Runtime
@@ -75,6 +76,7 @@ class World:
     preparing: PreparingBoard = field(default_factory=PreparingBoard)
     environments: EnvironmentKeeper | None = None  # None: guests have a Python of their own here
     images: ImageKeeper | None = None  # None: guests run in no images here
+    checkpointer: Checkpointer | None = None  # None: the runtime cannot dump its guests whole
 
     @property
     def vault(self) -> Vault:

@@ -59,7 +59,7 @@ def _job_file(table: Json, place: Path) -> JobFile:
         job["resources"] = _read(read["resources"], "resources.", RESOURCE_KEYS)
     if "checkpoint" in read:
         asked = _read(read["checkpoint"], "checkpoint.", CHECKPOINT_KEYS)
-        job["checkpoint"] = {f"{key}_s": value for key, value in asked.items()}
+        job["checkpoint"] = {key if key == "tier" else f"{key}_s": value for key, value in asked.items()}
     folder = read.get("dir", ".")
     return JobFile(job=job, folder=None if folder is False else place / folder)
 
@@ -98,6 +98,12 @@ def _texts(value: Any) -> list[str]:
 def _priority(value: Any) -> str:
     if value not in ("low", "normal", "high"):
         raise ValueError(f"{value!r} is not low, normal or high")
+    return str(value)
+
+
+def _tier(value: Any) -> str:
+    if value not in ("app", "system"):
+        raise ValueError(f'{value!r} is not "app" or "system"')
     return str(value)
 
 
@@ -190,4 +196,5 @@ RESOURCE_KEYS = {
 CHECKPOINT_KEYS = {
     "max_interval": Key(_seconds, 'save it at least this often, like `"60s"`'),
     "min_interval": Key(_seconds, "and not more often than this"),
+    "tier": Key(_tier, '`"app"`: its program saves itself; `"system"`: it is saved whole, as it is'),
 }

@@ -51,6 +51,11 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         help="install the packages it lists, a file of the directory that travels: requirements.txt",
     )
     job.add_argument(
+        "--checkpoint-tier",
+        choices=("app", "system"),
+        help="app: its program saves itself; system: the machine saves it whole, as it is (app)",
+    )
+    job.add_argument(
         "--checkpoint-every",
         type=positive_duration_s,
         metavar="TIME",
@@ -96,6 +101,8 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
         job["environment"] = {**job.get("environment", {}), **dict(arguments.env)}
     if arguments.checkpoint_every is not None:
         job["checkpoint"] = {**job.get("checkpoint", {}), "max_interval_s": arguments.checkpoint_every}
+    if arguments.checkpoint_tier is not None:
+        job["checkpoint"] = {**job.get("checkpoint", {}), "tier": arguments.checkpoint_tier}
     return job
 
 

@@ -70,7 +70,8 @@ def migrations_of(campus: Campus, job: Job) -> list[Migration]:
 def checkpoints_of(campus: Campus, job_id: JobId) -> list[jobs.CheckpointOut]:
     found = [checkpoint for checkpoint in campus.state.checkpoints.values() if checkpoint.job_id == job_id]
     found.sort(key=lambda checkpoint: (checkpoint.requested_s, checkpoint.id))
-    return [convert.checkpoint_out(checkpoint) for checkpoint in found]
+    runs = campus.state.runs
+    return [convert.checkpoint_out(checkpoint, runs[checkpoint.run_id].node_id) for checkpoint in found]
 
 
 def node_out(campus: Campus, node: Node) -> wire.NodeOut:

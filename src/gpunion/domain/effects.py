@@ -9,6 +9,7 @@ from gpunion.domain.image import Parcel
 from gpunion.domain.orders import Order, StartRun
 from gpunion.domain.reports import Report
 from gpunion.domain.run import EndReason
+from gpunion.domain.system_tier import Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,7 @@ class ShipCheckpoint:
     step: int
     progress: float
     rate_bps: float
+    tier: Tier = Tier.APP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from gpunion.owner_kill.guest import lives, read_keeper
 from gpunion.owner_kill.processes import cgroup_pids
 from gpunion.owner_kill.records import read_json
 from gpunion.ports.checkpointer import DumpHooks, DumpRefused, RestoreRefused
-from gpunion.ports.runtime import GuestPaths, GuestSpec, GuestStatus, RuntimeFault
+from gpunion.ports.runtime import ExitReason, GuestPaths, GuestSpec, GuestStatus, RuntimeFault
 
 
 class NoDevices:
@@ -96,6 +96,11 @@ class PodmanRuntime(ContainerRuntime):
             raise RestoreRefused(str(fault)) from fault
         finally:
             self._dumps.pop(spec.run_id, None)
+
+    async def kill(self, run_id: str, reason: ExitReason) -> GuestStatus | None:
+        status = await super().kill(run_id, reason)
+        self._still.pop(run_id, None)
+        return status
 
     async def limit(self, run_id: str, lease_until_s: float | None, kill_at_s: float | None) -> None:
         await super().limit(run_id, lease_until_s, kill_at_s)

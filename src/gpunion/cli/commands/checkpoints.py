@@ -33,6 +33,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         columns = (
             "CHECKPOINT",
             "PHASE",
+            "TIER",
+            "NODE",
             "EPOCH",
             "STEP",
             "PROGRESS",
@@ -51,6 +53,8 @@ def _row(checkpoint: Json) -> list[str]:
     return [
         str(checkpoint["id"]) + final,
         str(checkpoint["phase"]) + trouble,
+        _tier(checkpoint),
+        str(checkpoint["node_id"]),
         str(checkpoint["epoch"]),
         str(checkpoint["step"]),
         f"{checkpoint['progress']:.0%}",
@@ -59,3 +63,8 @@ def _row(checkpoint: Json) -> list[str]:
         shown_duration(checkpoint["stall_s"]),
         ago(checkpoint["requested_at"]),
     ]
+
+
+def _tier(checkpoint: Json) -> str:
+    why = checkpoint["tier_why"]
+    return f"{checkpoint['tier']} (not system: {why})" if why else str(checkpoint["tier"])

@@ -100,6 +100,7 @@ def ship(draft: AgentDraft, guest: Guest) -> None:
             step=saving.step,
             progress=saving.progress,
             rate_bps=saving.rate_bps,
+            tier=saving.tier,
         )
     )
 

@@ -91,6 +91,9 @@ class NodeOut(Answer):
     fingerprint: str | None
     runtime: str
     sandboxed: bool
+    dumps_guests: bool  # can save jobs whole: tier system
+    dumps_why_not: str
+    dumps_kind: str
     gpus: list[GpuOut]
     cpus: float
     memory_bytes: int

@@ -15,6 +15,7 @@ from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason, Verdict
 from gpunion.domain.resources import Request
 from gpunion.domain.run import Run
+from gpunion.domain.system_tier import Tier
 from gpunion.domain.timing import Timing
 from gpunion.domain.withheld import WithheldGpu, withheld_of
 from gpunion.wire.v1 import campus, jobs
@@ -49,7 +50,9 @@ def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
         bundle=job.bundle,
         priority=Priority[job.priority.upper()],
         checkpoint=CheckpointWish(
-            max_interval_s=job.checkpoint.max_interval_s, min_interval_s=job.checkpoint.min_interval_s
+            max_interval_s=job.checkpoint.max_interval_s,
+            min_interval_s=job.checkpoint.min_interval_s,
+            tier=Tier(job.checkpoint.tier),
         ),
         expected_s=job.expected_s,
         lockfile=job.lockfile,
@@ -95,7 +98,9 @@ def job_detail(
         **dict(shown),
         environment=dict(spec.environment),
         checkpoint=jobs.CheckpointIn(
-            max_interval_s=spec.checkpoint.max_interval_s, min_interval_s=spec.checkpoint.min_interval_s
+            max_interval_s=spec.checkpoint.max_interval_s,
+            min_interval_s=spec.checkpoint.min_interval_s,
+            tier=spec.checkpoint.tier.value,
         ),
         expected_s=spec.expected_s,
         runs=[run_out(run) for run in runs],
@@ -139,7 +144,7 @@ def migration_out(migration: Migration) -> jobs.MigrationOut:
     )
 
 
-def checkpoint_out(checkpoint: Checkpoint) -> jobs.CheckpointOut:
+def checkpoint_out(checkpoint: Checkpoint, node_id: str) -> jobs.CheckpointOut:
     return jobs.CheckpointOut(
         id=checkpoint.id,
         run_id=checkpoint.run_id,
@@ -155,6 +160,9 @@ def checkpoint_out(checkpoint: Checkpoint) -> jobs.CheckpointOut:
         captured_at=shown_time_or_none(checkpoint.captured_s),
         durable_at=shown_time_or_none(checkpoint.durable_s),
         trouble=checkpoint.trouble.value if checkpoint.trouble else None,
+        tier=checkpoint.tier.value,
+        tier_why=checkpoint.tier_why,
+        node_id=node_id,
     )
 
 
@@ -189,6 +197,9 @@ def node_out(
         fingerprint=fingerprint,
         runtime=node.facts.runtime,
         sandboxed=node.facts.sandboxed,
+        dumps_guests=node.facts.system.able,
+        dumps_why_not="" if node.facts.system.able else node.facts.system.why_not,
+        dumps_kind=node.facts.system.kind,
         gpus=[
             campus.GpuOut(
                 **asdict(gpu), run_id=holders.get(gpu.index), withheld=_not_lent(node.withheld, gpu.index)

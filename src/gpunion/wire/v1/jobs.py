@@ -68,6 +68,7 @@ class ResourcesIn(Strict):
 class CheckpointIn(Strict):
     max_interval_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
     min_interval_s: float = Field(default=0.0, ge=0.0, le=YEAR_S)
+    tier: Literal["app", "system"] = "app"
 
 
 class JobIn(Strict):
@@ -205,6 +206,9 @@ class CheckpointOut(Answer):
     captured_at: str | None
     durable_at: str | None
     trouble: str | None
+    tier: str
+    tier_why: str  # why not the tier that was asked for
+    node_id: str
 
 
 class JobOut(Answer):
