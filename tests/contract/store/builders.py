@@ -9,6 +9,7 @@ from gpunion.domain.commit import Commit
 from gpunion.domain.decision import Decision
 from gpunion.domain.events import CoordinatorStarted
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
+from gpunion.domain.image import Archive, CampusImage, Image, ImagePhase
 from gpunion.domain.job import DurablePoint, Job, JobPhase, JobSpec
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.node import Node, NodeFacts, NodePhase
@@ -70,6 +71,19 @@ def a_checkpoint(**changes: Any) -> Checkpoint:
         "requested_s": 120.0,
     }
     return Checkpoint(**{**defaults, **changes})
+
+
+def an_image(**changes: Any) -> CampusImage:
+    image = Image(name="torch:2.4", digest="a" * 64)
+    defaults: dict[str, Any] = {
+        "id": image.ref,
+        "phase": ImagePhase.LISTED,
+        "image": image,
+        "added_s": 95.0,
+        "added_by": "admin",
+        "archive": Archive(digest="b" * 64, size_bytes=5 * GIB),
+    }
+    return CampusImage(**{**defaults, **changes})
 
 
 def a_migration(**changes: Any) -> Migration:

@@ -49,6 +49,7 @@ async def test_records_come_back_as_they_were(place: Place) -> None:
         builders.a_node(),
         builders.a_checkpoint(),
         builders.a_migration(),
+        builders.an_image(),
     )
     await store.commit(a_commit(*records), term=term)
     store, _ = await place.restarted(store, term)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import hashlib
+import http.server
+import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from gpunion.adapters.containers.images import EngineImages
 from gpunion.domain.image import Image
+from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import RuntimeFault
 from gpunion.wire.image_archive import reduce_archive
-from tests.integration.containers.conftest import FOREVER_S, Host, eventually, now_s
-from tests.saved_images import a_layer, a_shell, save_image
+from tests.integration.containers.conftest import FOREVER_S, OPENERS, Host, eventually, now_s
+from tests.saved_images import a_config, a_layer, a_shell, save_image
 
 NAME = f"localhost/gpunion/pinned-{os.getpid()}:1"
 
@@ -68,3 +75,71 @@ def test_a_guest_runs_in_the_image_it_is_pinned_to_and_the_owners_name_stays_the
     assert images.find(image) is None
     assert not images.remove(owners), "it has a name: somebody wants it"
     assert images.called(NAME) == owners
+
+
+class SmallRegistry(http.server.BaseHTTPRequestHandler):
+    """One image of one layer, as a registry serves it. `things`: manifest and blobs, by digest."""
+
+    things: ClassVar[dict[str, tuple[str, bytes]]] = {}
+
+    def do_GET(self) -> None:
+        kind, data = self.things.get(self.path.rpartition("/")[2], ("application/json", b"{}"))
+        self.send_response(200 if self.path == "/v2/" or len(data) > 2 else 404)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Docker-Distribution-Api-Version", "registry/2.0")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    do_HEAD = do_GET
+
+    def log_message(self, format: str, *words: object) -> None:
+        del format, words
+
+
+def named(kind: str, data: bytes) -> dict[str, object]:
+    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    SmallRegistry.things[digest] = (kind, data)
+    return {"mediaType": kind, "size": len(data), "digest": digest}
+
+
+@pytest.fixture
+def registry() -> Iterator[Image]:
+    """Only Docker takes one on loopback without TLS."""
+    layer = a_layer({"etc/marker": b"from a registry\n"})
+    docker = "application/vnd.docker"
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": f"{docker}.distribution.manifest.v2+json",
+        "config": named(f"{docker}.container.image.v1+json", a_config(layer)),
+        "layers": [named(f"{docker}.image.rootfs.diff.tar.gzip", gzip.compress(layer))],
+    }
+    pinned = named(str(manifest["mediaType"]), json.dumps(manifest).encode())
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), SmallRegistry)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    digest = str(pinned["digest"]).removeprefix("sha256:")
+    yield Image(name=f"127.0.0.1:{server.server_address[1]}/train:1", digest=digest)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.requires("docker")
+def test_an_image_in_a_registry_is_pulled_and_found_by_the_digest_of_its_manifest(
+    tmp_path: Path, registry: Image
+) -> None:
+    images = OPENERS["docker"](tmp_path / "state").images
+    assert images.find(registry) is None
+    images.pull(registry)
+    found = images.find(registry)
+    assert found is not None
+    try:
+        assert found != registry.digest, "an engine's id is of the configuration, not of the manifest"
+        other = replace(registry, digest="0" * 64)
+        assert images.find(other) is None
+        with pytest.raises(ImageFault):
+            images.pull(other)
+        assert images.remove(found), "nobody has given it a name"
+    finally:
+        subprocess.run(["docker", "image", "rm", "--force", found], capture_output=True)
+    assert images.find(registry) is None

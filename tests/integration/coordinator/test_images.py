@@ -7,6 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gpunion.adapters.http.link import HttpLink
+from gpunion.ports.coordinator_link import LinkFault
 from gpunion.sdk.client import Client
 from gpunion.sdk.errors import ApiProblem
 from gpunion.wire.image_archive import file_digest, reduce_archive
@@ -21,35 +23,48 @@ def an_image(folder: Path, marker: bytes) -> tuple[Path, str]:
 
 
 def test_an_image_is_sent_listed_fetched_from_the_middle_and_removed(
-    coordinator: Coordinator, tmp_path: Path
+    shared: Coordinator, client: Client, tmp_path: Path
 ) -> None:
-    coordinator.start()
     reduced, digest = an_image(tmp_path, b"one")
     ref = f"torch:2.4@sha256:{digest}"
-    with coordinator.client() as client:
-        archive = client.put_image_archive(reduced)
-        assert client.put_image_archive(reduced) == archive == file_digest(reduced)  # nothing to send
-        client.add_image(ref, archive)
-        node = client.enrol(client.make_join_token()["join_token"], "alpha")
-    coordinator.stop()
-    coordinator.start()  # the list and the archive are there for the next one
-    with coordinator.client() as client:
-        [listed] = client.images()
-        assert (listed["image"], listed["added_by"]) == (ref, "admin")
-        assert listed["size_bytes"] == reduced.stat().st_size
-        assert client.submit(a_job(image="torch:2.4"))["job"]["image"] == ref
-        headers = {"Authorization": f"Bearer {node['credential']}", "Range": "bytes=100-"}
-        url = f"{coordinator.url}/api/v1/image-archives/{archive}"
-        answer = httpx.get(url, headers=headers, trust_env=False)
-        assert (answer.status_code, answer.content) == (206, reduced.read_bytes()[100:])
-        client.remove_image("torch:2.4")
-        assert client.images() == []
-        assert httpx.get(url, headers=headers, trust_env=False).status_code == 404
-        events = client.events(since=0, reconnect=False)
-        told = (reason for event in events for reason in event["reasons"])
-        assert next(r["sentence"] for r in told if r["code"] == "image_added") == (
-            f"admin put {ref} on the campus's list"
-        )
+    archive = client.put_image_archive(reduced)
+    assert client.put_image_archive(reduced) == archive == file_digest(reduced)  # nothing to send
+    client.add_image(ref, archive)
+    node = client.enrol(client.make_join_token()["join_token"], "alpha")
+    [listed] = client.images()
+    assert (listed["image"], listed["added_by"]) == (ref, "admin")
+    assert listed["size_bytes"] == reduced.stat().st_size
+    assert client.submit(a_job(image="torch:2.4"))["job"]["image"] == ref
+    headers = {"Authorization": f"Bearer {node['credential']}", "Range": "bytes=100-"}
+    url = f"{shared.url}/api/v1/image-archives/{archive}"
+    answer = httpx.get(url, headers=headers, trust_env=False)
+    assert (answer.status_code, answer.content) == (206, reduced.read_bytes()[100:])
+    client.remove_image("torch:2.4")
+    assert client.images() == []
+    assert httpx.get(url, headers=headers, trust_env=False).status_code == 404
+    events = client.events(since=0, reconnect=False)
+    told = (reason for event in events for reason in event["reasons"])
+    assert next(r["sentence"] for r in told if r["code"] == "image_added") == (
+        f"admin put {ref} on the campus's list"
+    )
+
+
+async def test_a_node_fetches_only_what_it_lacks(client: Client, tmp_path: Path) -> None:
+    reduced, _ = an_image(tmp_path, b"three")
+    archive = client.put_image_archive(reduced)
+    node = client.enrol(client.make_join_token()["join_token"], "fetcher")
+    link = HttpLink(client.url, node["credential"])
+    into, data = tmp_path / "fetched", reduced.read_bytes()
+    into.write_bytes(data[:1000])
+    told: list[int] = []
+    await link.fetch_archive(archive, into, told.append)
+    assert (into.read_bytes(), told) == (data, [len(data)])
+    await link.fetch_archive(archive, into, told.append)  # all of it is there
+    assert (into.read_bytes(), told) == (data, [len(data)])
+    with pytest.raises(LinkFault, match="there is no archive") as unknown:
+        await link.fetch_archive("1" * 64, tmp_path / "nothing", told.append)
+    assert not unknown.value.temporary
+    await link.close()
 
 
 def test_what_is_not_the_image_it_was_called_is_refused(client: Client, tmp_path: Path) -> None:

@@ -25,6 +25,12 @@ Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
+class LargeFile(FileResponse):
+    """In pieces that are worth a thread's turn each: images have gigabytes."""
+
+    chunk_size = 1024 * 1024
+
+
 @router.get("/images")
 async def images(campus: TheCampus, _caller: Anybody) -> wire.ImageList:
     return wire.ImageList(images=[_shown(entry) for entry in _listed(campus)])
@@ -89,7 +95,7 @@ async def get_archive(digest: Digest, campus: TheCampus, _caller: Anybody) -> Fi
     """Understands `Range`, so that a node that was cut off goes on where it was."""
     if await asyncio.to_thread(campus.archives.find, digest) is None:
         raise not_found(f"archive {digest}", "GET /api/v1/images lists the archives there are")
-    return FileResponse(campus.archives.path(digest), media_type="application/octet-stream")
+    return LargeFile(campus.archives.path(digest), media_type="application/octet-stream")
 
 
 async def _checked_archive(campus: Campus, digest: str, image: Image) -> Archive:
