@@ -33,6 +33,7 @@ class JoinRequest:
     memory_bytes: int | None = None
     uplink_bps: float | None = None
     terms: Terms = field(default_factory=Terms)
+    runtime: str = "sandbox"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ def _table(request: JoinRequest, node_id: str, vault: str | None) -> dict[str, A
         "building": request.building or None,
         "vault": vault,
         "credential_file": CREDENTIAL_FILE,
-        "runtime": "sandbox",
+        "runtime": request.runtime,
         "cpus": request.cpus,
         "memory": request.memory_bytes,
         "uplink_bps": request.uplink_bps,
@@ -95,6 +96,7 @@ def _table(request: JoinRequest, node_id: str, vault: str | None) -> dict[str, A
                 "max_guests": None if terms.max_guests == usual.max_guests else terms.max_guests,
                 "memory": terms.memory_bytes,
                 "autonomy_s": terms.autonomy_s or None,
+                "egress": list(terms.egress) or None,
             }
         ),
     }

@@ -61,6 +61,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("checkpoints", Group.GUEST, "list a job's checkpoints", "checkpoints"),
     Command("join", Group.OWNER, "make this machine part of a campus", "join"),
     Command("agent", Group.OWNER, "lend: run this machine's agent in the foreground", "agent"),
+    Command("agent install", Group.OWNER, "lend from every boot on, as a service", "agent_install"),
+    Command("agent uninstall", Group.OWNER, "take that service away", "agent_uninstall"),
     Command("status", Group.OWNER, "who is on this machine, and how to stop them", "status"),
     Command("pause", Group.OWNER, "take no new guests", "pause"),
     Command("resume", Group.OWNER, "lend again", "resume"),

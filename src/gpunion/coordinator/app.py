@@ -10,6 +10,7 @@ from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.gate import PREFIX, Gate
 from gpunion.coordinator.routes import agent, enrolment, events, hazard, images, jobs, logs, nodes, output, trees
 from gpunion.coordinator.routes.access import PROBLEMS
+from gpunion.coordinator.routes.install import router as install_router
 
 
 def make_app(campus: Campus | None = None) -> FastAPI:
@@ -27,6 +28,7 @@ def make_app(campus: Campus | None = None) -> FastAPI:
     for module in (jobs, logs, output, trees, images, nodes, hazard, enrolment, events, agent):
         api.include_router(module.router)
     app.include_router(api)
+    app.include_router(install_router)
     problems.install(app)
     app.add_middleware(Gate)
     app.state.campus = campus

@@ -1,7 +1,7 @@
 """What every request passes first: who is it, and how much may it send. Nothing is open without a token.
 
-As the outermost layer it holds for every route there is or will be, and for those there are not. The one
-exception is enrolment, whose join token is in the body.
+As the outermost layer it holds for every route there is or will be, and for those there are not. The
+exceptions are enrolment, whose join token is in the body, and what a machine installs before it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from gpunion.wire.v1.images import PIECE_LIMIT_BYTES
 
 PREFIX = "/api/v1"
 OPEN = ("POST", f"{PREFIX}/enrol")
+# A machine that is no node yet fetches these. They hold no secret: the package is the same for everybody.
+INSTALL_SCRIPT, INSTALLABLES = "/install.sh", "/install/"
 JSON_LIMIT_BYTES = 1024**2
 ENROL_LIMIT_BYTES = 16 * 1024
 # A refused sender gets this long and this much to finish, since most clients read the answer only then.
@@ -51,7 +53,10 @@ def caller_of(connection: HTTPConnection) -> Credential:
 
 
 def _caller(scope: Scope) -> Credential | None:
-    if (scope.get("method"), scope["path"]) == OPEN:
+    method, path = scope.get("method"), str(scope["path"])
+    if (method, path) == OPEN:
+        return None
+    if method == "GET" and (path == INSTALL_SCRIPT or path.startswith(INSTALLABLES)):
         return None
     connection = HTTPConnection(scope)
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")

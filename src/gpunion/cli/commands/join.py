@@ -40,6 +40,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL:MEMORY[:SPEED]",
         help="a GPU it lends; may be repeated",
     )
+    machine.add_argument(
+        "--runtime",
+        choices=("sandbox", "docker", "podman", "auto"),
+        default="sandbox",
+        help="what guests run in; tried before joining. auto: the first of them that works here",
+    )
     machine.add_argument("--cpus", type=positive_number, metavar="N", help="how many CPUs it lends (all)")
     machine.add_argument("--memory", type=size_bytes, metavar="SIZE", help="how much memory it lends (all)")
     machine.add_argument(
@@ -98,6 +104,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         memory_bytes=arguments.memory,
         uplink_bps=arguments.uplink,
         terms=_terms(arguments),
+        runtime=_runtime(arguments),
     )
     try:
         joined = join(request)
@@ -115,6 +122,23 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.line("To see and change your terms: gpunion terms")
         context.screen.line(f"Next: {joined.next_step}")
     return OK
+
+
+def _runtime(arguments: argparse.Namespace) -> str:
+    """One that works here, tried before the token is spent."""
+    from gpunion.agent.compose import try_runtime
+
+    wanted = ("sandbox", "docker", "podman") if arguments.runtime == "auto" else (arguments.runtime,)
+    refused = []
+    for name in wanted:
+        tried = try_runtime(name)
+        if not tried.trouble or (name == "sandbox" and arguments.allow_unsandboxed):
+            return name
+        refused.append(tried)
+    raise Trouble(
+        "guests cannot be run here: " + "; ".join(f"{tried.name}: {tried.trouble}" for tried in refused),
+        next_step=refused[0].mend or "gpunion doctor",
+    )
 
 
 def _not_joined(trouble: Exception) -> Trouble:

@@ -1,0 +1,48 @@
+"""`gpunion agent install`: lend from every boot on, as a service of systemd."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK, Trouble
+from gpunion.cli.owner import add_state_dir, state_dir
+
+JSON = "`{unit_file, text, installed}`; `installed` is false for --dry-run."
+EXAMPLES = ("gpunion agent install", "gpunion agent install --user", "gpunion agent install --dry-run")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--user", action="store_true", help="as your own service, without root")
+    parser.add_argument("--dry-run", action="store_true", help="only show the unit; change nothing")
+    add_state_dir(parser)
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    from gpunion.agent.service import Service, ServiceTrouble, install, unit_text
+    from gpunion.agent.settings import SettingsTrouble, load_settings
+
+    folder = state_dir(arguments, context)
+    try:
+        settings = load_settings(folder, context.environment)
+        service = Service(state_dir=folder, runtime=settings.runtime, user=arguments.user)
+        text = unit_text(service)
+        if not arguments.dry_run:
+            install(service)
+    except (SettingsTrouble, ServiceTrouble) as trouble:
+        what, _, next_step = str(trouble).partition("Next: ")
+        raise Trouble(what.strip().removesuffix("."), next_step=next_step) from trouble
+    if context.screen.as_json:
+        shown = {"unit_file": str(service.unit_file), "text": text, "installed": not arguments.dry_run}
+        context.screen.data(shown)
+    elif arguments.dry_run:
+        context.screen.line(f"# {service.unit_file}\n{text}")
+    else:
+        context.screen.line(f"The agent runs, and starts with the machine: {service.unit_file}")
+        if service.user and not os.path.exists(f"/var/lib/systemd/linger/{os.environ.get('USER', '')}"):
+            context.screen.line(
+                "To have it run while you are not logged in as well: sudo loginctl enable-linger"
+            )
+        context.screen.line("Next: gpunion status, to see who is here; gpunion agent uninstall takes it away")
+    return OK

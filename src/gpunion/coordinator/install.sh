@@ -1,0 +1,93 @@
+#!/bin/sh
+# Makes this machine a node of the campus at @URL@:
+#   curl -fsS @URL@/install.sh | sh -s -- --token TOKEN [words of `gpunion join`: --lab, --gpu, --notice, ...]
+# As root it installs for the machine, as anybody else for that user. Run again it upgrades what is there.
+set -eu
+
+url="@URL@"
+wheel="@WHEEL@"
+
+say() { echo "gpunion: $*"; }
+fail() {
+  echo "gpunion: $*" >&2
+  exit 1
+}
+
+usage="usage: install.sh --token TOKEN [--url URL] [--home DIR] [--no-service] [words of gpunion join ...]"
+token="" home="" service=yes
+# The words for `gpunion join` go round to the end of the list; what is ours is taken out on the way.
+left=$#
+while [ "$left" -gt 0 ]; do
+  word=$1
+  shift
+  left=$((left - 1))
+  case "$word" in
+    --token | --url | --home)
+      [ "$left" -gt 0 ] || fail "$word needs a value. $usage"
+      case "$word" in
+        --token) token=$1 ;;
+        --url) url=$1 ;;
+        --home) home=$1 ;;
+      esac
+      shift
+      left=$((left - 1))
+      ;;
+    --no-service) service=no ;;
+    -h | --help)
+      say "$usage"
+      exit 0
+      ;;
+    *) set -- "$@" "$word" ;;
+  esac
+done
+
+if [ "$(id -u)" = 0 ]; then
+  home=${home:-/opt/gpunion} state=${GPUNION_STATE_DIR:-/var/lib/gpunion} scope=""
+else
+  home=${home:-$HOME/.local/share/gpunion} state=${GPUNION_STATE_DIR:-$HOME/.local/state/gpunion} scope="--user"
+fi
+
+python=""
+for candidate in python3 python3.14 python3.13 python3.12 python3.11; do
+  if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
+    python=$candidate
+    break
+  fi
+done
+[ -n "$python" ] || fail "Python 3.11 or newer is not here. Install it (Debian, Ubuntu: apt install python3 python3-venv) and run this again."
+"$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
+  fail "$python cannot make virtual environments. On Debian or Ubuntu: apt install python3-venv, then run this again."
+if [ -z "$token" ] && [ ! -f "$state/agent.toml" ]; then
+  fail "there is no join token. Ask the campus operator for one (gpunion coordinator token). $usage"
+fi
+
+say "installing into $home with $("$python" --version 2>&1)"
+mkdir -p "$home"
+[ -x "$home/venv/bin/python" ] || "$python" -m venv "$home/venv"
+fetched=$(mktemp -d)
+trap 'rm -rf "$fetched"' EXIT
+"$home/venv/bin/python" - "$url/install/$wheel" "$fetched/$wheel" <<'FETCH' || fail "the package cannot be fetched from $url"
+import sys, urllib.request
+with urllib.request.urlopen(sys.argv[1], timeout=60) as answer, open(sys.argv[2], "wb") as file:
+    file.write(answer.read())
+FETCH
+# The same version may hold other code than the one that is here: the coordinator's is what counts.
+"$home/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$fetched/$wheel[agent,cli,gpu]" ||
+  fail "pip could not install it. Where packages come from is set in pip's own configuration."
+"$home/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$fetched/$wheel"
+gpunion="$home/venv/bin/gpunion"
+
+if [ -f "$state/agent.toml" ]; then
+  say "this machine has joined before; its terms and its name stay as they are"
+else
+  "$gpunion" join "$url" --token "$token" --state-dir "$state" --runtime auto "$@"
+fi
+
+if [ "$service" = yes ] && [ -d /run/systemd/system ]; then
+  # shellcheck disable=SC2086  # empty or one word
+  "$gpunion" agent install $scope --state-dir "$state"
+else
+  say "there is no systemd to start the agent (or you said --no-service). Start it yourself, now and after a boot:"
+  say "  $gpunion agent --state-dir $state"
+fi
+say "who is on this machine, and how to have it back: $gpunion status"

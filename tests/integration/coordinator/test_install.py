@@ -1,0 +1,51 @@
+"""What a machine that is no node yet fetches: the script that makes it one, and the package."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+
+import httpx
+
+from gpunion.coordinator.wheel import WHEEL_NAME
+from tests.integration.coordinator.process import Coordinator
+
+
+def fetch(shared: Coordinator, path: str, **headers: str) -> httpx.Response:
+    return httpx.get(shared.url + path, headers=headers, trust_env=False, timeout=60)
+
+
+def test_the_script_knows_its_campus_and_a_shell_understands_it(shared: Coordinator, tmp_path: Path) -> None:
+    answer = fetch(shared, "/install.sh")
+    assert answer.status_code == 200
+    assert f'url="{shared.url}"' in answer.text
+    script = tmp_path / "install.sh"
+    script.write_text(answer.text)
+    subprocess.run(["sh", "-n", str(script)], check=True)
+    environment = {**os.environ, "HOME": str(tmp_path), "GPUNION_STATE_DIR": str(tmp_path / "state")}
+    words = ["sh", str(script), "--home", str(tmp_path / "home"), "--lab", "vision"]
+    refused = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "there is no join token" in refused.stderr
+    assert sorted(tmp_path.iterdir()) == [script]  # nothing is made before that is known
+
+
+def test_a_host_that_is_no_host_gets_into_no_script(shared: Coordinator) -> None:
+    answer = fetch(shared, "/install.sh", host='x";touch evil;"')
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_host")
+    assert fetch(shared, "/install.sh", **{"x-forwarded-proto": "https"}).text.count("https://127.0.0.1") > 0
+
+
+def test_the_package_is_what_runs_here_and_nothing_else_is_given_away(shared: Coordinator) -> None:
+    answer = fetch(shared, f"/install/{WHEEL_NAME}")
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as wheel:
+        assert wheel.testzip() is None
+        names = wheel.namelist()
+        assert "gpunion/coordinator/install.sh" in names
+        told = wheel.read(next(name for name in names if name.endswith("METADATA"))).decode()
+    assert "Requires-Dist: msgspec; extra == 'agent'" in told
+    assert fetch(shared, "/install/admin.token").status_code == 404
+    assert fetch(shared, "/install/../api/v1/jobs").status_code in (401, 404)
