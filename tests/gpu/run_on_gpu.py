@@ -36,7 +36,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="gpunion-gpu-") as folder:
         if PREPARED not in os.environ:
-            return _again_with(arguments.wheels, Path(folder))
+            return again_with(arguments.wheels, Path(folder))
         answer = _rehearse(Path(folder)) if arguments.rehearse else show(Path(folder))
     text = json.dumps(answer, indent=2)
     print(text)
@@ -45,7 +45,7 @@ def main() -> int:
     return 0 if all(answer["verdicts"].values()) else 1
 
 
-def _again_with(wheels: Path | None, folder: Path) -> int:
+def again_with(wheels: Path | None, folder: Path) -> int:
     """The same program once more, with the sources and the wheels where Python finds them."""
     paths = [str(ROOT / "src"), str(ROOT)]
     if wheels is not None:
