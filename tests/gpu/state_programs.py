@@ -118,7 +118,9 @@ class Tiny(pl.LightningModule):
         return torch.optim.Adam(self.parameters())
 pl.seed_everything(1)
 g = torch.Generator().manual_seed(1)
-data = torch.utils.data.TensorDataset(torch.randn(4000, 4, generator=g), torch.randn(4000, 1, generator=g))
+# All batches alike: Lightning begins an epoch's data anew when it resumes in the middle of it.
+x, y = torch.randn(4, 4, generator=g), torch.randn(4, 1, generator=g)
+data = torch.utils.data.TensorDataset(x.repeat(1000, 1), y.repeat(1000, 1))
 model = Tiny()
 trainer = pl.Trainer(max_steps=int(os.environ["STEPS"]), callbacks=[saving.callback()], logger=False,
     enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
