@@ -65,7 +65,7 @@ class Checkpointer(Protocol):
         """In place of `Runtime.start`: bring a dumped guest back, under this run's names and limits.
 
         The guest's directories have to be as they were when it stood still. RestoreRefused when it does not
-        come back; the run has then ended and cannot be started either.
+        come back: nothing of it runs, and the run cannot be started either.
         """
         ...
 

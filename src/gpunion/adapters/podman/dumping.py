@@ -44,6 +44,8 @@ def dump_container(engine: Engine, container: str, pids: set[int], into: Path, l
         trouble = _call_in_time(engine, words, until_s - time.monotonic())
         if trouble:
             raise DumpRefused((complaint_in(home / DUMP_LOG) or trouble) if trouble != TOO_LONG else trouble)
+        if not freezer.frozen():
+            raise DumpRefused("it went on before its files could be set aside")
         into.mkdir(mode=0o700, parents=True)
         shutil.move(home / PODMAN_IMAGES, into / IMAGES_DIR)
         with contextlib.suppress(FileNotFoundError):

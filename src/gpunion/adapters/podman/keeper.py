@@ -30,7 +30,6 @@ from gpunion.owner_kill.records import read_json
 # In a dump, and Podman's names for them (`dumping` has them too, and more imports than a keeper needs).
 IMAGES_DIR, SHARED_MEMORY_FILE = "images", "shm.tar"
 PODMAN_IMAGES, PODMAN_SHARED_MEMORY, RESTORE_LOG = "checkpoint", "devshm-checkpoint.tar", "restore.log"
-RESTORE_LIMIT_S = 25.0  # the agent waits 30 s for a keeper's answer
 
 
 def main(argv: list[str]) -> int:
@@ -61,7 +60,8 @@ class PodmanKeeping(Keeping):
         self._lay_out(home, Path(str(self._restore["dump"])))
         try:
             words = ("container", "restore", "--file-locks")
-            self._engine.call(*words, self._container, limit_s=RESTORE_LIMIT_S)
+            limit_s = float(str(self._restore["limit_s"]))
+            self._engine.call(*words, self._container, limit_s=limit_s)
         except EngineTrouble as trouble:
             raise NotStarted(complaint_in(home / RESTORE_LOG) or str(trouble)) from trouble
         why = not_confined(cgroup_pids(self._cgroup), int(self._restore["host_id"]))

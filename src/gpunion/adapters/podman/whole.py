@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,10 @@ from gpunion.owner_kill.processes import cgroup_pids
 from gpunion.owner_kill.records import read_json
 from gpunion.ports.checkpointer import DumpHooks, DumpRefused, RestoreRefused
 from gpunion.ports.runtime import ExitReason, GuestPaths, GuestSpec, GuestStatus, RuntimeFault
+
+# Reading the images back takes as long as the disk needs; the coordinator waits ten minutes for a start.
+RESTORE_LIMIT_S = 240.0
+CALLS_LIMIT_S = 60.0  # for all that Podman does around it
 
 
 class NoDevices:
@@ -53,12 +59,14 @@ class NoDevices:
 
 class PodmanRuntime(ContainerRuntime):
     keeper_module = "gpunion.adapters.podman.keeper"
+    start_limit_s = RESTORE_LIMIT_S + CALLS_LIMIT_S
 
     def __init__(self, *arguments: Any, hooks: DumpHooks | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.hooks: DumpHooks = hooks or NoDevices(self._facts.gpus)
         self._dumps: dict[str, Path] = {}  # of runs that are being brought back
         self._still: dict[str, tuple[Freezer, tuple[int, ...]]] = {}  # runs that this object holds
+        self._waking = threading.Lock()
 
     async def ability(self) -> SystemAbility:
         why_not = await asyncio.to_thread(probing.no_means)
@@ -87,13 +95,14 @@ class PodmanRuntime(ContainerRuntime):
             await asyncio.to_thread(self.hooks.after_dump, pids)
 
     async def restore(self, spec: GuestSpec, dump: Path) -> None:
+        self._dumps[spec.run_id] = dump
         try:
-            self._check(spec, dump)
-            self._dumps[spec.run_id] = dump
             await self.start(spec)
             await asyncio.to_thread(self.hooks.after_restore, self._pids(spec.run_id))
-        except RuntimeFault as fault:
-            raise RestoreRefused(str(fault)) from fault
+        except (RuntimeFault, RestoreRefused) as trouble:
+            # Also one that came back too late, or that its devices did not take back.
+            await self.kill(spec.run_id, ExitReason.STOPPED)
+            raise RestoreRefused(str(trouble)) from trouble
         finally:
             self._dumps.pop(spec.run_id, None)
 
@@ -127,7 +136,8 @@ class PodmanRuntime(ContainerRuntime):
         if freezer is None:
             raise DumpRefused("the guest has no cgroup of its own that could be frozen")
         self.hooks.before_dump(pids, limit_s)
-        self._still[run_id] = (freezer, pids)  # from here on nobody else may wake it
+        with self._waking:
+            self._still[run_id] = (freezer, pids)  # from here on nobody else may wake it
         try:
             dump_container(self._engine, str(launch["container"]), set(pids), into, limit_s)
             (into / RECIPE_FILE).write_text(recipe.to_json(), encoding="utf-8")
@@ -139,23 +149,14 @@ class PodmanRuntime(ContainerRuntime):
             self.hooks.after_dump(pids)
             raise
 
-    def _check(self, spec: GuestSpec, dump: Path) -> None:
-        try:
-            recipe = Recipe.from_json((dump / RECIPE_FILE).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RestoreRefused(f"the dump has no recipe that can be read: {error}") from error
-        paths = layout.guest_paths(layout.guest_root(self._state_dir, spec.run_id))
-        launch = super()._launch(spec, paths)
-        why = unfit(recipe, recipe_of(self._words(launch), self._facts.user, spec.gpu_indices))
-        why = why or self.hooks.covers(spec.gpu_indices)
-        if why:
-            raise RestoreRefused(why)
-
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
         launch = super()._launch(spec, paths)
         dump = self._dumps.get(spec.run_id)
         if dump is None:
             return launch
+        why_not = self._unfit(spec, dump, self._words(launch))
+        if why_not:
+            raise RestoreRefused(why_not)
         enter = paths.root / DOORS_DIR / ENTER
         enter.write_bytes((dump / ENTER_FILE).read_bytes())  # in place: its owner stays the guest's user
         stage = staging.stage_of(str(paths.root))
@@ -166,8 +167,20 @@ class PodmanRuntime(ContainerRuntime):
             "stage": stage,
             "sources": sources,
             "host_id": os.geteuid() if host_id is None else host_id,
+            "limit_s": RESTORE_LIMIT_S,
         }
         return launch | {"create": create, "restore": restore}
+
+    def _unfit(self, spec: GuestSpec, dump: Path, words: list[str]) -> str:
+        try:
+            recipe = Recipe.from_json((dump / RECIPE_FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            return f"the dump has no recipe that can be read: {error}"
+        odd = next((path for path in dump.rglob("*") if not _plain(path)), None)
+        if odd is not None:
+            return f"{odd.name[:80]!r} in the dump is neither a file nor a directory"
+        here = recipe_of(words, self._facts.user, spec.gpu_indices)
+        return unfit(recipe, here) or self.hooks.covers(spec.gpu_indices)
 
     def _discard(self, run_id: str, root: Path) -> None:
         super()._discard(run_id, root)
@@ -180,8 +193,9 @@ class PodmanRuntime(ContainerRuntime):
     def _wake_forgotten(self, run_id: str) -> None:
         pids = self._pids(run_id) if run_id not in self._still else ()
         freezer = freezer_of(pids[0]) if pids else None
-        if freezer is not None and freezer.held() and run_id not in self._still:
-            freezer.thaw()
+        with self._waking:
+            if freezer is not None and run_id not in self._still and freezer.held():
+                freezer.thaw()
 
     @staticmethod
     def _words(launch: dict[str, object]) -> list[str]:
@@ -192,3 +206,9 @@ class PodmanRuntime(ContainerRuntime):
 def _gpus_of(root: Path) -> tuple[int, ...]:
     granted = (read_json(str(root / GUEST_FILE)) or {}).get("gpu_indices")
     return tuple(int(index) for index in granted) if isinstance(granted, list) else ()
+
+
+def _plain(path: Path) -> bool:
+    """A link would be followed by somebody who is root."""
+    mode = path.lstat().st_mode
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)

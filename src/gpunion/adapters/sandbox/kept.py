@@ -60,6 +60,7 @@ class KeptRuntime(ABC):
 
     keeper_module: str
     sandboxed: bool
+    start_limit_s = START_LIMIT_S
 
     def __init__(self, state_dir: str | os.PathLike[str]) -> None:
         self._state_dir = Path(state_dir).resolve()
@@ -189,7 +190,7 @@ class KeptRuntime(ABC):
                 )
         finally:
             os.close(write_end)
-            answer = _read_answer(read_end)
+            answer = _read_answer(read_end, self.start_limit_s)
         return answer
 
     def _kill(self, run_id: str, reason: ExitReason) -> GuestStatus | None:
@@ -276,10 +277,10 @@ def _bar_from_starting(root: Path, reason: ExitReason) -> None:
             write_json(str(root / EXIT_FILE), {"exit_code": None, "reason": str(reason)})
 
 
-def _read_answer(descriptor: int) -> bytes:
+def _read_answer(descriptor: int, limit_s: float) -> bytes:
     with open(descriptor, "rb", buffering=0) as answers:
-        if not select.select([answers], [], [], START_LIMIT_S)[0]:
-            raise RuntimeFault(f"the keeper did not answer within {START_LIMIT_S:.0f} s", temporary=True)
+        if not select.select([answers], [], [], limit_s)[0]:
+            raise RuntimeFault(f"the keeper did not answer within {limit_s:.0f} s", temporary=True)
         return answers.read(ANSWER_BYTES) or b""
 
 
