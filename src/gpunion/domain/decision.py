@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpunion.domain.account import Account, Quota
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.effects import AgentEffect, CoordinatorEffect
 from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
@@ -16,7 +17,7 @@ from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason
 from gpunion.domain.run import Run
 
-Record = Job | Run | Node | Checkpoint | Migration | CampusImage | Lending | CampusMemory
+Record = Job | Run | Node | Checkpoint | Migration | CampusImage | Lending | CampusMemory | Account | Quota
 AgentRecord = Guest | Holding | JobEpoch | Lease
 
 

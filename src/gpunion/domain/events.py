@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpunion.domain.account import Quota
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.image import Archive, Image
@@ -34,6 +35,11 @@ class JobSubmitted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStopAsked:
     job_id: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaSet:
+    quota: Quota
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +95,7 @@ CoordinatorEvent = (
     TimerFired
     | JobSubmitted
     | JobStopAsked
+    | QuotaSet
     | ImageAdded
     | ImageRemoved
     | NodeJoined

@@ -58,6 +58,7 @@ class JobSpec:
     priority: Priority = Priority.NORMAL
     checkpoint: CheckpointWish = field(default_factory=CheckpointWish)
     expected_s: float | None = None  # the guest's own guess, at reference speed
+    finish_within_s: float | None = None  # of its submission; needs `expected_s` to be held to it
     lockfile: str | None = None  # in the directory that travels: packages to be installed for it
     image: str | None = None  # as asked for: a name, or a pinned name; None: whatever a node has
 

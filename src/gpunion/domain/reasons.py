@@ -45,6 +45,11 @@ class Why(StrEnum):
     IMAGE_NOT_ADMITTED = "image_not_admitted"
     IMAGE_TOO_LARGE = "image_too_large"
     # a job's life
+    QUOTA_REACHED = "quota_reached"
+    QUOTA_SET = "quota_set"
+    TURN = "turn"
+    BEHIND_DEADLINE = "behind_deadline"
+    DEADLINE_MISSED = "deadline_missed"
     SUBMITTED = "submitted"
     IMPOSSIBLE = "impossible"
     IMAGE_PINNED = "image_pinned"
@@ -146,6 +151,13 @@ SENTENCES: dict[Why, str] = {
     Why.IMAGE_PINNED: "its image is {image}",
     Why.IMAGE_ADDED: "{by} put {image} on the campus's list",
     Why.IMAGE_REMOVED: "{by} took {image} off the campus's list",
+    Why.QUOTA_REACHED: "waits: {who} holds {held} of the {limit} GPU(s) allowed at once; this needs {needs}",
+    Why.QUOTA_SET: "{who} may hold {gpus} GPU(s) at once, says {by}",
+    Why.TURN: "waits for its turn, {ahead} job(s) go first: {who} has had {share} % of what was used lately "
+    "({used_h} GPU-hours) and has lent {lent_h}",
+    Why.BEHIND_DEADLINE: "it is {behind_s} s of work behind the line to its deadline: it goes before others "
+    "of its class, and to machines that stay",
+    Why.DEADLINE_MISSED: "its deadline cannot be met any more; it takes its turn like others",
     Why.SUBMITTED: "accepted from {owner}",
     Why.IMPOSSIBLE: "no node of this campus could ever run it: {blockers}",
     Why.PLACED: "placed on {node} (epoch {epoch}): {because}",

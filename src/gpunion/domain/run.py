@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpunion.domain.account import Charge
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.resources import Grant
 
@@ -51,6 +52,7 @@ class Run:
     wanted_by_s: float | None = None  # the node's terms let it stay no longer than this
     wanted_why: str = ""
     checkpoints: int = 0  # how many were asked for; numbers the next one
+    charge: Charge | None = None  # what it counts for while it lives
 
     @property
     def living(self) -> bool:

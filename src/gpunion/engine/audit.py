@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpunion.domain.account import lab_account, user_account
 from gpunion.domain.checkpoint import CheckpointPhase
 from gpunion.domain.decision import Decision
 from gpunion.domain.effects import SendOrder
@@ -18,6 +19,7 @@ from gpunion.domain.orders import StartRun
 from gpunion.domain.run import Run
 from gpunion.engine.state import CampusState
 from gpunion.policy.bandwidth import RECLAIM_SHARE
+from gpunion.policy.quota import limit_of
 
 _TOLERANCE = 1e-6
 
@@ -43,6 +45,7 @@ def check(state: CampusState, decision: Decision) -> list[Violation]:
     for effect in decision.effects:
         if isinstance(effect, SendOrder) and isinstance(effect.order, StartRun):
             found += _started_against_terms(state, effect.node_id, effect.order)
+            found += _over_quota(state, effect.order)
     for node_id in sorted(_touched_nodes(decision)):
         found += _promised_twice(state, state.nodes[node_id])
         found += _over_the_cap(state, state.nodes[node_id])
@@ -72,6 +75,28 @@ def _started_against_terms(state: CampusState, node_id: NodeId, order: StartRun)
         what = f"{order.run_id} runs in an image the node cannot have, or the terms do not admit"
         found.append(Violation(invariant=2, subject=node_id, what=what))
     return found
+
+
+def _over_quota(state: CampusState, order: StartRun) -> list[Violation]:
+    """Counted from the runs themselves: the books could be wrong. Who held more before a quota was lowered
+    may keep it, but gets no more."""
+    quotas = state.memories.quotas
+    if not quotas or not order.grant.gpu_indices:
+        return []
+    found = []
+    for name in (user_account(order.user), *((lab_account(order.lab),) if order.lab else ())):
+        limit = limit_of(name, quotas)
+        held = _held_gpus(state, name) if limit is not None else 0
+        if limit is not None and held > limit:
+            what = f"{order.run_id} was started though {held} GPUs are held and {limit} allowed"
+            found.append(Violation(invariant=2, subject=name, what=what))
+    return found
+
+
+def _held_gpus(state: CampusState, name: str) -> int:
+    living = (state.runs[run_id] for runs in state.living.values() for run_id in runs)
+    charges = (run.charge for run in living if run.charge is not None)
+    return sum(one.gpus for one in charges if name in (user_account(one.user), lab_account(one.lab)))
 
 
 def _promised_twice(state: CampusState, node: Node) -> list[Violation]:

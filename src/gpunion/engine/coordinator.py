@@ -16,11 +16,12 @@ from gpunion.domain.events import (
     NodeHeard,
     NodeJoined,
     NodeReported,
+    QuotaSet,
     TimerFired,
 )
 from gpunion.domain.frames import Preparing
 from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.reasons import Verdict, Why
+from gpunion.domain.reasons import Reason, Verdict, Why
 from gpunion.domain.reports import (
     CheckpointCaptured,
     CheckpointDurable,
@@ -39,7 +40,7 @@ from gpunion.domain.reports import (
 )
 from gpunion.domain.run import RunPhase
 from gpunion.domain.timing import Timing
-from gpunion.engine import lending, planner
+from gpunion.engine import accounts, lending, planner
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import checkpoints, images, jobs, node_gpus, node_terms, nodes, runs
 from gpunion.engine.state import CampusState
@@ -96,7 +97,16 @@ class CoordinatorEngine:
     def _decide(self, draft: Draft, event: CoordinatorEvent) -> None:
         _dispatch(draft, event)
         lending.follow(draft)
+        accounts.follow_ends(draft)
         planner.reconcile(draft)
+
+    def waits_because(self, now_s: float, job_id: JobId) -> list[Reason]:
+        """What besides the nodes decides when a waiting job gets its turn."""
+        draft = self._draft(now_s)
+        try:
+            return accounts.waits_because(draft, self.state.jobs[job_id])
+        finally:
+            draft.finish()
 
     def _draft(self, now_s: float) -> Draft:
         return Draft(self.state, self.informed_policies(), self.timing, self.timers, now_s)
@@ -117,6 +127,8 @@ def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
             jobs.submitted(draft, event)
         case JobStopAsked():
             jobs.stop_asked(draft, event)
+        case QuotaSet():
+            accounts.set_quota(draft, event)
         case ImageAdded():
             images.added(draft, event)
         case ImageRemoved():

@@ -59,6 +59,11 @@ class Draft:
         formers = (self._former[(Node, node.id)] for node in changed)
         return [(f if isinstance(f, Node) else None, n) for f, n in zip(formers, changed, strict=True)]
 
+    def changed_runs(self) -> list[tuple[Run | None, Run]]:
+        changed = [record for record in self._changes.values() if isinstance(record, Run)]
+        formers = (self._former[(Run, run.id)] for run in changed)
+        return [(f if isinstance(f, Run) else None, r) for f, r in zip(formers, changed, strict=True)]
+
     def order(self, node_id: NodeId, order: Order) -> None:
         self._effects.append(SendOrder(node_id=node_id, order=order))
 

@@ -1,4 +1,4 @@
-"""What a coordinator learned of its nodes and owners: the records, and the book made from them.
+"""What a coordinator learned of its nodes, owners and guests: the records, and the book made from them.
 
 The book is made anew after each lesson and is no record itself: forgetting it costs time and changes no
 decision.
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpunion.domain.account import Account, Quota
 from gpunion.domain.ids import NodeId
-from gpunion.domain.lending import CAMPUS, CampusMemory, Lending
+from gpunion.domain.lending import CampusMemory, Lending
 from gpunion.policy.hazard.memory import book_of
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from gpunion.policy.learning import Answers, Learning
 from gpunion.policy.scheduling.notices import NoticeBook
 
-MemoryRecord = Lending | CampusMemory
+MemoryRecord = Lending | CampusMemory | Account | Quota
 
 
 @dataclass(slots=True)
 class Memories:
     lendings: dict[NodeId, Lending] = field(default_factory=dict)
     campus: CampusMemory | None = None
+    accounts: dict[str, Account] = field(default_factory=dict)
+    quotas: dict[str, Quota] = field(default_factory=dict)
     _hazard: tuple[float | None, WeeklyHazard] | None = field(default=None, compare=False, repr=False)
     _answers: tuple[WeeklyHazard, CampusMemory | None, Answers] | None = field(
         default=None, compare=False, repr=False
@@ -33,6 +36,10 @@ class Memories:
                 self.lendings[record.id] = record
             case CampusMemory():
                 self.campus = record
+            case Account():
+                self.accounts[record.id] = record
+            case Quota():
+                self.quotas[record.id] = record
 
     def take_back(self, record: MemoryRecord) -> None:
         match record:
@@ -40,12 +47,25 @@ class Memories:
                 del self.lendings[record.id]
             case CampusMemory():
                 self.campus = None
+            case Account():
+                del self.accounts[record.id]
+            case Quota():
+                del self.quotas[record.id]
 
     def find(self, record: MemoryRecord) -> MemoryRecord | None:
-        return self.campus if record.id == CAMPUS else self.lendings.get(NodeId(record.id))
+        match record:
+            case Lending():
+                return self.lendings.get(record.id)
+            case CampusMemory():
+                return self.campus
+            case Account():
+                return self.accounts.get(record.id)
+            case Quota():
+                return self.quotas.get(record.id)
 
     def records(self) -> tuple[MemoryRecord, ...]:
-        return (*self.lendings.values(), *(() if self.campus is None else (self.campus,)))
+        campus = () if self.campus is None else (self.campus,)
+        return (*self.lendings.values(), *campus, *self.accounts.values(), *self.quotas.values())
 
     def hazard(self, learning: Learning) -> WeeklyHazard:
         """As of the last lesson; asked thousands of times between two."""

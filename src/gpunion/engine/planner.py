@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpunion.domain.ids import run_id
+from gpunion.domain.ids import NodeId, run_id
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.orders import StartRun, StopRun
-from gpunion.domain.reasons import Verdict, Why
+from gpunion.domain.reasons import Reason, Verdict, Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.snapshot import NodeView
-from gpunion.engine import dumps, homeward, moving, triage
+from gpunion.engine import accounts, dumps, homeward, moving, triage
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
+from gpunion.policy.ordering import Queue
 from gpunion.policy.placement.filters import FOR_GOOD, has_room, refusal
 from gpunion.policy.placement.pick import NotPlaced, Placed, place
 
@@ -74,16 +75,19 @@ def _place_waiting(draft: Draft) -> None:
     waiting = [draft.state.jobs[job_id] for job_id in draft.state.waiting]
     hopeless: set[object] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
     room, ordering = draft.state.room, draft.policies.ordering
-    for job in sorted(waiting, key=lambda job: room.order_key(ordering, job)):
+    ordered = sorted(waiting, key=lambda job: room.order_key(ordering, job))
+    queue = Queue(_place_at_home(draft, ordered), ordering, accounts.shares(draft))
+    for job in queue:
         migration = moving.migration_of(draft, job)
         if migration is not None and migration.phase is not MigrationPhase.SEEKING:
             continue
         reserved = migration is not None and bool(migration.reserved_gpus)
-        shape = (
-            *(job.spec.request, job.spec.lab, job.spec.owner, job.avoid, job.image, job.image_barred),
-            *(job.tier, job.dump and job.dump.kind),
-        )
+        shape = _shape(job)
         if shape in hopeless and not reserved:
+            continue
+        over = accounts.held_back(draft, job)
+        if over is not None:
+            _say_held_back(draft, job, over)
             continue
         if reserved and migration is not None:
             draft.put(replace(migration, reserved_gpus=()))  # its own place is free for it now
@@ -99,6 +103,43 @@ def _place_waiting(draft: Draft) -> None:
             _say_waiting(draft, job, asked)
         else:
             _start(draft, job, found)
+            queue.served()
+
+
+def _shape(job: Job) -> object:
+    """Jobs of one shape get the same answer from every node."""
+    return (
+        *(job.spec.request, job.spec.lab, job.spec.owner, job.avoid, job.image, job.image_barred),
+        *(job.tier, job.dump and job.dump.kind),
+    )
+
+
+def _place_at_home(draft: Draft, ordered: list[Job]) -> list[Job]:
+    """A lab's own jobs on its own machines before anybody else's; returns those who still wait."""
+    homes = _free_homes(draft, {job.spec.lab for job in ordered}) if draft.policies.ordering.fair else {}
+    tried: set[object] = set()
+    for job in ordered if homes else ():
+        home = homes.get(job.spec.lab)
+        if home is None or job.migration is not None or _shape(job) in tried:
+            continue
+        if accounts.held_back(draft, job) is not None:
+            continue
+        able = [one for node_id in home if has_room(job.spec.request, one := view(draft, node_id))]
+        found = place(job, able, draft.now_s, draft.policies.scoring)
+        if isinstance(found, NotPlaced):
+            tried.add(_shape(job))
+        else:
+            _start(draft, job, found)
+    return [job for job in ordered if job.id in draft.state.waiting] if homes else ordered
+
+
+def _free_homes(draft: Draft, labs: set[str]) -> dict[str, list[NodeId]]:
+    homes: dict[str, list[NodeId]] = {}
+    for node in draft.state.nodes.values():
+        lab = node.facts.lab
+        if lab and lab in labs and view(draft, node.id).free_gpus:
+            homes.setdefault(lab, []).append(node.id)
+    return homes
 
 
 def _worth_asking(draft: Draft, job: Job, wish: object) -> list[NodeView]:
@@ -119,6 +160,11 @@ def _say_waiting(draft: Draft, job: Job, asked: list[NodeView]) -> None:
         draft.because(job.id, Why.WAITING, blockers=blockers(found.verdicts))
 
 
+def _say_held_back(draft: Draft, job: Job, over: Reason) -> None:
+    if job.waiting_since_s == draft.now_s:
+        draft.add_reason(over)
+
+
 def _start(draft: Draft, job: Job, found: Placed) -> None:
     epoch = job.epoch + 1
     run = Run(
@@ -130,12 +176,14 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
         grant=found.grant,
         ordered_s=draft.now_s,
         restored_from=None if job.durable is None else job.durable.checkpoint_id,
+        charge=accounts.charge_for(draft, job, found.node_id, found.grant),
     )
     migration = moving.migration_of(draft, job)
     if migration is not None:
         _restarting(draft, migration, run)
         _forget_the_former(draft, migration)
     draft.put(run)
+    accounts.began(draft, run)
     draft.put(replace(job, phase=JOB.check(job.id, job.phase, JobPhase.STARTING), epoch=epoch))
     draft.because(job.id, Why.PLACED, node=run.node_id, epoch=epoch, because=found.because)
     draft.order(

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from gpunion.domain.account import Account, Quota
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.decision import AgentRecord, Record
 from gpunion.domain.frames import Preparing
@@ -48,7 +49,7 @@ class CampusState:
     moving: set[MigrationId] = field(default_factory=set)  # migrations not yet over
     progress: dict[RunId, tuple[int, float]] = field(default_factory=dict)  # from heartbeats; not durable
     preparing: dict[RunId, Preparing] = field(default_factory=dict)  # the same, of runs that are to start
-    memories: Memories = field(default_factory=Memories)  # of comings and goings
+    memories: Memories = field(default_factory=Memories)  # of comings and goings, use and quotas
     room: Room = field(default_factory=Room, compare=False, repr=False)
 
     @classmethod
@@ -75,7 +76,7 @@ class CampusState:
                 self._put_migration(record)
             case CampusImage():
                 self.images[record.id] = record
-            case Lending() | CampusMemory():
+            case Lending() | CampusMemory() | Account() | Quota():
                 self.memories.put(record)
 
     def records(self) -> tuple[Record, ...]:
@@ -116,7 +117,7 @@ class CampusState:
                 self.moving.discard(record.id)
             case CampusImage():
                 del self.images[record.id]
-            case Lending() | CampusMemory():
+            case Lending() | CampusMemory() | Account() | Quota():
                 self.memories.take_back(record)
 
     def find(self, record: Record) -> Record | None:
@@ -133,7 +134,7 @@ class CampusState:
                 return self.migrations.get(record.id)
             case CampusImage():
                 return self.images.get(record.id)
-            case Lending() | CampusMemory():
+            case Lending() | CampusMemory() | Account() | Quota():
                 return self.memories.find(record)
 
     def _put_job(self, job: Job) -> None:

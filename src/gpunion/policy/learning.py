@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpunion.policy.deadline import SaferWhenLate
 from gpunion.policy.expected_loss import ExpectedLoss
 from gpunion.policy.hazard.week import DAY_S, HOUR_S
 from gpunion.policy.hazard.weekly import WeeklyHazard
@@ -21,9 +22,10 @@ LESSONS_LEAST = 20
 
 
 class Answers(NamedTuple):
-    """One object answers where to begin and where to go."""
+    """Where to begin, where to go, and when to save."""
 
-    place: ExpectedLoss
+    scoring: SaferWhenLate
+    destination: ExpectedLoss
     timing: HazardAware
 
 
@@ -39,4 +41,5 @@ class Learning:
     def answers(self, hazard: WeeklyHazard, notices: NoticeBook) -> Answers:
         # A notice makes losses smaller here, not intervals longer: that is what the evaluation found best.
         timing = HazardAware(hazard=hazard, notices=notices, counts_notice=False)
-        return Answers(ExpectedLoss(hazard=hazard, notices=notices, timing=timing), timing)
+        loss = ExpectedLoss(hazard=hazard, notices=notices, timing=timing)
+        return Answers(SaferWhenLate(usual=loss, hazard=hazard), loss, timing)

@@ -2,23 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.ties import tie_break
+from gpunion.policy.deadline import is_late
+from gpunion.policy.fairness import Shares
 
 SortKey = tuple[int, int, float, int]
+# Less goes first: a priority class, then who must not wait longer, who was interrupted, and all the others.
+Lane = tuple[int, int]
+URGENT, INTERRUPTED, USUAL = 0, 1, 2
+# After a day's wait it is first come, first served, whoever has used how much.
+PATIENCE_S = 86_400.0
 
 
 class Ordering(Protocol):
+    fair: bool  # whether shares decide among the usual
+
     def key(self, job: Job) -> SortKey:
-        """Smaller goes first. Depends on nothing but the job, so that a queue can be kept sorted."""
+        """Smaller goes first within a lane. Depends on nothing but the job, so that it can be remembered."""
         ...
+
+    def lane(self, job: Job, now_s: float) -> Lane: ...
 
 
 class PriorityThenAge:
     """Priority classes; within one, work that was interrupted before work that never ran, then first come."""
 
+    fair = False
+
     def key(self, job: Job) -> SortKey:
         interrupted = 0 if job.phase is JobPhase.MIGRATING else 1
         return (-int(job.spec.priority), interrupted, job.submitted_s, tie_break("ordering", job.id))
+
+    def lane(self, job: Job, now_s: float) -> Lane:
+        return (0, USUAL)
+
+
+class FairShare(PriorityThenAge):
+    """Priority classes; within one, the late and those who waited for a day, then the interrupted, then
+    whoever has used least of what others lend."""
+
+    fair = True
+
+    def lane(self, job: Job, now_s: float) -> Lane:
+        rank = -int(job.spec.priority)
+        if now_s - job.waiting_since_s > PATIENCE_S or is_late(job, now_s):
+            return (rank, URGENT)
+        return (rank, INTERRUPTED if job.phase is JobPhase.MIGRATING else USUAL)
+
+
+class Queue:
+    """The waiting in the order of their turns. Tell it who was `served`: their account moves back."""
+
+    def __init__(self, ordered: Iterable[Job], ordering: Ordering, shares: Shares) -> None:
+        """`ordered`: by `ordering.key`."""
+        self._fair = ordering.fair
+        self._shares = shares
+        self._served = False
+        self._lanes: dict[Lane, list[Job]] = {}
+        if ordering.fair:
+            for job in ordered:
+                self._lanes.setdefault(ordering.lane(job, shares.now_s), []).append(job)
+        else:
+            self._lanes[0, USUAL] = list(ordered)
+
+    def __iter__(self) -> Iterator[Job]:
+        for lane in sorted(self._lanes):
+            jobs = self._lanes[lane]
+            yield from self._in_turn(jobs) if self._fair and lane[1] == USUAL else jobs
+
+    def served(self) -> None:
+        """The job handed out last got a place."""
+        self._served = True
+
+    def _in_turn(self, jobs: list[Job]) -> Iterator[Job]:
+        """The account with the least share, until one of its jobs is served and another has the least."""
+        accounts: dict[tuple[str, str], list[Job]] = {}
+        for job in jobs:
+            accounts.setdefault((job.spec.lab, job.spec.owner), []).append(job)
+        # Of equal shares, whoever came first: the numbers follow the order of the jobs.
+        turns = [(self._shares.standing(*who), number, who, 0) for number, who in enumerate(accounts)]
+        heapify(turns)
+        while turns:
+            known, number, who, first = heappop(turns)
+            now = self._shares.standing(*who)
+            if now > known:  # another user of its lab was served meanwhile
+                heappush(turns, (now, number, who, first))
+                continue
+            for position in range(first, len(accounts[who])):
+                self._served = False
+                yield accounts[who][position]
+                if self._served:
+                    heappush(turns, (self._shares.standing(*who), number, who, position + 1))
+                    break

@@ -8,7 +8,7 @@ from gpunion.policy.checkpointing import CheckpointTiming, FixedInterval, Young
 from gpunion.policy.destination import BestFit, Destination, RandomDestination
 from gpunion.policy.homecoming import Homecoming, Never, WhenItPays
 from gpunion.policy.learning import Answers, Learning
-from gpunion.policy.ordering import Ordering, PriorityThenAge
+from gpunion.policy.ordering import FairShare, Ordering, PriorityThenAge
 from gpunion.policy.placement.pick import FastThenTight, Scoring
 from gpunion.policy.reclaim import FlushWhatFits, NeverFlush, ReclaimPlan
 from gpunion.policy.suspicion import MissedThenFenced, Suspicion
@@ -28,7 +28,12 @@ class Policies:
 
     def informed(self, answers: Answers) -> Policies:
         """The same bundle, its answers made from what the campus has learned."""
-        return replace(self, scoring=answers.place, checkpointing=answers.timing, destination=answers.place)
+        return replace(
+            self,
+            scoring=answers.scoring,
+            checkpointing=answers.timing,
+            destination=answers.destination,
+        )
 
 
 BASELINE = Policies(name="baseline")
@@ -37,6 +42,6 @@ RANDOM_DESTINATION = Policies(name="random-destination", destination=RandomDesti
 REQUEUE = Policies(name="requeue", checkpointing=FixedInterval(), reclaim=NeverFlush(), homecoming=Never())
 
 # What a coordinator runs with unless told otherwise.
-LIVE = Policies(name="gpunion", learning=Learning())
+LIVE = Policies(name="gpunion", ordering=FairShare(), learning=Learning())
 
 BUNDLES = {bundle.name: bundle for bundle in (LIVE, BASELINE, FIXED, RANDOM_DESTINATION, REQUEUE)}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from gpunion.domain.account import Account, Quota
 from gpunion.domain.commit import Commit, SavedCampus
 from gpunion.domain.decision import Record
 from gpunion.domain.effects import CoordinatorEffect, SendOrder
@@ -173,7 +174,7 @@ def _subjects(record: Record) -> set[str]:
             return {record.id}
         case Run():
             return {record.job_id, record.id, record.node_id}
-        case Lending() | CampusMemory():
+        case Lending() | CampusMemory() | Account() | Quota():
             return set()  # a memory is no event in anybody's story
         case _:
             return {record.job_id}

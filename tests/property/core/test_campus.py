@@ -31,9 +31,6 @@ from gpunion.domain.reports import (
     RunEnded,
     RunStarted,
 )
-from gpunion.engine import planner
-from gpunion.engine.coordinator import _dispatch
-from gpunion.engine.draft import Draft
 from gpunion.engine.state import CampusState
 from tests.builders import Campus, Machine, a_spec, at_once, facts
 from tests.property.core.profile import FEW
@@ -64,9 +61,8 @@ class WatchedCampus(Campus):
 
     def _drafted(self, event: CoordinatorEvent) -> CampusState:
         engine = self.station.engine
-        draft = Draft(engine.state, engine.policies, engine.timing, engine.timers, self.now_s)
-        _dispatch(draft, event)
-        planner.reconcile(draft)
+        draft = engine._draft(self.now_s)
+        engine._decide(draft, event)
         drafted = deepcopy(engine.state)
         draft.finish()
         return drafted

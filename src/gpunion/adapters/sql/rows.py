@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Table
 
+from gpunion.domain.account import Account, Quota
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.commit import Commit
 from gpunion.domain.decision import Record
@@ -35,6 +36,8 @@ RECORD_TABLES: dict[type, Table] = {
     Migration: tables.migrations,
     Lending: tables.lendings,
     CampusMemory: tables.campus_memories,
+    Account: tables.accounts,
+    Quota: tables.quotas,
     CampusImage: tables.images,
 }
 
@@ -45,7 +48,7 @@ def record_rows(changes: Iterable[Record]) -> dict[Table, list[Row]]:
     for record in changes:
         table = RECORD_TABLES[type(record)]
         row: Row = {"id": record.id, "body": codec.encode(record).decode()}
-        if not isinstance(record, Lending | CampusMemory):
+        if not isinstance(record, Lending | CampusMemory | Account | Quota):
             row["phase"] = record.phase.value
         for column in ("job_id", "node_id"):
             if column in table.c:

@@ -40,6 +40,8 @@ checkpoints = _records("checkpoints", "job_id")
 migrations = _records("migrations", "job_id")
 lendings = _memories("lendings")
 campus_memories = _memories("campus_memories")
+accounts = _memories("accounts")
+quotas = _memories("quotas")
 images = _records("images")
 
 timers = Table(

@@ -37,7 +37,7 @@ class WeeklyHazard:
             horizon_s,
             free_since_s=_free_since_s(node, now_s),
             factor=self._factor(node),
-            hard_end_s=self.hard_ends_s.get(node.id),
+            hard_end_s=self._hard_end_s(node),
         )
 
     def lower_survival(self, node: Node, now_s: float, horizon_s: float) -> float:
@@ -46,13 +46,18 @@ class WeeklyHazard:
             horizon_s,
             free_since_s=_free_since_s(node, now_s),
             factor=self._factor(node),
-            hard_end_s=self.hard_ends_s.get(node.id),
+            hard_end_s=self._hard_end_s(node),
         )
 
     def _profile(self, node: Node) -> RateProfile:
         if node.id not in self._profiles:
             self._profiles[node.id] = self.book.profile(node.id)
         return self._profiles[node.id]
+
+    def _hard_end_s(self, node: Node) -> float | None:
+        """When its owner's own hours end it, as far as anybody said."""
+        announced = [at_s for at_s in (self.hard_ends_s.get(node.id), node.known_end_s) if at_s is not None]
+        return min(announced, default=None)
 
     def _factor(self, node: Node) -> float:
         shown = self.signs.get(node.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpunion.domain.account import Account, Charge
 from gpunion.domain.effects import SendOrder, SetTimer
 from gpunion.domain.events import CoordinatorStarted, TimerFired
 from gpunion.domain.ids import NodeId, RunId
@@ -17,7 +18,10 @@ def test_a_job_that_fits_is_placed_at_once_and_told_why_there() -> None:
     headquarters = Headquarters()
     headquarters.joins("alpha")
     decision = headquarters.submits()
-    run = a_run("job-e1", phase=RunPhase.ORDERED, grant=a_grant(0), ordered_s=headquarters.now_s)
+    charge = Charge(user="sam", lab="students", lender="alpha", gpus=1, pace=1.0)
+    run = a_run(
+        "job-e1", phase=RunPhase.ORDERED, grant=a_grant(0), ordered_s=headquarters.now_s, charge=charge
+    )
     job = Job(
         id=headquarters.job().id,
         spec=a_spec(),
@@ -26,7 +30,14 @@ def test_a_job_that_fits_is_placed_at_once_and_told_why_there() -> None:
         waiting_since_s=headquarters.now_s,
         epoch=1,
     )
-    assert decision.changes == (job, run)
+    now_s = headquarters.now_s
+    assert decision.changes == (
+        job,
+        run,
+        Account(id="user:sam", as_of_s=now_s, using=1.0, held_gpus=1),
+        Account(id="lab:students", as_of_s=now_s, using=1.0, held_gpus=1),
+        Account(id="lab:alpha", as_of_s=now_s, lending=1.0),
+    )
     assert decision.effects == (
         SendOrder(node_id=NodeId("alpha"), order=a_start("job-e1")),
         SetTimer(key="start:job-e1", at_s=headquarters.now_s + TIMING.start_timeout_s),

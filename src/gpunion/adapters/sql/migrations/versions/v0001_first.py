@@ -47,7 +47,7 @@ def _create_records() -> None:
 
 
 def _create_memories() -> None:
-    for name in ("lendings", "campus_memories"):
+    for name in ("lendings", "campus_memories", "accounts", "quotas"):
         op.create_table(
             name,
             sa.Column("id", sa.String, primary_key=True),

@@ -1,0 +1,107 @@
+"""Keeps the books: what each run counts for, from when it is ordered until it has ended."""
+
+from __future__ import annotations
+
+from gpunion.domain.account import Account, Charge, lab_account, user_account
+from gpunion.domain.events import QuotaSet
+from gpunion.domain.ids import NodeId
+from gpunion.domain.job import Job
+from gpunion.domain.reasons import Reason, Why, because
+from gpunion.domain.resources import Grant
+from gpunion.domain.run import Run
+from gpunion.engine.draft import Draft
+from gpunion.policy.deadline import behind_s, is_late, missed
+from gpunion.policy.fairness import Shares, accounts_of, after_charge, as_of
+from gpunion.policy.ordering import Queue
+from gpunion.policy.quota import over_quota
+
+_HOUR_S = 3600.0
+
+
+def charge_for(draft: Draft, job: Job, node_id: NodeId, grant: Grant) -> Charge:
+    facts = draft.state.nodes[node_id].facts
+    held = set(grant.gpu_indices)
+    speeds = [gpu.speed for gpu in facts.capacity.gpus if gpu.index in held]
+    at_home = job.spec.lab != "" and job.spec.lab == facts.lab
+    return Charge(
+        user=job.spec.owner,
+        lab=job.spec.lab,
+        lender=facts.lab,
+        gpus=len(held),
+        pace=0.0 if at_home else len(held) * min(speeds, default=0.0),
+    )
+
+
+def began(draft: Draft, run: Run) -> None:
+    _count(draft, run, sign=1)
+
+
+def follow_ends(draft: Draft) -> None:
+    """After an event, before anybody is placed: what has ended is free to count for somebody else."""
+    for former, run in draft.changed_runs():
+        if former is not None and former.living and not run.living:
+            _count(draft, run, sign=-1)
+
+
+def set_quota(draft: Draft, event: QuotaSet) -> None:
+    draft.put(event.quota)
+    shown = "any number of" if event.quota.gpus is None else str(event.quota.gpus)
+    who = event.quota.id.replace(":", " ", 1)
+    draft.because(event.quota.id, Why.QUOTA_SET, who=who, gpus=shown, by=event.quota.by)
+    draft.look_again = True
+
+
+def shares(draft: Draft) -> Shares:
+    return Shares(accounts=draft.state.memories.accounts, now_s=draft.now_s)
+
+
+def held_back(draft: Draft, job: Job) -> Reason | None:
+    memories = draft.state.memories
+    return over_quota(job, memories.accounts, memories.quotas)
+
+
+def waits_because(draft: Draft, job: Job) -> list[Reason]:
+    """What besides the machines themselves decides when a waiting job gets its turn."""
+    reasons = []
+    over = held_back(draft, job)
+    if over is not None:
+        reasons.append(over)
+    if is_late(job, draft.now_s):
+        reasons.append(because(job.id, Why.BEHIND_DEADLINE, behind_s=behind_s(job, draft.now_s)))
+    elif missed(job, draft.now_s):
+        reasons.append(because(job.id, Why.DEADLINE_MISSED))
+    if draft.policies.ordering.fair:
+        reasons.append(_turn(draft, job))
+    return reasons
+
+
+def _turn(draft: Draft, job: Job) -> Reason:
+    room, ordering = draft.state.room, draft.policies.ordering
+    waiting = (draft.state.jobs[job_id] for job_id in draft.state.waiting)
+    known = shares(draft)
+    queue = Queue(sorted(waiting, key=lambda one: room.order_key(ordering, one)), ordering, known)
+    ahead = 0
+    for one in queue:
+        if one.id == job.id:
+            break
+        ahead += 1
+    name = lab_account(job.spec.lab) if job.spec.lab else user_account(job.spec.owner)
+    account = as_of(known.accounts.get(name) or Account(id=name, as_of_s=draft.now_s), draft.now_s)
+    return because(
+        job.id,
+        Why.TURN,
+        ahead=ahead,
+        who=name.replace(":", " ", 1),
+        share=round(100 * known.used_share(name)),
+        used_h=account.used_gpu_s / _HOUR_S,
+        lent_h=account.lent_gpu_s / _HOUR_S,
+    )
+
+
+def _count(draft: Draft, run: Run, *, sign: int) -> None:
+    charge = run.charge
+    if charge is None:
+        return
+    for name in accounts_of(charge):
+        account = draft.state.memories.accounts.get(name) or Account(id=name, as_of_s=draft.now_s)
+        draft.put(after_charge(account, charge, draft.now_s, sign=sign))

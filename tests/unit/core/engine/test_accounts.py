@@ -1,0 +1,182 @@
+"""Whose turn it is on a busy campus: shares, credit, quotas, deadlines, and what people are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpunion.domain.account import Quota
+from gpunion.domain.events import QuotaSet, TimerFired
+from gpunion.domain.ids import JobId
+from gpunion.domain.job import JobSpec, Priority
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import NodeReclaimed, NodeResumed
+from gpunion.domain.run import EndReason
+from gpunion.engine import lending as lessons
+from gpunion.policy.policies import LIVE
+from tests.builders import Headquarters, a_job, a_spec, a_view, facts, whys
+
+HOUR_S = 3600.0
+
+
+def a_campus(*labs: str, gpus: int = 1) -> Headquarters:
+    headquarters = Headquarters(policies=LIVE, now_s=0.0)
+    for lab in labs:
+        headquarters.joins(lab, facts(gpus=gpus, lab=lab))
+    return headquarters
+
+
+def of(user: str, lab: str = "", **more: object) -> JobSpec:
+    return replace(a_spec(lab=lab), owner=user, **more)  # type: ignore[arg-type]
+
+
+def finishes(headquarters: Headquarters, job: str) -> None:
+    headquarters.started(f"{job}-e1")
+    headquarters.later(HOUR_S).ended(f"{job}-e1", EndReason.FINISHED, exit_code=0)
+
+
+def holders(headquarters: Headquarters) -> list[str]:
+    return sorted(str(run.job_id) for run in headquarters.state.runs.values() if run.living)
+
+
+def test_free_gpus_are_shared_out_among_users_and_not_by_who_handed_in_more() -> None:
+    headquarters = a_campus("x", gpus=4)
+    headquarters.submits("blocker", replace(of("root"), request=a_spec(gpus=4).request))
+    for number in range(6):
+        headquarters.later(1.0).submits(f"ada-{number}", of("ada"))
+    for number in range(2):
+        headquarters.later(1.0).submits(f"bob-{number}", of("bob"))
+    finishes(headquarters, "blocker")
+    assert holders(headquarters) == ["ada-0", "ada-1", "bob-0", "bob-1"]
+
+
+def test_users_of_one_lab_share_what_their_lab_gets() -> None:
+    headquarters = a_campus("x", gpus=4)
+    headquarters.submits("blocker", replace(of("root"), request=a_spec(gpus=4).request))
+    for user in ("ada", "bob", "cy"):
+        for number in range(2):
+            headquarters.later(1.0).submits(f"{user}-{number}", of(user, "crowd"))
+    for number in range(2):
+        headquarters.later(1.0).submits(f"loner-{number}", of("loner", "small"))
+    finishes(headquarters, "blocker")
+    assert holders(headquarters) == ["ada-0", "bob-0", "loner-0", "loner-1"]
+
+
+def test_who_used_more_lately_waits_longer_and_is_told_so() -> None:
+    headquarters = a_campus("x")
+    headquarters.submits("first", of("ada", "vision"))
+    headquarters.submits("again", of("ada", "vision"))
+    headquarters.submits("other", of("bob", "robots"))
+    finishes(headquarters, "first")
+    assert holders(headquarters) == ["other"]
+    (turn,) = headquarters.engine.waits_because(headquarters.now_s, JobId("again"))
+    assert turn.sentence() == (
+        "waits for its turn, 0 job(s) go first: lab vision has had 100 % of what was used lately "
+        "(1 GPU-hours) and has lent 0"
+    )
+
+
+def test_a_lab_that_lent_more_waits_less() -> None:
+    headquarters = a_campus("lender")
+    headquarters.submits("guest", of("ada", "vision"))
+    finishes(headquarters, "guest")
+    headquarters.joins("other", facts(lab="other"))
+    headquarters.submits("hog-1", of("hog"))
+    headquarters.submits("hog-2", of("hog"))
+    headquarters.submits("newcomer", of("bob", "robots"))
+    headquarters.submits("owners", of("eve", "lender"))
+    headquarters.reported("lender", NodeReclaimed(freed_after_s=0.0, killed=True))
+    other = next(str(run.job_id) for run in headquarters.state.runs.values() if run.node_id == "other")
+    finishes(headquarters, other)
+    assert holders(headquarters)[-1] == "owners"  # not the newcomer, who has neither used nor lent
+
+
+def test_a_labs_own_jobs_come_first_on_its_own_machines_and_cost_it_nothing() -> None:
+    headquarters = a_campus("vision")
+    headquarters.submits("guest", of("bob", "robots"))
+    headquarters.submits("urgent", replace(of("bob", "robots"), priority=Priority.HIGH))
+    headquarters.submits("own", of("ada", "vision"))
+    finishes(headquarters, "guest")
+    assert holders(headquarters) == ["own"]
+    finishes(headquarters, "own")
+    account = headquarters.state.memories.accounts["lab:vision"]
+    assert account.used_gpu_s == 0.0
+    assert account.lent_gpu_s > 0.9 * HOUR_S
+
+
+def test_a_quota_holds_back_and_says_so_and_lifting_it_lets_go() -> None:
+    headquarters = a_campus("x", gpus=4)
+    told = headquarters.hears(QuotaSet(quota=Quota(id="user:ada", gpus=1, set_s=0.0, by="ops")))
+    assert [reason.sentence() for reason in told.reasons] == ["user ada may hold 1 GPU(s) at once, says ops"]
+    headquarters.submits("one", of("ada"))
+    decision = headquarters.submits("two", of("ada"))
+    assert whys(decision, "two") == [Why.SUBMITTED, Why.QUOTA_REACHED]
+    reasons = headquarters.engine.waits_because(headquarters.now_s, JobId("two"))
+    assert reasons[0].sentence() == "waits: user ada holds 1 of the 1 GPU(s) allowed at once; this needs 1"
+    headquarters.submits("bobs", of("bob"))
+    assert holders(headquarters) == ["bobs", "one"]
+    headquarters.hears(QuotaSet(quota=Quota(id="user:ada", gpus=None, set_s=0.0, by="ops")))
+    assert holders(headquarters) == ["bobs", "one", "two"]
+
+
+def test_a_quota_of_everybody_is_for_those_who_have_none_of_their_own() -> None:
+    headquarters = a_campus("x", gpus=4)
+    headquarters.hears(QuotaSet(quota=Quota(id="lab:*", gpus=1, set_s=0.0)))
+    headquarters.hears(QuotaSet(quota=Quota(id="lab:vision", gpus=2, set_s=0.0)))
+    for number in range(3):
+        headquarters.submits(f"v-{number}", of("ada", "vision"))
+        headquarters.submits(f"r-{number}", of("bob", "robots"))
+    assert holders(headquarters) == ["r-0", "v-0", "v-1"]
+
+
+def test_quotas_and_shares_outlive_the_coordinator() -> None:
+    headquarters = a_campus("x", gpus=2)
+    headquarters.hears(QuotaSet(quota=Quota(id="user:ada", gpus=1, set_s=0.0)))
+    headquarters.submits("one", of("ada"))
+    other = headquarters.later(60.0).restarts()
+    other.submits("two", of("ada"))
+    assert holders(other) == ["one"]
+    assert other.state.memories.accounts["user:ada"] == headquarters.state.memories.accounts["user:ada"]
+
+
+def test_a_job_behind_its_deadline_goes_first_and_is_told_so() -> None:
+    headquarters = a_campus("x")
+    headquarters.submits("blocker", of("root"))
+    late = of("hog", expected_s=HOUR_S, finish_within_s=3 * HOUR_S)
+    headquarters.submits("earlier", of("bob"))
+    headquarters.submits("dated", late)
+    assert headquarters.engine.waits_because(headquarters.now_s, JobId("dated"))[0].why is Why.TURN
+    finishes(headquarters, "blocker")
+    assert holders(headquarters) == ["dated"]
+
+
+def test_a_job_whose_deadline_is_out_of_reach_takes_its_turn_like_others() -> None:
+    headquarters = a_campus("x")
+    headquarters.submits("blocker", of("root"))
+    headquarters.submits("earlier", of("bob"))
+    headquarters.submits("dated", of("hog", expected_s=HOUR_S, finish_within_s=HOUR_S))
+    finishes(headquarters, "blocker")
+    assert holders(headquarters) == ["earlier"]
+    reasons = headquarters.engine.waits_because(headquarters.now_s, JobId("dated"))
+    assert [reason.why for reason in reasons] == [Why.DEADLINE_MISSED, Why.TURN]
+
+
+@pytest.mark.parametrize(("within_s", "goes_to"), [(1000 * HOUR_S, "flighty"), (3 * HOUR_S, "calm")])
+def test_a_late_job_goes_where_it_can_stay_though_that_be_slower(within_s: float, goes_to: str) -> None:
+    headquarters = Headquarters(policies=LIVE, now_s=0.0)
+    headquarters.joins("flighty", facts(speed=2.0))
+    headquarters.joins("calm", facts(speed=1.0))
+    for _ in range(40):
+        headquarters.later(HOUR_S).reported("flighty", NodeReclaimed(freed_after_s=0.0, killed=True))
+        headquarters.later(60.0).reported("flighty", NodeResumed())
+    headquarters.hears(TimerFired(key=lessons.LESSON))
+    dated = of("ada", expected_s=HOUR_S / 4, finish_within_s=within_s)
+    job = a_job(spec=dated, submitted_s=headquarters.now_s)
+    later_s = headquarters.now_s + HOUR_S
+    scoring = headquarters.engine.informed_policies().scoring
+    scores = {
+        node.id: scoring.score(job, a_view(node), node.facts.capacity.gpus, later_s)
+        for node in headquarters.state.nodes.values()
+    }
+    assert max(scores, key=lambda node: scores[node]) == goes_to
