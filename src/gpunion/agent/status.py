@@ -17,7 +17,7 @@ from gpunion.agent.settings import Settings
 from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_watch import TermsWatch
 from gpunion.agent.world import World
-from gpunion.domain.guest import Guest
+from gpunion.domain.guest import Guest, Tenure
 from gpunion.domain.withheld import HoldCause
 
 
@@ -76,7 +76,10 @@ class StatusBoard:
     def _because(self) -> str:
         """Why it is withheld, where the owner's terms say so and not they themselves."""
         holding = self.loop.station.engine.state.holding
-        return holding.detail if holding.cause is HoldCause.TERMS else ""
+        if holding.cause is not HoldCause.TERMS or holding.tenure is Tenure.SHARING:
+            return ""
+        now = "" if self.times is None else self.times.forecast().because
+        return now or holding.detail
 
     def _lending(self) -> dict[str, Any]:
         if self.times is None:

@@ -127,6 +127,13 @@ class TermsKeeper:
                 return self.times.appointments
             raise TermsTrouble(f"calendar: {terms.house.calendar}: {_said(trouble)}") from trouble
 
+    def calendar_problem(self) -> str:
+        """Why the calendar cannot be read right now; empty where it can, or there is none. Blocks."""
+        if self.terms.house.calendar and not self.calendar_trouble:
+            self._calendar_mark = None
+            self._look_at_calendar()
+        return self.calendar_trouble
+
     def _look_at_calendar(self) -> None:
         path = self.terms.house.calendar
         mark = _mark(Path(path)) if path else None

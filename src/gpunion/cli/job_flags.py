@@ -34,6 +34,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         "--priority", choices=("low", "normal", "high"), help="against your own and others' jobs (normal)"
     )
     job.add_argument("--lab", help="the lab it belongs to")
+    job.add_argument("--as", dest="user", metavar="NAME", help="who it is for (whom the token names)")
     job.add_argument(
         "--image", metavar="IMAGE", help="run in this image of gpunion images ls: NAME or NAME@sha256:DIGEST"
     )
@@ -81,6 +82,7 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     job.setdefault("name", _name_of(job["command"]))
     _put(job, "priority", arguments.priority)
     _put(job, "lab", arguments.lab)
+    _put(job, "user", arguments.user)
     _put(job, "image", arguments.image)
     _put(job, "lockfile", arguments.environment and arguments.environment.removeprefix("./"))
     _put(job, "network", arguments.network)

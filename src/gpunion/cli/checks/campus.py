@@ -16,7 +16,7 @@ from gpunion.cli.exits import Trouble
 from gpunion.cli.quantities import shown_duration
 from gpunion.sdk.errors import ApiProblem, ClientError
 
-# Nothing depends on the time of day being the same, but people compare what they read.
+# Only an owner's hours and calendar go by the time of day; but people compare what they read.
 CLOCKS_APART_MAX_S = 5.0
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpunion.cli.checks import campus, machine
+from gpunion.cli.checks import campus, machine, terms
 from gpunion.cli.checks.finding import Finding, State, missing
 from gpunion.cli.context import Context
 from gpunion.cli.exits import ERROR, OK
@@ -54,6 +54,8 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
     ]
     if trouble is not None:
         findings.append(trouble)
+    if settings is not None:
+        findings += terms.check_terms(folder, settings)
     heard, about = campus.check_coordinator(lambda: context.campus(arguments))
     findings += heard
     place = settings.vault if settings else Path(about["vault"]) if about else None

@@ -36,7 +36,7 @@ async def submit(
     response: Response,
     idempotency_key: Annotated[str | None, _KEY] = None,
 ) -> wire.JobAnswer:
-    spec = convert.spec_from(job, owner=caller.name)
+    spec = convert.spec_from(job, owner=job.user or caller.name)
     if idempotency_key is None:
         return await _submit(campus, spec, None)
     key = f"{caller.kind}:{caller.name}:{idempotency_key}"

@@ -79,6 +79,7 @@ class JobIn(Strict):
     bundle: Digest | None = None
     priority: Literal["low", "normal", "high"] = "normal"
     lab: Lab = ""
+    user: Lab = Field(default="", description="who it is for, where that is not who hands it in")
     checkpoint: CheckpointIn = Field(default_factory=CheckpointIn)
     expected_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
     lockfile: Lockfile | None = None
