@@ -46,8 +46,8 @@ from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import BootClock, Clock
 from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
 from gpunion.ports.gpus import Gpus
-from gpunion.ports.images import ArchiveSource
-from gpunion.ports.runtime import Runtime, RuntimeFault
+from gpunion.ports.images import ArchiveSource, ImageFault
+from gpunion.ports.runtime import ExitReason, Runtime, RuntimeFault
 from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
 from gpunion.ports.vault_care import Caretaker
 
@@ -228,6 +228,51 @@ def try_runtime(name: str, image: str | None = None) -> TriedRuntime:
             trouble, _, mend = str(fault).partition("Next: ")
             return TriedRuntime(name=name, trouble=trouble.strip(), mend=mend)
         return TriedRuntime(name=name, described=opened.describe())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """What a runtime keeps for us outside the state directory. `trouble`: why that cannot be told."""
+
+    containers: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+def traces_of(settings: Settings) -> Traces:
+    try:
+        runtime = _open_runtime(settings, DeclaredGpus(()))
+        if not isinstance(runtime, ContainerRuntime):
+            return Traces()
+        shelf = ImageShelf(runtime.images, settings.state_dir / IMAGES_DIR, settings.image_quota_bytes)
+        loaded = [kept.ref for kept in shelf.kept()]
+        return Traces(
+            containers=runtime.containers(), images=tuple(filter(None, [*loaded, runtime.host_image()]))
+        )
+    except RuntimeFault as fault:
+        return Traces(trouble=str(fault))
+
+
+def remove_traces(settings: Settings) -> list[str]:
+    """End and remove every guest and what was loaded for them; returns what could not be done."""
+    try:
+        runtime = _open_runtime(settings, DeclaredGpus(()))
+        asyncio.run(_remove_guests(runtime))
+        if isinstance(runtime, ContainerRuntime):
+            for container in runtime.containers():
+                runtime.remove_container(container)
+            shelf = ImageShelf(runtime.images, settings.state_dir / IMAGES_DIR, settings.image_quota_bytes)
+            shelf.clear()
+            runtime.remove_host_image()
+    except (RuntimeFault, ImageFault) as fault:
+        return [str(fault)]
+    return []
+
+
+async def _remove_guests(runtime: Runtime) -> None:
+    for guest in await runtime.guests():
+        await runtime.kill(guest.run_id, ExitReason.STOPPED)
+        await runtime.remove(guest.run_id)
 
 
 def fetch(vault: Path, job_id: str, checkpoint_id: str, target: Path) -> None:

@@ -38,10 +38,11 @@ from gpunion.domain.resources import Gpu
 from gpunion.domain.terms import OwnersTerms
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
+from gpunion.owner_kill.records import write_json
 from gpunion.ports.agent_disk import DiskFault
 from gpunion.ports.runtime import RuntimeFault
 
-LOCK_FILE = "agent.lock"
+LOCK_FILE, FAREWELL_FILE = "agent.lock", "farewell.json"
 # How long an agent that left waits for the coordinator to know; then the silence says it as well.
 GOODBYE_LIMIT_S = 3.0
 LOOK_S = 0.2
@@ -189,6 +190,7 @@ class Agent:
             in_force=self._performer.small_things_done,
             desk=self._desk,
         )
+        self._told = False  # the coordinator, of our leaving
         self._deciding: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -291,6 +293,7 @@ class Agent:
         until_s = self._parts.clock.now_s() + GOODBYE_LIMIT_S
         while self._station.reports.waiting and self._parts.clock.now_s() < until_s:
             await asyncio.sleep(LOOK_S)
+        self._told = self._station.connected and not self._station.reports.waiting
 
     async def _purge(self) -> None:
         """An owner who leaves finds nothing of us: no settings, no credential, no memory."""
@@ -301,4 +304,6 @@ class Agent:
             await asyncio.to_thread(shutil.rmtree, root / name, True)
         self._settings.credential_file.unlink(missing_ok=True)
         (root / SETTINGS_FILE).unlink(missing_ok=True)
+        # For `gpunion leave --purge`, which waits for it and takes it away with the rest.
+        write_json(str(root / FAREWELL_FILE), {"coordinator_told": self._told}, durable=False)
         log.info("agent_left", message=f"this machine has left the campus; nothing is kept in {root}")

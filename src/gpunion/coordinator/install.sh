@@ -63,6 +63,7 @@ fi
 
 say "installing into $home with $("$python" --version 2>&1)"
 mkdir -p "$home"
+touch "$home/.installed-by-gpunion" # so that `gpunion leave --purge` may remove it
 [ -x "$home/venv/bin/python" ] || "$python" -m venv "$home/venv"
 fetched=$(mktemp -d)
 trap 'rm -rf "$fetched"' EXIT

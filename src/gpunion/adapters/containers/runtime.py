@@ -15,13 +15,14 @@ from gpunion.adapters.containers.entry import DOORS_DIR, ENTER, GATE, OUTPUT, en
 from gpunion.adapters.containers.gpus import GpuWay
 from gpunion.adapters.containers.hostimage import HOST_IMAGE, ensure_host_image, host_places, image_is_here
 from gpunion.adapters.containers.images import EngineImages
-from gpunion.adapters.containers.request import Confines, Request, create_words, library_place
+from gpunion.adapters.containers.request import RUN_LABEL, Confines, Request, create_words, library_place
 from gpunion.adapters.sandbox import stage
 from gpunion.adapters.sandbox.confinement import INSIDE, PACKAGE_DIR, guest_environment, package_places
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES, KeptRuntime
 from gpunion.adapters.sandbox.layout import guest_paths
 from gpunion.adapters.sandbox.names import WORK_DIR
 from gpunion.domain.image import pinned
+from gpunion.owner_kill.guest import GUESTS_DIR
 from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
@@ -180,6 +181,31 @@ class ContainerRuntime(KeptRuntime):
                 os.chown(path, host_id, host_id)
         unfinished.rename(doors / ENTER)
 
+    def containers(self) -> tuple[str, ...]:
+        """Those of guests of this state directory that the engine has, whatever became of their guests."""
+        words = ("ps", "--all", "--filter", f"label={RUN_LABEL}", "--format", "{{.Names}}")
+        try:
+            named = self._engine.call(*words).split()
+        except EngineTrouble as trouble:
+            raise RuntimeFault(f"{self._engine.name}: {trouble}", temporary=True) from trouble
+        guests = self._state_dir / GUESTS_DIR
+        return tuple(name for name in named if name == container_name(run := run_of(name), guests / run))
+
+    def remove_container(self, name: str) -> None:
+        self._discard(run_of(name), self._state_dir / GUESTS_DIR / run_of(name))
+
+    def host_image(self) -> str:
+        """The image for guests that chose none; "" where it is not on this machine."""
+        try:
+            return HOST_IMAGE if image_is_here(self._engine, HOST_IMAGE) else ""
+        except EngineTrouble:
+            return ""
+
+    def remove_host_image(self) -> None:
+        """Not from under another agent's guests: without force the engine keeps what a container uses."""
+        with contextlib.suppress(EngineTrouble):
+            self._engine.call("image", "rm", HOST_IMAGE)
+
     def _discard(self, run_id: str, root: Path) -> None:
         try:
             self._engine.remove(container_name(run_id, root))
@@ -190,6 +216,11 @@ class ContainerRuntime(KeptRuntime):
 def container_name(run_id: str, root: Path) -> str:
     """Known before there is a container, and different for every state directory on a machine."""
     return f"gpunion-{hashlib.sha256(str(root).encode()).hexdigest()[:NAME_DIGITS]}-{run_id}"
+
+
+def run_of(container: str) -> str:
+    """The run in a container's name."""
+    return "-".join(container.split("-")[2:])
 
 
 def _allowed(kind: int, wanted: int) -> int:

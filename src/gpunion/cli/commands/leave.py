@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from gpunion.cli.context import Context
+from gpunion.cli.exits import ERROR, OK
+from gpunion.cli.extras import missing_extra
 from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, say, state_dir
-from gpunion.cli.quantities import duration_s
+from gpunion.cli.quantities import duration_s, shown_duration, shown_size
 
-JSON = STATUS_JSON
-EXAMPLES = ("gpunion leave", "gpunion leave --notice 10m")
+if TYPE_CHECKING:
+    from gpunion.agent.purging import Receipt
+
+JSON = (
+    STATUS_JSON
+    + """ With `--purge`: `{removed, left_behind, freed_bytes, node_id, coordinator, coordinator_told,
+took_s}`; `removed` has lists of `guests`, `processes`, `containers`, `images`, `cgroups`, `mounts`, `files`,
+`units` and `program`."""
+)
+EXAMPLES = ("gpunion leave", "gpunion leave --notice 10m", "gpunion leave --purge")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +30,55 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="how long guests may take to save themselves (your terms)",
     )
+    parser.add_argument(
+        "--purge",
+        action="store_true",
+        help="wait until they are gone, remove everything of ours, and print a receipt",
+    )
     add_state_dir(parser)
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
-    from gpunion.agent import owner_client
+    folder = state_dir(arguments, context)
+    if not arguments.purge:
+        from gpunion.agent import owner_client
 
-    return say(context, ask(lambda: owner_client.leave(state_dir(arguments, context), arguments.notice)))
+        return say(context, ask(lambda: owner_client.leave(folder, arguments.notice)))
+    try:
+        from gpunion.agent.purging import purge
+    except ImportError as error:
+        raise missing_extra(error, "agent") from error
+    receipt = purge(folder, arguments.notice, context.screen.note)
+    if context.screen.as_json:
+        names = (
+            "removed", "left_behind", "freed_bytes", "node_id", "coordinator", "coordinator_told", "took_s",
+        )  # fmt: skip
+        context.screen.data({name: getattr(receipt, name) for name in names})
+    else:
+        _show(receipt, context)
+    return OK if receipt.clean else ERROR
+
+
+def _show(receipt: Receipt, context: Context) -> None:
+    line = context.screen.line
+    whose = f" {receipt.node_id}" if receipt.node_id else ""
+    line(f"Receipt: what was removed of{whose or ' us'}, in {shown_duration(receipt.took_s)}")
+    for name, items in receipt.removed.items():
+        if items:
+            line(f"  {name}: {', '.join(items)}")
+    if not any(receipt.removed.values()):
+        line("  nothing: there was nothing of ours here")
+    line(f"  disk: {shown_size(receipt.freed_bytes)} freed")
+    if receipt.left_behind:
+        line("STILL HERE:")
+        for item in receipt.left_behind:
+            line(f"  {item}")
+        line("Next: run this again as root, or as the agent's user")
+    else:
+        line("Nothing of ours is left on this machine.")
+    if receipt.coordinator and not receipt.coordinator_told:
+        line(
+            f"The coordinator at {receipt.coordinator} could not be told: it misses {receipt.node_id}, gives "
+            "its jobs to other nodes, and shows it as silent.\n"
+            "Next: tell its operator; or, when it is back, join and leave once more"
+        )
