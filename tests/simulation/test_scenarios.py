@@ -20,6 +20,9 @@ from gpunion.sim.tally import KINDS
 from gpunion.sim.watch import Watch
 from gpunion.sim.world import World
 
+# Whole campuses: following every line would triple their time, and the core has tests enough that count.
+pytestmark = pytest.mark.no_cover
+
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 
 
