@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
+from gpunion.domain.system_tier import Tier
 
 
 class MigrationPhase(StrEnum):
@@ -45,6 +46,7 @@ class Migration:
     stopped_s: float | None = None  # when work stood still
     resumed_s: float | None = None
     steps_redone: int = 0
+    tier: Tier | None = None  # of what it was resumed from; None: from the beginning, or not yet
     shipped_bytes: int = 0
     fell_back: bool = False  # went on from an earlier checkpoint than the notice allowed for
 

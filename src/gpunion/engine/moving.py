@@ -164,6 +164,7 @@ def arrived(draft: Draft, job: Job, run: Run) -> None:
         return
     source = draft.state.runs[migration.source_run]
     redone = max(0, draft.known_step(source) - run.resumed_step)
+    resumed_from = None if run.restored_from is None else draft.state.checkpoints.get(run.restored_from)
     done = replace(
         migration,
         phase=MIGRATION.check(migration.id, migration.phase, MigrationPhase.DONE),
@@ -171,6 +172,7 @@ def arrived(draft: Draft, job: Job, run: Run) -> None:
         reserved_gpus=(),
         resumed_s=draft.now_s,
         steps_redone=redone,
+        tier=None if resumed_from is None else resumed_from.tier,
     )
     draft.put(done)
     draft.put(replace(job, migration=None))

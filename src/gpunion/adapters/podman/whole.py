@@ -59,7 +59,6 @@ class NoDevices:
 
 class PodmanRuntime(ContainerRuntime):
     keeper_module = "gpunion.adapters.podman.keeper"
-    start_limit_s = RESTORE_LIMIT_S + CALLS_LIMIT_S
 
     def __init__(self, *arguments: Any, hooks: DumpHooks | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -181,6 +180,10 @@ class PodmanRuntime(ContainerRuntime):
             return f"{odd.name[:80]!r} in the dump is neither a file nor a directory"
         here = recipe_of(words, self._facts.user, spec.gpu_indices)
         return unfit(recipe, here) or self.hooks.covers(spec.gpu_indices)
+
+    def _start_limit_s(self, run_id: str) -> float:
+        restores = run_id in self._dumps
+        return RESTORE_LIMIT_S + CALLS_LIMIT_S if restores else super()._start_limit_s(run_id)
 
     def _discard(self, run_id: str, root: Path) -> None:
         super()._discard(run_id, root)

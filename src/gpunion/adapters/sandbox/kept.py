@@ -60,7 +60,6 @@ class KeptRuntime(ABC):
 
     keeper_module: str
     sandboxed: bool
-    start_limit_s = START_LIMIT_S
 
     def __init__(self, state_dir: str | os.PathLike[str]) -> None:
         self._state_dir = Path(state_dir).resolve()
@@ -90,6 +89,11 @@ class KeptRuntime(ABC):
     def _check_network(self, spec: GuestSpec) -> None:
         if spec.network and not self._reachable:
             raise RuntimeFault("the owner of this machine allows guests no network", temporary=False)
+
+    def _start_limit_s(self, run_id: str) -> float:
+        """How long a keeper may take until it answers."""
+        del run_id
+        return START_LIMIT_S
 
     def _keeper_environment(self) -> dict[str, str]:
         return {"PATH": os.defpath, "PYTHONPATH": str(PACKAGE_DIR.parent), "LC_ALL": "C.UTF-8"}
@@ -190,7 +194,7 @@ class KeptRuntime(ABC):
                 )
         finally:
             os.close(write_end)
-            answer = _read_answer(read_end, self.start_limit_s)
+            answer = _read_answer(read_end, self._start_limit_s(run_id))
         return answer
 
     def _kill(self, run_id: str, reason: ExitReason) -> GuestStatus | None:

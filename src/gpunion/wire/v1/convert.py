@@ -55,6 +55,7 @@ def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
             tier=Tier(job.checkpoint.tier),
         ),
         expected_s=job.expected_s,
+        finish_within_s=job.finish_within_s,
         lockfile=job.lockfile,
         image=job.image,
     )
@@ -103,6 +104,7 @@ def job_detail(
             tier=spec.checkpoint.tier.value,
         ),
         expected_s=spec.expected_s,
+        finish_within_s=spec.finish_within_s,
         runs=[run_out(run) for run in runs],
         migrations=[migration_out(migration) for migration in migrations],
     )
@@ -141,6 +143,7 @@ def migration_out(migration: Migration) -> jobs.MigrationOut:
         steps_redone=migration.steps_redone,
         shipped_bytes=migration.shipped_bytes,
         fell_back=migration.fell_back,
+        tier=migration.tier.value if migration.tier else None,
     )
 
 

@@ -82,6 +82,7 @@ class JobIn(Strict):
     user: Lab = Field(default="", description="who it is for, where that is not who hands it in")
     checkpoint: CheckpointIn = Field(default_factory=CheckpointIn)
     expected_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
+    finish_within_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
     lockfile: Lockfile | None = None
     image: ImageName | None = None
     network: Literal["none", "allowed"] = "none"
@@ -92,6 +93,12 @@ class JobIn(Strict):
             raise ValueError("lockfile and image exclude each other: an image brings its own packages")
         if self.lockfile is not None and self.bundle is None:
             raise ValueError("lockfile is a file of the job's directory, and none travels: bundle is missing")
+        return self
+
+    @model_validator(mode="after")
+    def _deadline_needs_a_guess(self) -> JobIn:
+        if self.finish_within_s is not None and self.expected_s is None:
+            raise ValueError("finish_within_s needs expected_s: how long the job runs, as far as you know")
         return self
 
     @field_validator("command")
@@ -190,6 +197,7 @@ class MigrationOut(Answer):
     steps_redone: int
     shipped_bytes: int
     fell_back: bool
+    tier: str | None
 
 
 class CheckpointOut(Answer):
@@ -251,6 +259,7 @@ class JobDetail(JobOut):
     environment: dict[str, str]
     checkpoint: CheckpointIn
     expected_s: float | None
+    finish_within_s: float | None
     runs: list[RunOut]
     migrations: list[MigrationOut]
 
@@ -277,6 +286,7 @@ class Why(Answer):
     phase: PhaseName
     story: list[StoryLine]
     verdicts: list[VerdictOut]
+    waits: list[ReasonOut]
     preparing: PreparingOut | None
 
 
