@@ -52,6 +52,7 @@ class Guest:
     last_step: int = 0
     came_s: float = 0.0
     leave_by_s: float | None = None  # the terms let it stay no longer than this
+    end_detail: str = ""  # of a program that failed, while what it has made is on its way
     leave_why: str = ""
     overstepped: bool = False  # it took more than the terms lend, so no change of them lets it stay
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.pip.installed import PipPackages
+from gpunion.agent.environment import EnvironmentKeeper
 from gpunion.agent.hands import GuestHands
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import AskToSave, LimitGuest, ShipCheckpoint, StartGuest
@@ -23,8 +27,10 @@ from gpunion.domain.events import (
 )
 from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.orders import StartRun
+from gpunion.domain.resources import GIB
 from gpunion.domain.run import EndReason
 from gpunion.ports.coordinator_link import LinkFault
+from gpunion.ports.packages import PackagesFault, Wish
 from gpunion.ports.runtime import ExitReason, RuntimeFault
 from gpunion.ports.vault import (
     CheckpointTorn,
@@ -436,3 +442,26 @@ async def test_removing_leaves_nothing_and_may_be_repeated(fake: FakeWorld) -> N
     assert fake.notebook.get(RUN) is None
     assert not (fake.root / "spool" / RUN).exists()
     assert list((fake.root / "runs").iterdir()) == []
+
+
+async def test_a_lockfile_that_cannot_be_installed_says_why(fake: FakeWorld) -> None:
+    packages = NoSuchPackages(fake.root / "packages")
+    fake.world = replace(fake.world, environments=EnvironmentKeeper(packages=packages))
+    tree = a_tree({"requirements.txt": b"absent==9\n"})
+    start(fake, an_order(bundle=fake.link.serve(tree), lockfile="requirements.txt"))
+    await until(lambda: fake.of(GuestStartFailed))
+    [failed] = fake.of(GuestStartFailed)
+    assert isinstance(failed, GuestStartFailed)
+    assert failed.detail == "the packages of requirements.txt could not be installed here: no such version"
+    assert fake.world.preparing.all() == ()
+    note = fake.notebook.get(RUN)
+    assert note is not None
+    assert note.packages
+
+
+class NoSuchPackages(PipPackages):
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, limit_bytes=GIB)
+
+    def install(self, key: str, wish: Wish, cancelled: Callable[[], bool]) -> None:
+        raise PackagesFault("no such version")

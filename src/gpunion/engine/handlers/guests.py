@@ -67,6 +67,12 @@ def exited(draft: AgentDraft, event: GuestExited) -> None:
         draft.put(replace(guest, phase=GuestPhase.SHIPPING))
         draft.do(ShipOutput(run_id=guest.run_id))
         return
+    if reason is EndReason.FAILED and guest.saving is None:
+        # What it has made so far may be all that its user wants, or tell why it failed.
+        failed = replace(guest, phase=GuestPhase.SHIPPING, end_cause=reason, end_detail=event.detail)
+        draft.put(failed)
+        draft.do(ShipOutput(run_id=guest.run_id))
+        return
     detail = draft.sickness_of(guest) if reason is EndReason.SICK_GPU else ""
     _report_end(draft, guest, reason, detail=detail or event.detail)
     if guest.saving is not None:
@@ -79,7 +85,10 @@ def output_shipped(draft: AgentDraft, event: OutputShipped) -> None:
     guest = draft.guests.get(event.run_id)
     if guest is None or guest.phase is not GuestPhase.SHIPPING:
         return
-    if event.detail:
+    if guest.end_cause is EndReason.FAILED:
+        detail = "; ".join(words for words in (guest.end_detail, event.detail) if words)
+        _report_end(draft, guest, EndReason.FAILED, detail=detail, output=event)
+    elif event.detail:
         # Finished, but what it made did not get out: as good as not finished.
         _report_end(draft, guest, EndReason.DEADLINE, detail=event.detail)
     else:
@@ -115,7 +124,9 @@ def end_now(
         draft.do(KillGuest(run_id=guest.run_id, cause=cause))
     else:
         draft.do(CancelShipping(run_id=guest.run_id))
-        if not guest.final_saved and guest.exit_code == 0:
+        if guest.end_cause is EndReason.FAILED:
+            _report_end(draft, guest, EndReason.FAILED, detail=guest.end_detail)
+        elif not guest.final_saved and guest.exit_code == 0:
             _report_end(draft, guest, cause, detail="finished, but its output could not be saved in time")
         draft.farewell(guest.run_id)
 

@@ -300,7 +300,6 @@ def test_a_guest_whose_output_is_lost_has_not_finished() -> None:
 @pytest.mark.parametrize(
     ("code", "cause", "reason"),
     [
-        (1, None, EndReason.FAILED),
         (None, None, EndReason.GUEST_LOST),
         (None, EndReason.LEASE_ENDED, EndReason.LEASE_ENDED),
         (137, EndReason.DEADLINE, EndReason.DEADLINE),
@@ -313,10 +312,30 @@ def test_an_end_says_whose_doing_it_was(code: int | None, cause: EndReason | Non
     assert decision.forgotten == (RUN,)
 
 
+def test_what_a_failed_program_has_made_is_shipped_before_its_end_is_told() -> None:
+    agent = an_agent_with_a_guest()
+    decision = agent.exits(code=3)
+    assert decision.effects == (ShipOutput(run_id=RUN),)
+    done = agent.hears(OutputShipped(run_id=RUN, output=CheckpointId("out")))
+    assert reports(done) == [the_end(EndReason.FAILED, exit_code=3, output=CheckpointId("out"))]
+    assert done.forgotten == (RUN,)
+
+
+def test_a_failed_program_has_failed_also_when_its_output_is_lost_or_cut() -> None:
+    agent = an_agent_with_a_guest()
+    agent.exits(code=3)
+    decision = agent.hears(OutputShipped(run_id=RUN, output=None, detail="the vault is full"))
+    assert reports(decision) == [the_end(EndReason.FAILED, exit_code=3, detail="the vault is full")]
+    agent = an_agent_with_a_guest()
+    agent.exits(code=3)
+    assert the_end(EndReason.FAILED, exit_code=3) in reports(agent.hears(OwnerKilled()))
+
+
 def test_an_end_is_heard_once() -> None:
     agent = an_agent_with_a_guest()
     agent.exits(code=1)
     assert agent.exits(code=1).empty
+    agent.hears(OutputShipped(run_id=RUN, output=None))
     assert agent.hears(OutputShipped(run_id=RUN, output=None)).empty
 
 
@@ -470,10 +489,7 @@ def test_a_guest_that_ends_while_it_is_asked_to_save_has_not_saved() -> None:
     agent = an_agent_with_a_guest()
     agent.ordered(a_save_order())
     decision = agent.exits(code=1)
-    assert reports(decision) == [
-        not_saved(CheckpointTrouble.GUEST_ENDED),
-        the_end(EndReason.FAILED, exit_code=1),
-    ]
+    assert reports(decision) == [not_saved(CheckpointTrouble.GUEST_ENDED)]
     assert timers_of(decision) == {"save:job-e1": None}
 
 

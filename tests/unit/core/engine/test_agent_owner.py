@@ -365,7 +365,7 @@ def test_a_kill_of_an_empty_machine_takes_it() -> None:
 def test_leave_with_guests_is_a_notice_and_then_a_goodbye() -> None:
     agent = an_agent_with_a_guest()
     agent.hears(OwnerReclaimed(notice_s=30, leaving=True))
-    decision = agent.exits(code=1)
+    decision = agent.exits(code=None)
     assert reports(decision)[-1] == NodeLeft()
     assert tenure(agent) is Tenure.LEFT
 

@@ -94,7 +94,6 @@ def test_a_guest_that_finished_has_its_output_shipped_on() -> None:
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
-        (GuestFound(run_id=RUN, alive=False, exit_code=2), EndReason.FAILED),
         (GuestFound(run_id=RUN, alive=False, cause=EndReason.LEASE_ENDED), EndReason.LEASE_ENDED),
         (GuestFound(run_id=RUN, alive=False), EndReason.GUEST_LOST),
     ],
@@ -107,8 +106,9 @@ def test_a_guest_that_died_meanwhile_is_reported_as_its_keeper_saw_it(
     assert agent.state.guests == {}
 
 
-def test_a_guest_that_finished_meanwhile_has_its_output_shipped() -> None:
-    _, decision = restarted(a_guest(), found=(GuestFound(run_id=RUN, alive=False, exit_code=0),))
+@pytest.mark.parametrize("code", [0, 2])
+def test_a_guest_that_ended_by_itself_meanwhile_has_its_output_shipped(code: int) -> None:
+    _, decision = restarted(a_guest(), found=(GuestFound(run_id=RUN, alive=False, exit_code=code),))
     assert deeds(decision) == [ShipOutput(run_id=RUN)]
 
 
@@ -128,7 +128,7 @@ def test_a_guest_that_started_and_ended_meanwhile_has_ended() -> None:
     _, decision = restarted(
         a_guest(phase=GuestPhase.STARTING), found=(GuestFound(run_id=RUN, alive=False, exit_code=3),)
     )
-    assert ends(decision) == [EndReason.FAILED]
+    assert deeds(decision) == [ShipOutput(run_id=RUN)]
 
 
 def test_a_stranger_is_ended() -> None:
