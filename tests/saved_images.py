@@ -24,12 +24,13 @@ def a_layer(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def a_shell() -> bytes:
-    """A layer with this machine's /bin/sh and the libraries it is linked to."""
-    libraries = subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=True).stdout
+def a_shell(*programs: str) -> bytes:
+    """A layer with programs of this machine, /bin/sh if none is named, and the libraries they need."""
+    programs = programs or ("/bin/sh",)
+    needed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", dereference=True) as archive:
-        for path in ["/bin/sh", *re.findall(r"(/\S+) \(0x", libraries)]:
+        for path in dict.fromkeys([*programs, *re.findall(r"(/\S+) \(0x", needed)]):
             archive.add(os.path.realpath(path), arcname=path.lstrip("/"))
     return buffer.getvalue()
 

@@ -254,6 +254,15 @@ async def test_the_job_library_is_there_for_a_guest(campus: Campus) -> None:
     assert (await campus.runtime.prepare(spec)).log_file.read_text() == "imported\n"
 
 
+async def test_an_image_that_is_not_there_starts_nothing_and_is_named(campus: Campus) -> None:
+    image = f"campus/none@sha256:{'0' * 64}"
+    with pytest.raises(RuntimeFault, match=image) as fault:
+        await campus.runtime.start(campus.guest("runs on", image=image))
+    assert not fault.value.temporary
+    status = await campus.runtime.status("job-1-e1")
+    assert status is None or not status.alive
+
+
 async def test_a_living_guest_is_not_removed(campus: Campus) -> None:
     spec = await campus.started("runs on")
     with pytest.raises(RuntimeFault):

@@ -62,6 +62,10 @@ class SandboxRuntime(KeptRuntime):
 
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:
         self._check_network(spec)
+        if spec.image is not None:
+            raise RuntimeFault(
+                f"there are no images in a sandbox, and it asks for {spec.image}", temporary=False
+            )
         found = (self._device_of(index) for index in spec.gpu_indices)
         devices = tuple(device for device in found if device is not None)
         if isinstance(self._bubblewrap, Bubblewrap):
