@@ -236,6 +236,7 @@ class Traces:
 
     containers: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
+    host_image: str = ""  # of all agents on this machine: it goes with the last of them
     trouble: str = ""
 
 
@@ -245,10 +246,8 @@ def traces_of(settings: Settings) -> Traces:
         if not isinstance(runtime, ContainerRuntime):
             return Traces()
         shelf = ImageShelf(runtime.images, settings.state_dir / IMAGES_DIR, settings.image_quota_bytes)
-        loaded = [kept.ref for kept in shelf.kept()]
-        return Traces(
-            containers=runtime.containers(), images=tuple(filter(None, [*loaded, runtime.host_image()]))
-        )
+        loaded = tuple(kept.ref for kept in shelf.kept())
+        return Traces(containers=runtime.containers(), images=loaded, host_image=runtime.host_image())
     except RuntimeFault as fault:
         return Traces(trouble=str(fault))
 

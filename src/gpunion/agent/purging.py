@@ -27,9 +27,10 @@ from gpunion.owner_kill.guest import guest_dirs, members, read_keeper
 from gpunion.owner_kill.processes import start_ticks
 from gpunion.owner_kill.records import read_json
 
+PROBE_HOME = "probe"
 # All that an agent and its runtimes make in their directory. Anything else in it is not ours to remove.
 OURS = frozenset({
-    "agent", "cache", "images", "spool", "owner", "guests", "probe",
+    "agent", "cache", "images", "spool", "owner", "guests", PROBE_HOME,
     SETTINGS_FILE, "credential", "terms.toml", "agent.lock", "owner.sock", "egress.json",
     "podman-seccomp.json", "system-tier.json", "farewell.json",
 })  # fmt: skip
@@ -45,6 +46,7 @@ TERM_S = 5.0
 class Receipt:
     removed: dict[str, list[str]] = field(default_factory=dict)
     left_behind: list[str] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)  # what others on this machine still use
     freed_bytes: int = 0
     node_id: str = ""
     coordinator: str = ""
@@ -70,7 +72,7 @@ class Belongings:
 
 
 def look(state_dir: Path) -> Belongings:
-    guests = guest_dirs(str(state_dir))
+    guests = [guest for home in _homes(state_dir) for guest in guest_dirs(str(home))]
     keepers = [keeper for keeper in map(read_keeper, guests) if keeper is not None]
     processes = {process for guest in guests for process in members(guest)}
     processes |= {(keeper.pid, keeper.start_ticks) for keeper in keepers if keeper.alive()}
@@ -126,8 +128,7 @@ def _leave(
         say("The agent has left already, or is about to.")
     except owner_client.OwnerTrouble as trouble:
         say(f"{trouble}\nGuests are ended without a notice: nobody is there to save them.")
-        kill_all(state_dir)
-        _end_agent(state_dir)
+        _end_all(state_dir)
         return False
     else:
         say(str(answer["message"]))
@@ -137,8 +138,7 @@ def _leave(
         time.sleep(WAIT_S)
     if _agent_pid(state_dir) is not None:
         say("The agent did not end in time; it is ended, and its guests with it.")
-        kill_all(state_dir)
-        _end_agent(state_dir)
+        _end_all(state_dir)
     told = read_json(str(state_dir / FAREWELL_FILE)) or {}
     return bool(told.get("coordinator_told"))
 
@@ -159,7 +159,10 @@ def _agent_pid(state_dir: Path) -> int | None:
         os.close(lock)
 
 
-def _end_agent(state_dir: Path) -> None:
+def _end_all(state_dir: Path) -> None:
+    """Guests first: without its agent none of them starts anew, and with it the kill stands against that."""
+    for home in _homes(state_dir):
+        kill_all(home)
     for signum in (signal.SIGTERM, signal.SIGKILL):
         until_s = time.monotonic() + TERM_S
         while (pid := _agent_pid(state_dir)) is not None and time.monotonic() < until_s:
@@ -189,6 +192,10 @@ def _compare_traces(receipt: Receipt, before: Traces, after: Traces) -> None:
         had, has = getattr(before, name), getattr(after, name)
         receipt.removed[name] = [item for item in had if item not in has]
         receipt.left_behind += [f"{name}: {item}" for item in has]
+    if after.host_image:
+        receipt.shared.append(f"{after.host_image}: a container of somebody else's uses it")
+    elif before.host_image:
+        receipt.removed["images"].append(before.host_image)
     if after.trouble:
         receipt.left_behind.append(after.trouble)
 
@@ -223,6 +230,11 @@ def _remove_program(receipt: Receipt) -> None:
         (receipt.left_behind if home.exists() else receipt.removed.setdefault("program", [])).append(
             str(home)
         )
+
+
+def _homes(state_dir: Path) -> list[Path]:
+    """Where guests live: an agent that tries whether it can dump guests keeps a small one apart."""
+    return [home for home in (state_dir, state_dir / PROBE_HOME) if home.is_dir()]
 
 
 def _settings(state_dir: Path) -> Settings | None:

@@ -57,6 +57,7 @@ class ContainerRuntime(KeptRuntime):
 
     keeper_module = "gpunion.adapters.containers.keeper"
     sandboxed = True
+    more_homes: tuple[str, ...] = ()  # folders of the state directory that have guests of their own
 
     def __init__(
         self,
@@ -188,11 +189,18 @@ class ContainerRuntime(KeptRuntime):
             named = self._engine.call(*words).split()
         except EngineTrouble as trouble:
             raise RuntimeFault(f"{self._engine.name}: {trouble}", temporary=True) from trouble
-        guests = self._state_dir / GUESTS_DIR
-        return tuple(name for name in named if name == container_name(run := run_of(name), guests / run))
+        return tuple(name for name in named if self._root_of(name) is not None)
 
     def remove_container(self, name: str) -> None:
-        self._discard(run_of(name), self._state_dir / GUESTS_DIR / run_of(name))
+        root = self._root_of(name)
+        if root is not None:
+            self._discard(root.name, root)
+
+    def _root_of(self, name: str) -> Path | None:
+        """The guest's directory that a container's name stands for; None where it is of no guest of ours."""
+        run = run_of(name)
+        roots = (self._state_dir / home / GUESTS_DIR / run for home in ("", *self.more_homes))
+        return next((root for root in roots if container_name(run, root) == name), None)
 
     def host_image(self) -> str:
         """The image for guests that chose none; "" where it is not on this machine."""

@@ -59,6 +59,7 @@ class NoDevices:
 
 class PodmanRuntime(ContainerRuntime):
     keeper_module = "gpunion.adapters.podman.keeper"
+    more_homes = (probing.PROBE_DIR,)
 
     def __init__(self, *arguments: Any, hooks: DumpHooks | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)

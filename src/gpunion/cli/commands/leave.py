@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from gpunion.cli.context import Context
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
 
 JSON = (
     STATUS_JSON
-    + """ With `--purge`: `{removed, left_behind, freed_bytes, node_id, coordinator, coordinator_told,
-took_s}`; `removed` has lists of `guests`, `processes`, `containers`, `images`, `cgroups`, `mounts`, `files`,
-`units` and `program`."""
+    + """ With `--purge`: `{removed, left_behind, shared, freed_bytes, node_id, coordinator,
+coordinator_told, took_s}`; `removed` has lists of `guests`, `processes`, `containers`, `images`, `cgroups`,
+`mounts`, `files`, `units` and `program`."""
 )
 EXAMPLES = ("gpunion leave", "gpunion leave --notice 10m", "gpunion leave --purge")
 
@@ -50,10 +51,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         raise missing_extra(error, "agent") from error
     receipt = purge(folder, arguments.notice, context.screen.note)
     if context.screen.as_json:
-        names = (
-            "removed", "left_behind", "freed_bytes", "node_id", "coordinator", "coordinator_told", "took_s",
-        )  # fmt: skip
-        context.screen.data({name: getattr(receipt, name) for name in names})
+        context.screen.data(asdict(receipt))
     else:
         _show(receipt, context)
     return OK if receipt.clean else ERROR
@@ -69,6 +67,8 @@ def _show(receipt: Receipt, context: Context) -> None:
     if not any(receipt.removed.values()):
         line("  nothing: there was nothing of ours here")
     line(f"  disk: {shown_size(receipt.freed_bytes)} freed")
+    for item in receipt.shared:
+        line(f"  not removed: {item}")
     if receipt.left_behind:
         line("STILL HERE:")
         for item in receipt.left_behind:
