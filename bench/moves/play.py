@@ -59,13 +59,13 @@ class Play:
     moves: list[Move] = field(default_factory=list)
     seen_until_s: float = 0.0  # up to which of its times the moves have been judged
 
-    def begin(self, ballast_mib: int = 16) -> None:
+    def begin(self, ballast_mib: int = 16, every_s: float = 3600.0) -> None:
         until("both machines can dump guests", self._able)
         job = {
             "name": "counting",
             "command": ["/usr/bin/python3", "-c", COUNTING.format(ballast_mib=ballast_mib)],
             "resources": {"gpus": 1, "cpus": 0.5, "memory": f"{ballast_mib + 64}MiB"},
-            "checkpoint": {"tier": "system"},
+            "checkpoint": {"tier": "system", "max_interval_s": every_s},
         }
         self.job_id = str(self.campus.client().submit(job)["job"]["id"])
         until("it counts", lambda: self._running() and len(self.book()) > 10)
@@ -83,6 +83,16 @@ class Play:
         move = self._judge(source, reached["checkpoint_id"])
         self.moves.append(move)
         return move
+
+    def lose(self) -> None:
+        """Its owner takes the machine back without notice, after it was dumped once more where it is."""
+        epoch = self._job()["epoch"]
+        mark = f"-e{epoch}-c"
+        until("it is dumped here", lambda: mark in (self._job()["durable"] or {}).get("checkpoint_id", ""))
+        kill_all(self.campus.state_dir(self._job()["node_id"]))
+        until("it runs elsewhere", lambda: self._running() and self._job()["epoch"] > epoch, self.story)
+        book = self.book()
+        until("it goes on", lambda: len(self.book()) > len(book), self.story)
 
     def book(self) -> list[tuple[int, float]]:
         """What it has written so far, wherever it is."""

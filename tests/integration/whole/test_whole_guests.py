@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from gpunion.adapters.podman.confined import not_confined
+from gpunion.adapters.podman.probing import PROBE_DIR
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.owner_kill import kill_all
 from gpunion.owner_kill.guest import read_keeper
 from gpunion.owner_kill.processes import cgroup_pids
 from gpunion.ports.checkpointer import DumpRefused, RestoreRefused
 from gpunion.ports.runtime import ExitReason
-from tests.integration.whole.conftest import PATIENCE_S, Machine, carry, counted, eventually
+from tests.integration.whole.conftest import Machine, carry, counted, eventually
 
 pytestmark = [pytest.mark.requires("podman"), pytest.mark.requires("criu")]
 
@@ -93,9 +94,11 @@ def test_a_damaged_dump_is_refused_and_nothing_of_it_runs(machines: Machines, tm
     assert status.exit_reason is ExitReason.NOT_STARTED
 
 
-def test_this_machine_finds_out_by_itself_and_remembers(machines: Machines) -> None:
-    here, _ = machines
+def test_this_machine_finds_out_by_itself_and_remembers(machines: Machines, tmp_path: Path) -> None:
+    here, there = machines
+    here.runtime.remembers_in = there.runtime.remembers_in = tmp_path
     ability = here.do(here.runtime.ability())
     assert ability.able, ability.why_not
-    assert asyncio.run(asyncio.wait_for(open_podman(here.state_dir).ability(), PATIENCE_S)) == ability
+    assert there.do(there.runtime.ability()) == ability
+    assert not (there.state_dir / PROBE_DIR).exists()
     assert here.do(here.runtime.guests()) == ()

@@ -1,6 +1,7 @@
 """Whether whole guests can be dumped and brought back on this machine: tried once with a small one.
 
-The answer depends on the kernel, CRIU, Podman and the processor, and holds until one of them changes.
+The answer depends on the kernel, CRIU, Podman and the processor, and holds until one of them changes. It is
+the machine's and not one agent's, and kept where a reboot clears it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.checkpointer import DumpRefused, RestoreRefused, WholeRuntime
 from gpunion.ports.runtime import ExitReason, GuestSpec, RuntimeFault
 
-MEMORY_FILE = "system-tier.json"
+MEMORY_DIR = Path("/run")
+MEMORY_FILE = "gpunion-system-tier.json"
 PROBE_DIR = "probe"
-LEASE_S = 60.0  # whatever becomes of us, the small guest is gone then
+LEASE_S = 30.0  # whatever becomes of us, the small guest is gone then
 DUMP_LIMIT_S = 30.0
 COUNT_LIMIT_S = 10.0
 LOOK_S = 0.02
@@ -53,21 +55,21 @@ def kind_of_machine(engine_version: str, *, host_programs: bool) -> str:
     return "/".join(parts)
 
 
-def remembered(state_dir: Path, kind: str) -> SystemAbility | None:
-    record = read_json(str(state_dir / MEMORY_FILE))
+def remembered(place: Path, kind: str) -> SystemAbility | None:
+    record = read_json(str(place / MEMORY_FILE))
     if record is None or record.get("kind") != kind:
         return None
     return SystemAbility(able=record.get("able") is True, why_not=str(record.get("why_not", "")), kind=kind)
 
 
-def remember(state_dir: Path, ability: SystemAbility) -> None:
+def remember(place: Path, ability: SystemAbility) -> None:
     record: dict[str, object] = {
         "kind": ability.kind,
         "able": ability.able,
         "why_not": ability.why_not,
         "tried_unix_s": time.time(),
     }
-    write_json(str(state_dir / MEMORY_FILE), record)
+    write_json(str(place / MEMORY_FILE), record, durable=False)
 
 
 async def try_it(runtime: WholeRuntime, home: Path, kind: str) -> SystemAbility:

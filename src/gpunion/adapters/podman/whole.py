@@ -64,6 +64,7 @@ class PodmanRuntime(ContainerRuntime):
     def __init__(self, *arguments: Any, hooks: DumpHooks | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.hooks: DumpHooks = hooks or NoDevices(self._facts.gpus)
+        self.remembers_in = probing.MEMORY_DIR
         self._dumps: dict[str, Path] = {}  # of runs that are being brought back
         self._still: dict[str, tuple[Freezer, tuple[int, ...]]] = {}  # runs that this object holds
         self._waking = threading.Lock()
@@ -76,13 +77,13 @@ class PodmanRuntime(ContainerRuntime):
         kind = await asyncio.to_thread(
             probing.kind_of_machine, self._facts.version, host_programs=host_programs
         )
-        known = probing.remembered(self._state_dir, kind)
+        known = probing.remembered(self.remembers_in, kind)
         if known is not None:
             return known
         home = self._state_dir / probing.PROBE_DIR
         small = PodmanRuntime(home, self._engine, self._facts, image=self._image)
         ability = await probing.try_it(small, home, kind)
-        probing.remember(self._state_dir, ability)
+        probing.remember(self.remembers_in, ability)
         return ability
 
     async def dump(self, run_id: str, into: Path, *, limit_s: float) -> None:
