@@ -69,7 +69,7 @@ def test_the_owner_sees_who_is_there_and_has_the_machine_back(lending: Program) 
     assert lending("submit", "--name", "guest", *SLEEPER).code == 0
     wait_for_phase(lending, "guest", "running")
     seen = lending("status")
-    assert seen.out.startswith("1 guest(s) on this machine:")
+    assert seen.out.startswith("1 guest is on this machine:")
     assert "gpunion kill" in seen.out
     assert "Guests are shut in:" in seen.out
     assert "No new guests come" in lending("pause").out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +13,7 @@ from gpunion.cli.checks.finding import Finding, missing, ok, warning
 from gpunion.cli.quantities import shown_size
 
 PYTHON_LEAST = (3, 11)
+PROBE_LIMIT_S = 10.0  # a driver that takes longer hangs
 # Below the first nothing is safe to write, below the second a large checkpoint may not fit.
 DISK_LEAST_BYTES, DISK_COMFORTABLE_BYTES = 256 * 1024**2, 4 * 1024**3
 LIBRARIES = {
@@ -63,23 +65,81 @@ def check_runtime(runtime: str, *, needed: bool) -> Finding:
     return (missing if needed else warning)(runtime, tried.trouble, tried.mend)
 
 
+def check_other_runtimes(chosen: str) -> list[Finding]:
+    """Those that are installed and not chosen: whoever wants to change has to know whether they would do."""
+    programs = {"sandbox": "bwrap", "docker": "docker", "podman": "podman"}
+    return [
+        check_runtime(name, needed=False)
+        for name, program in programs.items()
+        if name != chosen and shutil.which(program)
+    ]
+
+
 def check_cgroup() -> Finding:
-    """Where the agent may make cgroups it can end a guest as one and limit its memory."""
+    """Where the agent may make cgroups it can end a guest as one. Without, its keeper finds and limits it."""
     try:
         text = Path("/proc/self/cgroup").read_text(encoding="utf-8")
     except OSError:
         text = ""
     own = next((line.partition("0::")[2] for line in text.splitlines() if line.startswith("0::")), None)
-    mend = "start the agent in a unit of its own: systemd-run --user --scope -p Delegate=yes gpunion agent"
+    instead = (
+        "guests are found and held to their memory by their keepers, a little later than the kernel would"
+    )
     for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
         folder = os.path.normpath(f"{mount}/{own}")
         if own is not None and os.path.exists(os.path.join(folder, "cgroup.procs")):
             if os.access(folder, os.W_OK):
                 return ok("cgroup", f"guests get cgroups of their own in {folder}")
             return warning(
-                "cgroup", f"{folder} is not ours: guests are found by other means, unlimited", mend
+                "cgroup",
+                f"{folder} is not ours: {instead}",
+                "run the agent as a service, which has cgroups of its own: gpunion agent install --user",
             )
-    return warning("cgroup", "no cgroup version 2 here: guests are found by other means, unlimited", mend)
+    mend = "boot with cgroup version 2: systemd.unified_cgroup_hierarchy=1 on the kernel's command line"
+    return warning("cgroup", f"no cgroup version 2 here: {instead}", mend)
+
+
+def check_gpus(declared: int) -> Finding:
+    """A driver that hangs is found here rather than by the first guest."""
+    name = "gpus"
+    if not os.path.exists("/dev/nvidiactl"):
+        found = f"no NVIDIA driver; {declared} GPU(s) are lent because the settings say so"
+        return ok(name, found if declared else "no NVIDIA driver, and no GPU in the settings")
+    if find_spec("pynvml") is None:
+        mend = f"{sys.executable} -m pip install 'gpunion[gpu]'"
+        return warning(name, "there is an NVIDIA driver, and nothing to ask it with", mend)
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=PROBE_LIMIT_S
+        )
+    except FileNotFoundError:
+        return warning(name, "no nvidia-smi beside the driver", "install the driver's utilities")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return missing(name, f"the NVIDIA driver does not answer: {error}", "reboot; then: nvidia-smi")
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()[-200:]
+        return missing(name, f"the NVIDIA driver does not answer: {said}", "nvidia-smi; dmesg | grep -i nvrm")
+    return ok(name, f"the driver knows {len(done.stdout.splitlines())} GPU(s)")
+
+
+def check_agent(folder: Path) -> Finding:
+    from gpunion.agent import owner_client
+    from gpunion.agent.service import installed
+
+    services = ", ".join(str(service.unit_file) for service in installed(folder))
+    try:
+        owner_client.status(folder)
+    except owner_client.AgentNotRunning:
+        mend = (
+            "journalctl -u gpunion-agent says why" if services else "gpunion agent install, or: gpunion agent"
+        )
+        return warning("agent", "it does not run: nothing is lent", mend)
+    except owner_client.OwnerTrouble as trouble:
+        what, _, mend = str(trouble).partition("Next: ")
+        return missing("agent", what.strip(), mend or "gpunion kill ends its guests; then restart it")
+    if services:
+        return ok("agent", f"it runs, and starts with the machine ({services})")
+    return warning("agent", "it runs, but nothing starts it after a boot", "gpunion agent install")
 
 
 def check_state_dir(folder: Path) -> Finding:

@@ -14,6 +14,14 @@ from gpunion.cli.terms import warnings
 from gpunion.cli.times import ago
 
 JSON = STATUS_JSON
+# What each word of the agent's means to its owner.
+TENURES = {
+    "sharing": "guests may come",
+    "paused": "no new guests come until gpunion resume",
+    "reclaiming": "guests are leaving, and no new ones come",
+    "reclaimed": "it is yours, and no guest comes until it is lent again (gpunion resume)",
+    "left": "it is no part of a campus any more",
+}
 EXAMPLES = ("gpunion status",)
 
 
@@ -41,21 +49,35 @@ def _show_guests(context: Context, status: Json) -> None:
     if not guests:
         context.screen.line("No guest is on this machine.")
         return
-    context.screen.line(f"{len(guests)} guest(s) on this machine:")
-    columns = ("RUN", "PHASE", "GPUS", "STEP", "PROGRESS", "SINCE")
+    count = "1 guest is" if len(guests) == 1 else f"{len(guests)} guests are"
+    context.screen.line(f"{count} on this machine:")
+    columns = ("WHO", "JOB", "PHASE", "GPUS", "PROGRESS", "SINCE", "RUN")
     rows = [
         [
-            guest["run_id"],
+            _who(guest),
+            guest["name"] or "-",
             guest["phase"],
             ",".join(map(str, guest["gpus"])) or "-",
-            str(guest["step"]),
-            shown_preparing(guest["preparing"]) if guest["preparing"] else f"{guest['progress']:.0%}",
+            _progress(guest),
             ago(guest["since"]),
+            guest["run_id"],
         ]
         for guest in guests
     ]
     context.screen.table(Table(columns=columns, rows=list(rows)))
-    context.screen.line(f"To have it back: {'   '.join(status['how_to_stop'])}")
+    gently, at_once = status["how_to_stop"]
+    context.screen.line(f"To have it back: {gently} (they may save their work), or {at_once} (now).")
+
+
+def _who(guest: Json) -> str:
+    lab = f" ({guest['lab']})" if guest["lab"] else ""
+    return f"{guest['user'] or '-'}{lab}"
+
+
+def _progress(guest: Json) -> str:
+    if guest["preparing"]:
+        return shown_preparing(guest["preparing"])
+    return f"{guest['progress']:.0%}" + (f", step {guest['step']}" if guest["step"] else "")
 
 
 def _show_gpus(context: Context, status: Json) -> None:
@@ -63,16 +85,19 @@ def _show_gpus(context: Context, status: Json) -> None:
         context.screen.line("It lends no GPU.")
         return
     columns = ("GPU", "MODEL", "LENT", "ON IT", "MEMORY", "USE", "HEAT", "POWER", "KNOWN BY")
-    context.screen.table(Table(columns=columns, rows=[_gpu_row(gpu) for gpu in status["gpus"]]))
+    names = {
+        guest["run_id"]: f"{_who(guest)}: {guest['name'] or guest['run_id']}" for guest in status["guests"]
+    }
+    context.screen.table(Table(columns=columns, rows=[_gpu_row(gpu, names) for gpu in status["gpus"]]))
 
 
-def _gpu_row(gpu: Json) -> list[str]:
+def _gpu_row(gpu: Json, names: dict[str, str]) -> list[str]:
     used, total = gpu["memory_used_bytes"], shown_size(gpu["memory_bytes"])
     return [
         str(gpu["index"]),
         gpu["model"],
         _lent(gpu["withheld"]),
-        ", ".join(_on_it(gpu)) or "nobody",
+        ", ".join(_on_it(gpu, names)) or "nobody",
         total if used is None else f"{shown_size(used)} of {total}",
         "-" if gpu["utilisation"] is None else f"{gpu['utilisation']:.0%}",
         "-" if gpu["temperature_c"] is None else f"{gpu['temperature_c']:.0f} C",
@@ -89,16 +114,18 @@ def _lent(withheld: Json | None) -> str:
     return "no new guests" if withheld["phase"] == "paused" else "no"
 
 
-def _on_it(gpu: Json) -> list[str]:
-    """Guests by their run, whether or not the driver names their processes; then the owner's."""
+def _on_it(gpu: Json, names: dict[str, str]) -> list[str]:
+    """Guests, whether or not the driver names their processes; then the owner's own."""
     own = [process for process in gpu["processes"] if process["run_id"] is None and not process["ignored"]]
-    return [*gpu["runs"], *(f"you: {process['name']} ({process['pid']})" for process in own)]
+    guests = [names.get(run_id, run_id) for run_id in gpu["runs"]]
+    return [*guests, *(f"you: {process['name']} ({process['pid']})" for process in own)]
 
 
 def _lines(status: Json) -> list[str]:
     coordinator, runtime = status["coordinator"], status["runtime"]
     deadline_s = status["deadline_in_s"]
-    lines = ["", f"{status['node_id']} of lab {status['lab'] or '-'} is {status['tenure']}."]
+    lab = f" of lab {status['lab']}" if status["lab"] else ""
+    lines = ["", f"{status['node_id']}{lab} is {status['tenure']}: {TENURES[status['tenure']]}."]
     if status["because"]:
         lines.append(f"Your terms say so: {status['because']}.")
     if deadline_s is not None:
