@@ -55,6 +55,8 @@ def _job_file(table: Json, place: Path) -> JobFile:
         job["lockfile"] = read["environment"]
     if "expect" in read:
         job["expected_s"] = read["expect"]
+    if "deadline" in read:
+        job["finish_within_s"] = read["deadline"]
     if "resources" in read:
         job["resources"] = _read(read["resources"], "resources.", RESOURCE_KEYS)
     if "checkpoint" in read:
@@ -178,6 +180,7 @@ KEYS = {
     "priority": Key(_priority, "`low`, `normal` or `high`"),
     "lab": Key(_text, "the lab it belongs to"),
     "expect": Key(_seconds, 'about how long it runs, like `"2h"`'),
+    "deadline": Key(_seconds, 'how long after handing in it should be done, like `"8h"`; needs `expect`'),
     "environment": Key(
         _lockfile, 'packages to install for it, listed in this file of `dir`: `"requirements.txt"`'
     ),

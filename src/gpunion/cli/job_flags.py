@@ -65,6 +65,12 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--expect", type=positive_duration_s, metavar="TIME", help="about how long it runs, like 2h"
     )
+    parser.add_argument(
+        "--deadline",
+        type=positive_duration_s,
+        metavar="TIME",
+        help="from now, by when it should be done, like 8h; needs --expect",
+    )
     job.add_argument("--dir", type=Path, metavar="DIR", help="the directory that travels with it (.)")
     job.add_argument("--no-dir", action="store_true", help="nothing travels with it")
 
@@ -87,6 +93,7 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     _put(job, "lockfile", arguments.environment and arguments.environment.removeprefix("./"))
     _put(job, "network", arguments.network)
     _put(job, "expected_s", arguments.expect)
+    _put(job, "finish_within_s", arguments.deadline)
     resources: Json = dict(job.get("resources", {}))
     for key, value in (
         ("gpus", arguments.gpus),

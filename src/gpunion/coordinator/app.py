@@ -8,7 +8,19 @@ from gpunion import __version__
 from gpunion.coordinator import problems
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.gate import PREFIX, Gate
-from gpunion.coordinator.routes import agent, enrolment, events, hazard, images, jobs, logs, nodes, output, trees
+from gpunion.coordinator.routes import (
+    agent,
+    enrolment,
+    events,
+    hazard,
+    images,
+    jobs,
+    logs,
+    nodes,
+    output,
+    quotas,
+    trees,
+)
 from gpunion.coordinator.routes.access import PROBLEMS
 from gpunion.coordinator.routes.install import router as install_router
 
@@ -25,7 +37,7 @@ def make_app(campus: Campus | None = None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     api = APIRouter(prefix=PREFIX, responses=PROBLEMS)
-    for module in (jobs, logs, output, trees, images, nodes, hazard, enrolment, events, agent):
+    for module in (jobs, logs, output, trees, images, nodes, hazard, quotas, enrolment, events, agent):
         api.include_router(module.router)
     app.include_router(api)
     app.include_router(install_router)

@@ -51,6 +51,14 @@ def verdicts(campus: Campus, job: Job) -> list[jobs.VerdictOut]:
     ]
 
 
+def waits(campus: Campus, job: Job) -> list[jobs.ReasonOut]:
+    """What besides the machines decides when it gets its turn."""
+    if not job.phase.waiting:
+        return []
+    found = campus.station.engine.waits_because(campus.clock.now_s(), job.id)
+    return [convert.reason_out(reason) for reason in found]
+
+
 def living_run(campus: Campus, job: Job) -> Run | None:
     run = campus.state.runs.get(run_id(job.id, job.epoch))
     return run if run is not None and run.living else None

@@ -123,6 +123,17 @@ class Client(ImageCalls, TreeCalls):
     def node_hazard(self, node_id: str) -> Answer:
         return self._get(f"/nodes/{_part(node_id)}/hazard")
 
+    def quotas(self) -> Answer:
+        """{quotas, accounts, half_life_s}: who may hold how many GPUs, holds, has used and has lent."""
+        return self._get("/quotas")
+
+    def set_quota(self, name: str, gpus: int) -> Answer:
+        """`name`: user:NAME, lab:NAME, or user:* and lab:* for all others."""
+        return self._ask("PUT", f"/quotas/{_part(name)}", json={"gpus": gpus}, again=True)
+
+    def lift_quota(self, name: str) -> Answer:
+        return self._ask("DELETE", f"/quotas/{_part(name)}")
+
     def campus(self) -> Answer:
         return self._get("/campus")
 

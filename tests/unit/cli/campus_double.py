@@ -65,6 +65,8 @@ class CampusDouble:
         self.texts: dict[str, str] = {}
         self.machines: list[Json] = []
         self.outlook: Json = {}  # what `hazard` and `node_hazard` answer with
+        self.books: Json = {}  # what `quotas` answers with
+        self.waits: list[Json] = []
         self.listed: list[Json] = []
         self.archives: dict[str, bytes] = {}
         self.saved: list[Json] = []
@@ -167,6 +169,7 @@ class CampusDouble:
             "phase": job["phase"],
             "story": story,
             "verdicts": self.verdicts,
+            "waits": self.waits,
             "preparing": job["preparing"],
         }
 
@@ -187,6 +190,17 @@ class CampusDouble:
     def hazard(self) -> Json:
         self._maybe_refuse()
         return self.outlook
+
+    def quotas(self) -> Json:
+        self._maybe_refuse()
+        return self.books
+
+    def set_quota(self, name: str, gpus: int) -> Json:
+        self._maybe_refuse()
+        return {"name": name, "gpus": gpus, "set_at": "2026-01-01T00:00:00.000Z", "by": "admin"}
+
+    def lift_quota(self, name: str) -> Json:
+        return self.set_quota(name, 3)
 
     def node_hazard(self, node_id: str) -> Json:
         self._maybe_refuse()

@@ -13,7 +13,7 @@ from gpunion.cli.times import clock_time
 from gpunion.cli.verdicts import verdict_table
 
 CONNECTS = True
-JSON = "`{job_id, phase, story, verdicts, preparing}` as GET /jobs/{id}/why answers (docs/http-api.md)."
+JSON = "`{job_id, phase, story, verdicts, waits, preparing}` as GET /jobs/{id}/why answers (docs/http-api.md)."
 EXAMPLES = ("gpunion why train",)
 
 
@@ -35,6 +35,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if why["preparing"] is not None:
         screen.line(f"Right now: {shown_preparing(why['preparing'])}.")
     if why["phase"] in ("pending", "migrating"):
+        for reason in why["waits"]:
+            screen.line(f"  now: {reason['sentence']}")
         screen.line()
         _explain_waiting(context, why)
     return OK

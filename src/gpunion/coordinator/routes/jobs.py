@@ -86,6 +86,7 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
             for line in story.tell(entries, job.id)
         ],
         verdicts=views.verdicts(campus, job) if job.phase.waiting else [],
+        waits=views.waits(campus, job),
         preparing=views.job_out(campus, job).preparing,
     )
 
