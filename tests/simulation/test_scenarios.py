@@ -45,6 +45,21 @@ def recorded(scenario: Scenario) -> Recorder:
     return recorder
 
 
+def test_going_when_it_is_safe_loses_no_step_where_a_plain_notice_as_long_does() -> None:
+    waited = run_scenario(SCENARIOS / "when-safe.toml")
+    assert waited.violations == ()
+    assert {job.phase for job in waited.jobs.values()} == {"succeeded"}
+    assert waited.totals.steps_redone == 0
+    scenario = read_scenario(SCENARIOS / "when-safe.toml")
+    plain = tuple(
+        replace(
+            plan, acts=tuple(replace(act, do=act.do.replace("when_safe", "reclaim")) for act in plan.acts)
+        )
+        for plan in scenario.owners
+    )
+    assert run_scenario(replace(scenario, owners=plain)).totals.steps_redone > 0
+
+
 def test_small_scenario_is_reclaimed_moved_lost_recovered_taken_home_and_finished() -> None:
     outcome = run_scenario(SCENARIOS / "small.toml")
     training = outcome.jobs["training"]

@@ -79,6 +79,7 @@ class Node:
     lent_gpu_s: float = 0.0
     withheld: tuple[WithheldGpu, ...] = ()  # single GPUs that are not lent, whoever has the rest
     restores: tuple[RestoreTried, ...] = ()  # dumps of other kinds of machines that were tried here
+    when_safe: bool = False  # its owner waits for what is saved; the deadline is only how long that may take
     wanted_why: str = ""  # what of its owner's terms ends the lending, where it is not their word
     known_end_s: float | None = None  # by its owner's terms it is lent until then
     not_lent_because: str = ""  # and why it is not, in their words

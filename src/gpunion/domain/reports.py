@@ -79,6 +79,7 @@ class NoticeGiven:
 
     deadline_s: float
     leaving: bool = False
+    when_safe: bool = False  # the deadline is only how long saving may take
     gpus: tuple[int, ...] = ()
     cause: HoldCause = HoldCause.OWNER
     detail: str = ""

@@ -14,10 +14,13 @@ from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
 from gpunion.engine import moving, prefetch
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
-from gpunion.policy.bandwidth import RECLAIM_SHARE
+from gpunion.policy.bandwidth import RECLAIM_SHARE, reclaim_cap_bps
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.placement.pick import choose_gpus
 from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE, AtStake, Triage
+
+# Planned to be busy this much longer than the wire alone would take: the rates' own margin, and rounding.
+ROOM_TO_SPARE = 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +85,24 @@ def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
     uplink_bps = node.facts.lent_uplink_bps - active_flush_bps(draft, node.id) / RECLAIM_SHARE
     stakes = [_at_stake(draft, run) for run in runs]
     by_id = {run.id: run for run in runs}
-    fates = _triage(draft, stakes, want, max(uplink_bps, 1.0))
+    fates = _triage(draft, stakes, _in_no_hurry(draft, node, stakes, want, uplink_bps), max(uplink_bps, 1.0))
     going = [draft.job_of(by_id[fate.run_id]) for fate in fates if fate.rate_bps is not None]
     planned = _plan(draft, node, going) if len(going) > 1 else {}
     for fate in fates:
         _carry_out(draft, node, by_id[fate.run_id], fate, want, planned)
+
+
+def _in_no_hurry(draft: Draft, node: Node, stakes: list[AtStake], want: Want, uplink_bps: float) -> Want:
+    """An owner who waits until it is safe waits no longer for rates that would just do by the limit: all go
+    as fast as they can beside each other, and whoever proves larger than thought has the rest of the time."""
+    if not node.when_safe:
+        return want
+    bits = sum(8.0 * stake.ship_bytes for stake in stakes)
+    busy_s = max(stake.stall_s for stake in stakes) + ROOM_TO_SPARE * bits / max(
+        reclaim_cap_bps(uplink_bps), 1.0
+    )
+    soon_s = draft.now_s + (busy_s + GUARD_S) / (1.0 - GUARD_SHARE)
+    return Want(deadline_s=min(want.deadline_s, soon_s), sent_by_s=min(want.sent_by_s, soon_s))
 
 
 def _plan(draft: Draft, node: Node, jobs: list[Job]) -> dict[JobId, NodeId]:

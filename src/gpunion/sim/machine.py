@@ -97,9 +97,10 @@ class Machine(Watch):
 
     # --- the owner -------------------------------------------------------------------------------
 
-    def reclaim(self, notice_s: float, *, leaving: bool = False) -> bool:
+    def reclaim(self, notice_s: float, *, leaving: bool = False, when_safe: bool = False) -> bool:
         """False: no agent answered. The owner waits, or takes the way that needs none."""
-        return self.on and self.agent.post(OwnerReclaimed(notice_s=notice_s, leaving=leaving))
+        word = OwnerReclaimed(notice_s=notice_s, leaving=leaving, when_safe=when_safe)
+        return self.on and self.agent.post(word)
 
     def pause(self) -> bool:
         return self.on and self.agent.post(OwnerPaused())

@@ -13,7 +13,7 @@ from gpunion.sim.scenario import HOUR_S, Hours, OwnerAct, OwnerPlan, RandomOwner
 from gpunion.sim.streams import Streams
 from gpunion.sim.tables import ScenarioError, Table, one_of
 
-WORDS = ("reclaim", "kill", "pause", "resume", "leave", "rejoin")
+WORDS = ("reclaim", "when_safe", "kill", "pause", "resume", "leave", "rejoin")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 
+from gpunion.domain.terms import DEFAULT_WHEN_SAFE_S
 from gpunion.sim.kernel import Kernel
 from gpunion.sim.machine import Machine
 from gpunion.sim.scenario import DAY_S, WEEK_S, OwnerAct, OwnerPlan, RandomOwner
@@ -53,6 +54,9 @@ class Owner:
         if act.do in ("reclaim", "leave"):
             notice_s = machine.plan.facts.terms.notice_s if act.notice_s is None else act.notice_s
             return self._reclaimed(notice_s, leaving=act.do == "leave")
+        if act.do == "when_safe":
+            limit_s = DEFAULT_WHEN_SAFE_S if act.notice_s is None else act.notice_s
+            return self._reclaimed(limit_s, leaving=False, when_safe=True)
         if act.do == "kill":
             return machine.kill()
         if act.do == "rejoin":
@@ -61,13 +65,13 @@ class Owner:
             return machine.pause()
         return machine.resume()
 
-    def _reclaimed(self, notice_s: float, *, leaving: bool) -> bool:
+    def _reclaimed(self, notice_s: float, *, leaving: bool, when_safe: bool = False) -> bool:
         machine, now_s = self._machine, self._kernel.now_s
         if self._patience_ends_s is None:
             self._patience_ends_s = machine.clock.true(machine.clock.local(now_s) + notice_s)
         elif now_s >= self._patience_ends_s:
             return machine.kill()
-        if machine.reclaim(notice_s, leaving=leaving):
+        if machine.reclaim(notice_s, leaving=leaving, when_safe=when_safe):
             return True
         return now_s >= self._patience_ends_s and machine.kill()
 

@@ -73,7 +73,15 @@ def notice_given(draft: Draft, node_id: NodeId, report: NoticeGiven) -> None:
         departures = node.departures + (not again)
         by_terms = report.cause is HoldCause.TERMS
         why_now = report.detail if by_terms else ""
-        draft.put(replace(node, deadline_s=report.deadline_s, departures=departures, wanted_why=why_now))
+        draft.put(
+            replace(
+                node,
+                deadline_s=report.deadline_s,
+                departures=departures,
+                wanted_why=why_now,
+                when_safe=report.when_safe,
+            )
+        )
         notice_s = max(0.0, report.deadline_s - draft.now_s)
         if by_terms and not report.leaving:
             detail = why_now or "no detail given"
@@ -102,7 +110,9 @@ def resumed(draft: Draft, node_id: NodeId) -> None:
     node = _change(draft, node_id, NodePhase.SHARING)
     if node is None:
         return
-    node = replace(node, deadline_s=None, withheld=after_resume(node.withheld), wanted_why="")
+    node = replace(
+        node, deadline_s=None, withheld=after_resume(node.withheld), wanted_why="", when_safe=False
+    )
     draft.put(node)
     draft.because(node_id, Why.NODE_BACK, node=node_id)
     stay_if_they_can(draft, node)
@@ -174,6 +184,7 @@ def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
             deadline_s=None,
             withheld=(),
             wanted_why="",
+            when_safe=False,
             known_end_s=None,
             not_lent_because="",
         )

@@ -56,7 +56,9 @@ def reclaim(draft: AgentDraft, event: OwnerReclaimed) -> None:
             gpus=holding.gpus,
         )
     )
-    draft.report(NoticeGiven(deadline_s=deadline_s, leaving=leaving, cause=cause, detail=detail))
+    draft.report(
+        NoticeGiven(deadline_s=deadline_s, leaving=leaving, when_safe=when_safe, cause=cause, detail=detail)
+    )
     if deadline_s <= draft.now_s:
         deadline_came(draft)
         return
