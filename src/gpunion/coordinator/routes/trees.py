@@ -24,6 +24,8 @@ from gpunion.wire.v1.trees import BlocksIn, BlocksOut, TreeOut
 router = APIRouter(tags=["trees"])
 
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+# Of one request; so many blocks of 4 MiB it may hold in memory.
+AT_A_TIME = 8
 LIST_TYPE, STREAM_TYPE = "application/json", "application/octet-stream"
 _STREAM = {STREAM_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _LIST = {LIST_TYPE: {"schema": {"type": "object"}}}
@@ -53,23 +55,49 @@ async def get_tree(digest: Digest, campus: TheCampus, _caller: Anybody) -> Respo
 @router.post("/blocks", openapi_extra={"requestBody": {"required": True, "content": _STREAM}})
 async def put_blocks(campus: TheCampus, _caller: Admin, request: Request) -> BlocksOut:
     """Each block is kept as it arrives: what came before a break need not be sent again."""
-    blocks = stored_bytes = 0
     unframing = Unframing()
+    keeping = _Keeping(campus)
     try:
         async for piece in request.stream():
             for name, data in unframing.feed(piece):
-                stored_bytes += await asyncio.to_thread(campus.trees.put, name, data)
-                blocks += 1
+                await keeping.begin(name, data)
         unframing.close()
     except BadStream as error:
         raise ApiError(422, "bad_stream", str(error), "send whole blocks under their own hashes") from error
-    return BlocksOut(blocks=blocks, stored_bytes=stored_bytes)
+    finally:
+        await keeping.end()
+    return BlocksOut(blocks=keeping.blocks, stored_bytes=keeping.stored_bytes)
 
 
 @router.post("/blocks/fetch", response_class=StreamingResponse, responses={200: {"content": _STREAM}})
 async def fetch_blocks(wanted: BlocksIn, campus: TheCampus, _caller: Anybody) -> StreamingResponse:
     """A stream of the blocks that are here, in the order asked for; one that is not is left out."""
     return StreamingResponse(_stream(campus, wanted.blocks), media_type=STREAM_TYPE)
+
+
+class _Keeping:
+    """Several blocks at a time: each waits for the disk, and small ones would wait one after another."""
+
+    def __init__(self, campus: Campus) -> None:
+        self._campus = campus
+        self._under_way: set[asyncio.Task[int]] = set()
+        self.blocks = self.stored_bytes = 0
+
+    async def begin(self, name: str, data: bytes) -> None:
+        if len(self._under_way) >= AT_A_TIME:
+            await self._settle(asyncio.FIRST_COMPLETED)
+        put = asyncio.to_thread(self._campus.trees.put, name, data)
+        self._under_way.add(asyncio.create_task(put))
+
+    async def end(self) -> None:
+        if self._under_way:
+            await self._settle(asyncio.ALL_COMPLETED)
+
+    async def _settle(self, until: str) -> None:
+        done, self._under_way = await asyncio.wait(self._under_way, return_when=until)
+        for task in done:
+            self.stored_bytes += task.result()
+            self.blocks += 1
 
 
 async def _stream(campus: Campus, names: list[str]) -> AsyncIterator[bytes]:
