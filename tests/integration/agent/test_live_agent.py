@@ -251,3 +251,24 @@ async def test_an_agent_that_crashes_again_and_again_costs_the_job_nothing(
     await eventually(
         lambda: not list((machine.state_dir / "guests").iterdir()), "nothing is left of the guest"
     )
+
+
+async def test_terms_that_change_count_at_once_for_who_is_here_and_after_a_restart(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    job = await running(campus, machine)
+    who = campus.job(job).spec.owner
+    said = await machine.owner("terms", set={"deny.people": who, "notice": "20s"})
+    assert said == f"In force from now on: notice=20s; deny.people={who}."
+    await eventually(lambda: machine.living_guests() == [], "the guest that is not welcome has gone")
+    await eventually(lambda: campus.runs(job)[0].end_reason is EndReason.SAVED, "with what it did")
+    assert machine.status()["tenure"] == "sharing"
+    node = campus.station.engine.state.nodes[NodeId(machine.name)]
+    assert node.facts.terms.deny_people == (who,)
+    await campus.stop()
+    machine.crash()
+    machine.boot()
+    await machine.listening()
+    assert machine.status()["terms"]["values"]["notice"] == "20s"
+    assert "as they were" in await machine.owner("terms", set={"notice": "20s"})
