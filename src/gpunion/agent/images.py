@@ -45,7 +45,7 @@ class _NobodyWaits(Exception):
 @dataclass(slots=True)
 class _Fetch:
     parcel: Parcel
-    task: asyncio.Task[str] | None = None
+    task: asyncio.Task[None] | None = None
     wanted: dict[RunId | None, Callable[[], bool]] = field(default_factory=dict)  # and whether called off
     what: str = "looking for its image"
     done: float | None = None
@@ -63,6 +63,7 @@ class ImageKeeper:
         self._shelf = shelf
         self._fetch_wait_s = fetch_wait_s
         self._fetches: dict[str, _Fetch] = {}
+        self._leaving = False
 
     @contextlib.asynccontextmanager
     async def held(
@@ -75,20 +76,24 @@ class ImageKeeper:
 
     async def have(self, parcel: Parcel, run_id: RunId | None, called_off: Callable[[], bool]) -> None:
         """Returns when the engine has it. NoRoom, ImageTrouble, ImageFault and LinkFault say why not."""
-        fetch = self._fetches.get(parcel.image.digest)
-        if fetch is None:
-            fetch = self._fetches[parcel.image.digest] = _Fetch(parcel)
-            fetch.task = asyncio.get_running_loop().create_task(self._have(fetch))
-        fetch.wanted[run_id] = called_off
-        assert fetch.task is not None
-        try:
-            while not fetch.task.done():
-                if called_off():
-                    raise ImageTrouble("it was ended before it began")
-                await asyncio.wait([fetch.task], timeout=LOOK_S)
-            await fetch.task
-        finally:
-            fetch.wanted.pop(run_id, None)
+        while not (self._leaving or called_off()):
+            fetch, task = self._under_way(parcel)
+            fetch.wanted[run_id] = called_off
+            try:
+                while not task.done() and not called_off():
+                    await asyncio.wait([task], timeout=LOOK_S)
+                if task.done():
+                    await task
+                    return
+            except _NobodyWaits:
+                continue  # it stopped for want of anybody just when we came
+            finally:
+                fetch.wanted.pop(run_id, None)
+        raise ImageTrouble("it was ended before it began")
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._fetches)
 
     def preparing(self) -> tuple[Preparing, ...]:
         """What each start that waits here waits for."""
@@ -110,23 +115,28 @@ class ImageKeeper:
 
     async def purge(self) -> None:
         """What we brought goes with us; what a container uses or somebody named stays."""
+        self._leaving = True  # stops what is being fetched; what an engine is just loading it finishes
         tasks = [fetch.task for fetch in self._fetches.values() if fetch.task is not None]
-        for task in tasks:
-            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(self._shelf.clear)
 
-    async def _have(self, fetch: _Fetch) -> str:
+    def _under_way(self, parcel: Parcel) -> tuple[_Fetch, asyncio.Task[None]]:
+        fetch = self._fetches.get(parcel.image.digest)
+        if fetch is None or fetch.task is None:
+            fetch = self._fetches[parcel.image.digest] = _Fetch(parcel)
+            fetch.task = asyncio.get_running_loop().create_task(self._have(fetch))
+            fetch.task.add_done_callback(_looked_at)
+        return fetch, fetch.task
+
+    async def _have(self, fetch: _Fetch) -> None:
         try:
-            return await self._find_or_bring(fetch)
-        except _NobodyWaits as nobody:
-            raise ImageTrouble("it was ended before it began") from nobody
+            await self._find_or_bring(fetch)
         finally:
             del self._fetches[fetch.parcel.image.digest]
             if fetch.parcel.archive is not None:
                 self._shelf.settled(fetch.parcel.archive)
 
-    async def _find_or_bring(self, fetch: _Fetch) -> str:
+    async def _find_or_bring(self, fetch: _Fetch) -> None:
         image = fetch.parcel.image
         found = await asyncio.to_thread(self._images.find, image)
         if found is None:
@@ -136,7 +146,6 @@ class ImageKeeper:
                 raise ImageTrouble(f"the engine took {image.ref} and does not have it")
             await asyncio.to_thread(self._shelf.brought, found, image)
         await asyncio.to_thread(self._shelf.used, found)
-        return found
 
     async def _bring(self, fetch: _Fetch) -> None:
         image, archive = fetch.parcel.image, fetch.parcel.archive
@@ -149,6 +158,9 @@ class ImageKeeper:
             await self._check(fetch, archive, file)
             fetch.what, fetch.done = "loading its image", None
             await in_own_thread(lambda: self._images.load(file))
+        except _NobodyWaits:
+            file.unlink(missing_ok=True)  # the disk is its owner's
+            raise
         except OSError as error:
             file.unlink(missing_ok=True)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -184,7 +196,7 @@ class ImageKeeper:
         def reached(size_bytes: int) -> None:
             nonlocal tries
             fetch.done, tries = size_bytes / max(1, archive.size_bytes), FETCH_TRIES
-            if fetch.called_off():
+            if self._leaving or fetch.called_off():
                 raise _NobodyWaits
             if size_bytes > archive.size_bytes:
                 raise ImageTrouble(
@@ -218,3 +230,9 @@ class ImageKeeper:
             raise ImageTrouble(
                 f"the image {fetch.parcel.image.name} is not what it was called: {bad}"
             ) from bad
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    """Those who waited have been told. Where nobody waits any more, its trouble is nobody's."""
+    if not task.cancelled():
+        task.exception()

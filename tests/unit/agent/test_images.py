@@ -97,6 +97,7 @@ class Machine:
         self.engine = FakeEngine()
         self.source = FakeSource()
         self.now_s = 1000.0
+        self.left = False
         self.shelf = ImageShelf(
             self.engine,
             folder / "images",
@@ -257,8 +258,39 @@ async def test_a_fetch_nobody_waits_for_any_more_stops(machine: Machine) -> None
     with pytest.raises(ImageTrouble):
         await only
     machine.source.gate.set()
-    await until(lambda: not machine.keeper._fetches)
+    await until(lambda: not machine.keeper.busy)
     assert machine.engine.loads == 0
+    assert machine.left_over() == []
+
+
+async def test_who_comes_when_a_fetch_has_just_stopped_gets_a_new_one(machine: Machine) -> None:
+    parcel = machine.an_image("a")
+    machine.source.gate.clear()
+    off: list[bool] = []
+    first = asyncio.create_task(machine.keeper.have(parcel, RunId("x-e1"), lambda: bool(off)))
+    await until(lambda: machine.source.begun_at)
+    off.append(True)
+    with pytest.raises(ImageTrouble):
+        await first
+    second = asyncio.create_task(machine.keeper.have(parcel, RunId("y-e1"), never))
+    machine.source.gate.set()
+    await second
+    assert machine.engine.here.keys() == {parcel.image.digest}
+
+
+async def test_leaving_stops_what_is_being_fetched(machine: Machine) -> None:
+    parcel = machine.an_image("a")
+    machine.source.gate.clear()
+    hint = asyncio.create_task(machine.keeper.have(parcel, None, lambda: machine.left))
+    await until(lambda: machine.source.begun_at)
+    machine.left = True
+    leaving = asyncio.create_task(machine.keeper.purge())
+    machine.source.gate.set()
+    await leaving
+    with pytest.raises(ImageTrouble):
+        await hint
+    assert machine.engine.loads == 0
+    assert not (machine.folder / "images").exists()
 
 
 async def test_without_an_archive_only_a_named_registry_is_asked(machine: Machine) -> None:
