@@ -30,6 +30,13 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "speaks": ("sh", "-c", "echo to stdout; echo to stderr >&2"),
     "speaks endlessly": ("sh", "-c", "while :; do echo 0123456789012345678901234567890123456789; done"),
     "tells its environment": ("sh", "-c", 'env > "$GPUNION_OUTPUT_DIR/env"; pwd > "$GPUNION_OUTPUT_DIR/pwd"'),
+    "imports a package": (
+        "python",
+        "-c",
+        "import os, tiny\n"
+        "open(os.environ['GPUNION_OUTPUT_DIR'] + '/seen', 'w').write(tiny.WORD)\n"
+        "open(tiny.__file__, 'a').write('# changed')\n",
+    ),
     "reads its code": ("sh", "-c", 'cat code.txt > "$GPUNION_OUTPUT_DIR/seen"'),
     "uses the job library": ("python", "-c", "import gpunion.sdk.job.training, numpy; print('imported')"),
     # Two forks and a session of its own, every signal ignored; {token} is found in the list of processes.

@@ -203,6 +203,18 @@ async def test_the_guests_code_is_in_its_working_directory(campus: Campus, tmp_p
     assert (paths.output_dir / "seen").read_text() == "hello"
 
 
+async def test_the_packages_of_a_guest_are_on_its_python_s_path(campus: Campus, tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    (packages / "tiny.py").write_text("WORD = 'installed'\n")
+    spec = await campus.started("imports a package", packages=str(packages))
+    await campus.runtime.wait_exit(spec.run_id)
+    paths = await campus.runtime.prepare(spec)
+    assert (paths.output_dir / "seen").read_text() == "installed"
+    if campus.runtime.sandboxed:
+        assert (packages / "tiny.py").read_text() == "WORD = 'installed'\n"  # it tried to write there
+
+
 async def test_the_environment_is_the_contracts_and_nothing_of_the_agents(
     campus: Campus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
