@@ -28,6 +28,7 @@ from gpunion.agent.perform import Performer
 from gpunion.agent.settings import SETTINGS_FILE, Settings, SettingsTrouble
 from gpunion.agent.status import StatusBoard
 from gpunion.agent.terms_desk import TermsDesk
+from gpunion.agent.terms_file import TERMS_FILE
 from gpunion.agent.terms_keeper import Found, TermsKeeper
 from gpunion.agent.terms_watch import TermsWatch
 from gpunion.domain.events import AgentStarted
@@ -304,6 +305,7 @@ class Agent:
             await asyncio.to_thread(shutil.rmtree, root / name, True)
         self._settings.credential_file.unlink(missing_ok=True)
         (root / SETTINGS_FILE).unlink(missing_ok=True)
+        (root / TERMS_FILE).unlink(missing_ok=True)  # or the next join would find terms nobody gave it
         # For `gpunion leave --purge`, which waits for it and takes it away with the rest.
         write_json(str(root / FAREWELL_FILE), {"coordinator_told": self._told}, durable=False)
         log.info("agent_left", message=f"this machine has left the campus; nothing is kept in {root}")
