@@ -90,9 +90,15 @@ def _send_blocks(
     if not quiet:
         files = sum(1 for entry in snapshot.files if not asked.isdisjoint(entry.blocks))
         screen.note(f"Sending {files} file(s), {shown_size(total)}.")
-    with Transfer(screen, total, "sent", quiet=quiet) as sending:
-        for batch in batches(sizes.items()):
-            campus.put_blocks({name: _read(wanted[name], name) for name in batch}, sending.advance)
+    try:
+        with Transfer(screen, total, "sent", quiet=quiet) as sending:
+            for batch in batches(sizes.items()):
+                campus.put_blocks({name: _read(wanted[name], name) for name in batch}, sending.advance)
+    except KeyboardInterrupt:
+        screen.note(
+            "\nNothing was handed in. The same command, within a day, sends only what has not arrived."
+        )
+        raise
 
 
 def _read(place: Place, name: str) -> bytes:

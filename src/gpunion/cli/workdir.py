@@ -198,6 +198,8 @@ def _read_once(
     descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            raise changed(entry.path)
         blocks = []
         offset = 0
         while data := _read_full(descriptor):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import structlog
 
 from gpunion.coordinator.campus import Campus
+from gpunion.domain.job import Job
 from gpunion.ports.trees import Swept, TreesFault
 
 # Directories are kept for a day after they were last asked for; an hour more does not matter.
@@ -28,5 +30,9 @@ async def keep_sweeping(campus: Campus, every_s: float = SWEEP_EVERY_S) -> None:
 
 async def sweep(campus: Campus) -> Swept:
     """A job that comes after this look has claimed its directory, which makes it too young to go."""
-    needed = {job.spec.bundle for job in campus.state.jobs.values() if job.spec.bundle and not job.phase.over}
-    return await asyncio.to_thread(campus.trees.sweep, frozenset(needed))
+    return await asyncio.to_thread(campus.trees.sweep, needed_by(campus.state.jobs.values()))
+
+
+def needed_by(jobs: Iterable[Job]) -> frozenset[str]:
+    """A job that is over never runs again."""
+    return frozenset(job.spec.bundle for job in jobs if job.spec.bundle is not None and not job.phase.over)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from dataclasses import replace
@@ -10,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.files.cache import DirectoryCache
+from gpunion.adapters.files.cache import DirectoryCache, Unsynced
 from gpunion.adapters.files.trees import IDLE_S, DirectoryTrees
 from gpunion.domain.tree import BadTree, FileEntry
-from gpunion.ports.block_cache import BlockMissing
+from gpunion.ports.block_cache import BlockMissing, CacheFault
 from gpunion.ports.trees import Offer, TreesFull
 from gpunion.wire.trees import BadStream, Unframing, batches, decode_list, digest_of, encode_list, frame
 from tests.trees import SmallTree, a_tree
@@ -154,6 +155,21 @@ def test_a_node_keeps_what_it_used_last_and_no_more_than_it_may(tmp_path: Path) 
     with pytest.raises(BlockMissing):
         cache.materialise(old.files, tmp_path / "again")
     assert not (tmp_path / "again").exists()
+
+
+def test_a_node_whose_disk_is_full_says_so_and_keeps_what_it_has(tmp_path: Path) -> None:
+    class Full(Unsynced):
+        def write_new(self, path: Path, data: bytes) -> None:
+            path.write_bytes(data[:1])
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    name, data = next(iter(TREE.blocks.items()))
+    DirectoryCache(tmp_path / "cache", limit_bytes=2**40).put(name, data)
+    full = DirectoryCache(tmp_path / "cache", limit_bytes=2**40, operations=Full())
+    with pytest.raises(CacheFault, match="this machine's disk is too full"):
+        full.put(digest_of(b"new"), b"new")
+    assert full.read(name) == data
+    assert list((tmp_path / "cache" / "tmp").iterdir()) == []
 
 
 def test_what_a_list_may_not_say() -> None:

@@ -7,7 +7,6 @@ until it is made.
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import threading
@@ -20,7 +19,7 @@ from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.restore import restore_tree
 from gpunion.domain.tree import BadTree, FileEntry, check_entries
 from gpunion.ports.block_cache import BlockMissing, CacheFault
-from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, VaultFault
+from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, VaultFault, VaultFull
 
 
 class Unsynced(FileOperations):
@@ -35,10 +34,10 @@ class Unsynced(FileOperations):
 class DirectoryCache:
     """Implements `ports.block_cache.BlockCache`."""
 
-    def __init__(self, root: Path, *, limit_bytes: int) -> None:
+    def __init__(self, root: Path, *, limit_bytes: int, operations: FileOperations | None = None) -> None:
         self._root = root
         self._limit_bytes = limit_bytes
-        self._do = Unsynced()
+        self._do = operations or Unsynced()
         self._blocks = Blocks(root, self._do, self._replace, self._relying)
         self._lock = threading.Lock()
         self._users = 0
@@ -54,6 +53,8 @@ class DirectoryCache:
         self._open()
         try:
             self._blocks.put(name, data, None)
+        except VaultFull as fault:
+            raise CacheFault("this machine's disk is too full for the job's directory") from fault
         except VaultFault as fault:
             raise CacheFault(f"this machine could not keep the job's directory: {fault}") from fault
 
@@ -111,10 +112,8 @@ class DirectoryCache:
         try:
             self._do.write_new(temporary, data)
             os.rename(temporary, path)
-        except OSError as error:
+        except OSError:
             temporary.unlink(missing_ok=True)
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise OSError(error.errno, "this machine's disk is full") from error
             raise
 
     def _relying(self) -> AbstractContextManager[None]:

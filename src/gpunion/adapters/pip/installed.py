@@ -86,6 +86,9 @@ class PipPackages:
     def trim(self, keep: Collection[str]) -> None:
         if not self._root.is_dir():
             return
+        for leftover in (self._root / "tmp").glob("*"):
+            if time.time() - leftover.stat().st_mtime > self._limit_s:
+                shutil.rmtree(leftover, ignore_errors=True)  # of an agent that was killed meanwhile
         there = [path for path in self._root.iterdir() if path.name != "tmp" and path.is_dir()]
         sizes = {path: _noted_size(path) for path in there}
         total_bytes = sum(sizes.values())
