@@ -121,3 +121,24 @@ def test_output_that_is_cut_off_is_no_error(gpunion: Program) -> None:
         text=True,
     )
     assert piped.stderr == ""
+
+
+def test_a_runtime_that_does_not_work_is_named_before_the_token_is_spent(gpunion: Program) -> None:
+    token = gpunion("coordinator", "token", "-q").out.strip()
+    words = [
+        "join",
+        gpunion.url(),
+        "--token",
+        token,
+        "--name",
+        "tried",
+        "--state-dir",
+        str(gpunion.home / "tried"),
+    ]
+    refused = gpunion(*words, "--runtime", "docker", DOCKER_HOST="unix:///nowhere/docker.sock")
+    assert refused.code == 1
+    assert "guests cannot be run here: docker" in refused.err
+    assert "Next: " in refused.err
+    assert not (gpunion.home / "tried").exists()
+    joined = gpunion(*words, "--runtime", "sandbox", "--allow-unsandboxed", "--json")
+    assert joined.code == 0, joined.err

@@ -91,7 +91,7 @@ class ContainerRuntime(KeptRuntime):
     def describe(self) -> str:
         image = self._image or "this machine's programs, read-only"
         return (
-            f"{self._engine.name} {self._facts.version} container without network ({image}), "
+            f"{self._engine.name} {self._facts.version} container {self._network_described()} ({image}), "
             f"{self._facts.user.described}, {self._limits_described()}, "
             f"GPUs: {self._facts.gpus.value}"
         )

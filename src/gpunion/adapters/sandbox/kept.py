@@ -86,6 +86,11 @@ class KeptRuntime(ABC):
             file.truncate(file.write(json.dumps({"allow": list(places)}).encode()))
         self._reachable = places
 
+    def _network_described(self) -> str:
+        if not self._reachable:
+            return "without network"
+        return f"with a door to {len(self._reachable)} place(s) for guests that ask for it"
+
     def _check_network(self, spec: GuestSpec) -> None:
         if spec.network and not self._reachable:
             raise RuntimeFault("the owner of this machine allows guests no network", temporary=False)

@@ -52,7 +52,8 @@ class SandboxRuntime(KeptRuntime):
         return "bubblewrap" if self.sandboxed else "process"
 
     def describe(self) -> str:
-        kind = "bubblewrap sandbox without network" if self.sandboxed else "unsandboxed process"
+        shut_in = f"bubblewrap sandbox {self._network_described()}"
+        kind = shut_in if self.sandboxed else "unsandboxed process"
         group = "own cgroup" if self._cgroup_parent else "no cgroup"
         memory = "the kernel" if "memory" in self._controllers else "its keeper"
         limits = f"memory limit enforced by {memory}, disk limit by its keeper"
