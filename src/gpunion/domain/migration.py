@@ -25,6 +25,7 @@ class Cause(StrEnum):
     NODE_LOST = "node_lost"
     LEASE_ENDED = "lease_ended"
     HOMECOMING = "homecoming"
+    PREEMPTED = "preempted"  # made room for a job of a higher class
     START_TROUBLE = "start_trouble"
     SELF_SAVED = "self_saved"  # the program saved itself and asked to be run again
     GUEST_LOST = "guest_lost"
@@ -49,6 +50,7 @@ class Migration:
     tier: Tier | None = None  # of what it was resumed from; None: from the beginning, or not yet
     shipped_bytes: int = 0
     fell_back: bool = False  # went on from an earlier checkpoint than the notice allowed for
+    room_for: JobId | None = None  # whom it makes room for
 
     @property
     def downtime_s(self) -> float | None:

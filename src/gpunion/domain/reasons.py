@@ -50,6 +50,8 @@ class Why(StrEnum):
     TURN = "turn"
     BEHIND_DEADLINE = "behind_deadline"
     DEADLINE_MISSED = "deadline_missed"
+    ROOM_MADE = "room_made"
+    MADE_ROOM = "made_room"
     SUBMITTED = "submitted"
     IMPOSSIBLE = "impossible"
     IMAGE_PINNED = "image_pinned"
@@ -157,6 +159,9 @@ SENTENCES: dict[Why, str] = {
     "({used_h} GPU-hours) and has lent {lent_h}",
     Why.BEHIND_DEADLINE: "it is {behind_s} s of work behind the line to its deadline: it goes before others "
     "of its class, and to machines that stay",
+    Why.ROOM_MADE: "{jobs} make(s) room for it on {node}",
+    Why.MADE_ROOM: "made room on {node} for {job}, which is of a higher class; "
+    "it is saved first, {unsaved_s} s after its last save",
     Why.DEADLINE_MISSED: "its deadline cannot be met any more; it takes its turn like others",
     Why.SUBMITTED: "accepted from {owner}",
     Why.IMPOSSIBLE: "no node of this campus could ever run it: {blockers}",

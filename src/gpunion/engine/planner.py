@@ -16,7 +16,7 @@ from gpunion.domain.reasons import Reason, Verdict, Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.snapshot import NodeView
-from gpunion.engine import accounts, dumps, homeward, moving, triage
+from gpunion.engine import accounts, dumps, homeward, moving, preempting, triage
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
@@ -35,6 +35,7 @@ def reconcile(draft: Draft) -> None:
     triage.empty_wanted_nodes(draft)
     if draft.may_place:
         _place_waiting(draft)
+        preempting.make_room(draft)
     if draft.freed:
         homeward.send(draft)
     _keep_looking(draft)

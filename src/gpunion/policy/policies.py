@@ -10,6 +10,7 @@ from gpunion.policy.homecoming import Homecoming, Never, WhenItPays
 from gpunion.policy.learning import Answers, Learning
 from gpunion.policy.ordering import FairShare, Ordering, PriorityThenAge
 from gpunion.policy.placement.pick import FastThenTight, Scoring
+from gpunion.policy.preemption import ByLastCheckpoint, NobodyMakesRoom, Preemption
 from gpunion.policy.reclaim import FlushWhatFits, NeverFlush, ReclaimPlan
 from gpunion.policy.suspicion import MissedThenFenced, Suspicion
 
@@ -24,6 +25,7 @@ class Policies:
     destination: Destination = field(default_factory=BestFit)
     homecoming: Homecoming = field(default_factory=WhenItPays)
     suspicion: Suspicion = field(default_factory=MissedThenFenced)
+    preemption: Preemption = field(default_factory=NobodyMakesRoom)
     learning: Learning | None = None  # None: the answers above are final
 
     def informed(self, answers: Answers) -> Policies:
@@ -42,6 +44,6 @@ RANDOM_DESTINATION = Policies(name="random-destination", destination=RandomDesti
 REQUEUE = Policies(name="requeue", checkpointing=FixedInterval(), reclaim=NeverFlush(), homecoming=Never())
 
 # What a coordinator runs with unless told otherwise.
-LIVE = Policies(name="gpunion", ordering=FairShare(), learning=Learning())
+LIVE = Policies(name="gpunion", ordering=FairShare(), preemption=ByLastCheckpoint(), learning=Learning())
 
 BUNDLES = {bundle.name: bundle for bundle in (LIVE, BASELINE, FIXED, RANDOM_DESTINATION, REQUEUE)}

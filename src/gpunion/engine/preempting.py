@@ -1,0 +1,160 @@
+"""Makes room for a job of a higher class that finds none: runs of lower classes are saved and go away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from gpunion.domain.ids import NodeId, RunId, migration_id
+from gpunion.domain.job import Job
+from gpunion.domain.migration import Cause, MigrationPhase
+from gpunion.domain.node import Node, NodePhase
+from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
+from gpunion.domain.run import Run, RunPhase
+from gpunion.domain.snapshot import NodeView
+from gpunion.engine import accounts, moving
+from gpunion.engine.capacity import view
+from gpunion.engine.draft import Draft
+from gpunion.engine.triage import active_flush_bps
+from gpunion.policy.bandwidth import reclaim_cap_bps
+from gpunion.policy.placement.filters import refusal
+from gpunion.policy.preemption import Candidate, Crowd, Room
+
+# Of those who wait, so many are looked at in one pass: each asks every node.
+JOBS_AT_ONCE = 4
+
+
+def make_room(draft: Draft) -> None:
+    """Only now and then, when waiting jobs are looked at again, and for one of them at a time."""
+    if not draft.look_again or not draft.state.waiting:
+        return
+    lowest = min((int(draft.job_of(run).spec.priority) for run in _running(draft)), default=None)
+    if lowest is None:
+        return
+    for job in _wanting(draft, lowest)[:JOBS_AT_ONCE]:
+        room = draft.policies.preemption.room(
+            _crowds(draft, job),
+            priority=int(job.spec.priority),
+            weight=_weight(job, job.spec.request.gpus),
+            waited_s=draft.now_s - job.waiting_since_s,
+        )
+        if room is not None:
+            _carry_out(draft, job, room)
+            return
+
+
+def _wanting(draft: Draft, lowest: int) -> list[Job]:
+    served = {draft.state.migrations[moving_id].room_for for moving_id in draft.state.moving}
+    waiting = (draft.state.jobs[job_id] for job_id in draft.state.waiting)
+    found = [
+        job for job in waiting if job.spec.priority > lowest and job.id not in served and _seeks(draft, job)
+    ]
+    found.sort(key=draft.policies.ordering.key)
+    return [job for job in found if accounts.held_back(draft, job) is None]
+
+
+def _seeks(draft: Draft, job: Job) -> bool:
+    migration = moving.migration_of(draft, job)
+    return migration is None or migration.phase is MigrationPhase.SEEKING
+
+
+def _crowds(draft: Draft, job: Job) -> Iterator[Crowd]:
+    for node_id in sorted(draft.state.living):
+        node = draft.state.nodes[node_id]
+        if node.phase is not NodePhase.SHARING:
+            continue
+        runs = [run for run in _runs(draft, node_id) if _may_go(draft, node, run)]
+        if runs:
+            yield Crowd(
+                node_id=node_id,
+                candidates=[_candidate(draft, node, run) for run in runs],
+                fits_without=partial(_fits_without, draft, job, node_id),
+            )
+
+
+def _may_go(draft: Draft, node: Node, run: Run) -> bool:
+    wanted = node.wanted_by_s(run.grant.gpu_indices) is not None
+    return run.phase is RunPhase.RUNNING and draft.job_of(run).migration is None and not wanted
+
+
+def _candidate(draft: Draft, node: Node, run: Run) -> Candidate:
+    job = draft.job_of(run)
+    wire_bps = max(reclaim_cap_bps(node.facts.capacity.uplink_bps), 1.0)
+    started_s = draft.now_s if run.started_s is None else run.started_s
+    saved_s = started_s if job.durable is None else max(started_s, job.durable.at_s)
+    last = draft.state.migrations.get(migration_id(job.id, job.migrations))
+    return Candidate(
+        run_id=run.id,
+        priority=int(job.spec.priority),
+        weight=_weight(job, len(run.grant.gpu_indices)),
+        save_s=job.cost.stall_s + 8.0 * job.cost.ship_bytes / wire_bps,
+        restore_s=job.cost.restart_s,
+        unsaved_s=draft.now_s - saved_s,
+        remaining_s=_remaining_s(draft, job, run),
+        settled_s=None if last is None else draft.now_s - (last.resumed_s or last.started_s),
+        started_s=started_s,
+    )
+
+
+def _remaining_s(draft: Draft, job: Job, run: Run) -> float | None:
+    if job.spec.expected_s is None:
+        return None
+    _, progress = draft.state.progress.get(run.id, (0, 0.0))
+    done = max(progress, 0.0 if job.durable is None else job.durable.progress)
+    return job.spec.expected_s * max(0.0, 1.0 - done)
+
+
+def _fits_without(draft: Draft, job: Job, node_id: NodeId, gone: frozenset[RunId]) -> bool:
+    return refusal(job, _without(view(draft, node_id), draft, gone), draft.now_s) is None
+
+
+def _without(here: NodeView, draft: Draft, gone: frozenset[RunId]) -> NodeView:
+    grants = [draft.state.runs[run_id].grant for run_id in gone]
+    freed = {index for grant in grants for index in grant.gpu_indices}
+    freed -= {gpu.index for gpu in here.node.withheld}
+    more = tuple(gpu for gpu in here.node.facts.lent_gpus if gpu.index in freed)
+    return replace(
+        here,
+        free_gpus=tuple(sorted((*here.free_gpus, *more), key=lambda gpu: gpu.index)),
+        free_cpus=here.free_cpus + sum(grant.cpus for grant in grants),
+        free_memory_bytes=here.free_memory_bytes + sum(grant.memory_bytes for grant in grants),
+        guests=here.guests - len(grants),
+    )
+
+
+def _carry_out(draft: Draft, job: Job, room: Room) -> None:
+    node = draft.state.nodes[room.node_id]
+    spare_bps = reclaim_cap_bps(node.facts.capacity.uplink_bps) - active_flush_bps(draft, node.id)
+    if spare_bps <= 0:
+        return  # the uplink is busy saving others; next time
+    names = ", ".join(sorted(str(draft.state.runs[one.run_id].job_id) for one in room.victims))
+    draft.because(job.id, Why.ROOM_MADE, node=node.id, jobs=names)
+    for victim in room.victims:
+        run = draft.state.runs[victim.run_id]
+        draft.because(run.job_id, Why.MADE_ROOM, job=job.id, node=node.id, unsaved_s=victim.unsaved_s)
+        moving.flush(
+            draft,
+            run,
+            Cause.PREEMPTED,
+            rate_bps=spare_bps / len(room.victims),
+            deadline_s=None,
+            destination=None,
+            reserved_gpus=(),
+        )
+        migration = moving.migration_of(draft, draft.state.jobs[run.job_id])
+        assert migration is not None
+        draft.put(replace(migration, room_for=job.id))
+
+
+def _weight(job: Job, gpus: int) -> float:
+    return max(1, gpus) * (1.0 + job.spec.priority)
+
+
+def _running(draft: Draft) -> Iterator[Run]:
+    for node_id in draft.state.living:
+        yield from (run for run in _runs(draft, node_id) if run.phase is RunPhase.RUNNING)
+
+
+def _runs(draft: Draft, node_id: NodeId) -> list[Run]:
+    return [draft.state.runs[run_id] for run_id in sorted(draft.state.living.get(node_id, ()))]
