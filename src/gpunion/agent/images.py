@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,8 +26,9 @@ from gpunion.ports.coordinator_link import LinkFault
 from gpunion.ports.images import ArchiveSource, ImageFault, Images
 from gpunion.wire.image_archive import BadArchive, check_reduced, file_digest
 
-# A coordinator that restarts is back within seconds. Counted anew whenever something arrived.
-FETCH_TRIES = 5
+# A coordinator that restarts on a busy machine. Counted anew whenever something arrived; a lease that ends
+# meanwhile ends the start as well.
+FETCH_PATIENCE_S = 60.0
 FETCH_WAIT_S = 1.0
 # How soon a start that was called off stops waiting.
 LOOK_S = 0.1
@@ -56,12 +58,19 @@ class _Fetch:
 
 class ImageKeeper:
     def __init__(
-        self, images: Images, source: ArchiveSource, shelf: ImageShelf, *, fetch_wait_s: float = FETCH_WAIT_S
+        self,
+        images: Images,
+        source: ArchiveSource,
+        shelf: ImageShelf,
+        *,
+        fetch_wait_s: float = FETCH_WAIT_S,
+        patience_s: float = FETCH_PATIENCE_S,
     ) -> None:
         self._images = images
         self._source = source
         self._shelf = shelf
         self._fetch_wait_s = fetch_wait_s
+        self._patience_s = patience_s
         self._fetches: dict[str, _Fetch] = {}
         self._leaving = False
 
@@ -191,11 +200,11 @@ class ImageKeeper:
 
     async def _fetch(self, fetch: _Fetch, archive: Archive, file: Path) -> None:
         await asyncio.to_thread(self._shelf.make_room, archive)
-        fetch.what, tries = "fetching its image", FETCH_TRIES
+        fetch.what, last_s = "fetching its image", time.monotonic()
 
         def reached(size_bytes: int) -> None:
-            nonlocal tries
-            fetch.done, tries = size_bytes / max(1, archive.size_bytes), FETCH_TRIES
+            nonlocal last_s
+            fetch.done, last_s = size_bytes / max(1, archive.size_bytes), time.monotonic()
             if self._leaving or fetch.called_off():
                 raise _NobodyWaits
             if size_bytes > archive.size_bytes:
@@ -208,9 +217,10 @@ class ImageKeeper:
                 await self._source.fetch_archive(archive.digest, file, reached)
                 return
             except LinkFault as fault:
-                tries -= 1
-                if not fault.temporary or not tries:
+                if not fault.temporary or time.monotonic() - last_s > self._patience_s:
                     raise
+                if self._leaving or fetch.called_off():
+                    raise _NobodyWaits from fault
                 log.warning("image_fetch_interrupted", image=fetch.parcel.image.ref, trouble=str(fault))
             await asyncio.sleep(self._fetch_wait_s)
 

@@ -92,7 +92,14 @@ class FakeSource:
 
 
 class Machine:
-    def __init__(self, folder: Path, *, quota_bytes: int = 10**9, keep_free_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        quota_bytes: int = 10**9,
+        keep_free_bytes: int = 0,
+        patience_s: float = 60.0,
+    ) -> None:
         self.folder = folder
         self.engine = FakeEngine()
         self.source = FakeSource()
@@ -105,7 +112,9 @@ class Machine:
             keep_free_bytes=keep_free_bytes,
             now_unix_s=lambda: self.now_s,
         )
-        self.keeper = ImageKeeper(self.engine, self.source, self.shelf, fetch_wait_s=0.0)
+        self.keeper = ImageKeeper(
+            self.engine, self.source, self.shelf, fetch_wait_s=0.0, patience_s=patience_s
+        )
 
     def an_image(self, marker: str) -> Parcel:
         save_image(self.folder / "saved.tar", a_layer({"marker": marker.encode() * 2000}))
@@ -154,6 +163,20 @@ async def test_a_fetch_that_was_cut_goes_on_where_it_was(machine: Machine) -> No
     await machine.have(parcel)
     assert machine.source.begun_at == [0, 3000, 5000]
     assert machine.engine.here.keys() == {parcel.image.digest}
+
+
+async def test_a_coordinator_that_stays_away_ends_the_wait_and_what_came_is_kept_for_the_next_try(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path, patience_s=0.0)
+    parcel = machine.an_image("a")
+    machine.source.cuts = [3000, 3000]
+    with pytest.raises(LinkFault, match="cable"):
+        await machine.have(parcel)
+    assert len(machine.left_over()) == 1
+    machine.source.cuts = []
+    await machine.have(parcel)
+    assert machine.source.begun_at[-1] == 3000
 
 
 async def test_bytes_that_are_not_the_image_never_reach_the_engine(machine: Machine) -> None:
