@@ -8,9 +8,10 @@ import hashlib
 import http.server
 import json
 import os
+import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -18,10 +19,12 @@ from typing import ClassVar
 import pytest
 
 from gpunion.adapters.containers.images import EngineImages
-from gpunion.domain.image import Image
+from gpunion.agent.image_shelf import ImageShelf
+from gpunion.agent.images import ImageKeeper
+from gpunion.domain.image import Archive, Image, Parcel
 from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import RuntimeFault
-from gpunion.wire.image_archive import reduce_archive
+from gpunion.wire.image_archive import file_digest, reduce_archive
 from tests.integration.containers.conftest import FOREVER_S, OPENERS, Host, eventually, now_s
 from tests.saved_images import a_config, a_layer, a_shell, save_image
 
@@ -74,6 +77,50 @@ def test_a_guest_runs_in_the_image_it_is_pinned_to_and_the_owners_name_stays_the
     assert removed
     assert images.find(image) is None
     assert not images.remove(owners), "it has a name: somebody wants it"
+    assert images.called(NAME) == owners
+
+
+class Files:
+    """Implements `ports.images.ArchiveSource` with what lies in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def an_image(self, marker: str) -> Parcel:
+        save_image(self.folder / "saved.tar", a_layer({"marker": marker.encode() * 1_000_000}))
+        digest = reduce_archive(self.folder / "saved.tar", self.folder / "reduced.tar", None)
+        archive = file_digest(self.folder / "reduced.tar")
+        (self.folder / "reduced.tar").rename(self.folder / archive)
+        size_bytes = (self.folder / archive).stat().st_size
+        return Parcel(
+            image=Image(name=f"campus/{marker}", digest=digest),
+            archive=Archive(digest=archive, size_bytes=size_bytes),
+        )
+
+    async def fetch_archive(self, digest: str, into: Path, reached: Callable[[int], None]) -> None:
+        shutil.copyfile(self.folder / digest, into)
+        reached(into.stat().st_size)
+
+
+def test_beyond_the_quota_the_image_used_least_lately_goes_and_the_owners_stays(
+    host: Host, owners: str, tmp_path: Path
+) -> None:
+    images, source = host.runtime.images, Files(tmp_path)
+    first, second, third = (source.an_image(marker) for marker in "abc")
+    shelf = ImageShelf(images, tmp_path / "shelf", quota_bytes=2_500_000, keep_free_bytes=0)
+    keeper = ImageKeeper(images, source, shelf)
+
+    async def have_all() -> None:
+        for parcel in (first, second, first, third):
+            await keeper.have(parcel, None, lambda: False)
+
+    try:
+        asyncio.run(have_all())
+        here = [images.find(parcel.image) is not None for parcel in (first, second, third)]
+        assert here == [True, False, True]
+    finally:
+        asyncio.run(keeper.purge())
+    assert images.find(first.image) is None
     assert images.called(NAME) == owners
 
 
