@@ -44,6 +44,12 @@ def test_of_equal_machines_the_one_that_stays_is_taken():
     assert chosen == "gamma"
 
 
+def test_an_end_its_owner_has_announced_counts_as_certain():
+    views = [a_view(a_node("beta", known_end_s=1800.0)), a_view(a_node("gamma", known_end_s=7200.0))]
+    chosen = policy(beta=0.01, gamma=0.5).choose(hour_of_work(), views, leaving=None, now_s=0.0)
+    assert chosen == "gamma"
+
+
 def test_a_much_faster_machine_is_worth_the_risk_of_leaving_again():
     views = [a_view(a_node("beta", of=facts(speed=4.0))), a_view(a_node("gamma"))]
     chosen = policy(beta=1.0, gamma=0.1).choose(hour_of_work(), views, leaving=None, now_s=0.0)
