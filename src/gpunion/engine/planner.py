@@ -19,6 +19,7 @@ from gpunion.domain.snapshot import NodeView
 from gpunion.engine import accounts, dumps, homeward, moving, preempting, triage
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
+from gpunion.engine.keeping import Kept
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.policy.ordering import Queue
@@ -77,7 +78,7 @@ def _place_waiting(draft: Draft) -> None:
     hopeless: set[object] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
     room, ordering = draft.state.room, draft.policies.ordering
     ordered = sorted(waiting, key=lambda job: room.order_key(ordering, job))
-    queue = Queue(_place_at_home(draft, ordered), ordering, accounts.shares(draft))
+    queue, kept = Queue(_place_at_home(draft, ordered), ordering, accounts.shares(draft)), Kept()
     for job in queue:
         migration = moving.migration_of(draft, job)
         if migration is not None and migration.phase is not MigrationPhase.SEEKING:
@@ -94,13 +95,15 @@ def _place_waiting(draft: Draft) -> None:
             draft.put(replace(migration, reserved_gpus=()))  # its own place is free for it now
         prefer = None if migration is None else migration.destination
         asked = _worth_asking(draft, job, shape)
-        able = [one for one in asked if has_room(job.spec.request, one)]
+        able = [one for one in asked if has_room(job.spec.request, one) and kept.free_for(one, prefer)]
         found = place(job, able, draft.now_s, draft.policies.scoring, prefer)
         if isinstance(found, NotPlaced) and dumps.waited_long(draft, job):
             draft.put(dumps.give_up_if_in_vain(draft, job, verdicts(draft, job)))
         elif isinstance(found, NotPlaced):
             hopeless.add(shape)
-            room.note_hopeless(shape)
+            if not kept.nodes:  # what is kept for somebody may be free for others the next time
+                room.note_hopeless(shape)
+            kept.keep_for(draft, job)
             _say_waiting(draft, job, asked)
         else:
             _start(draft, job, found)

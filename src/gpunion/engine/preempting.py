@@ -106,10 +106,10 @@ def _remaining_s(draft: Draft, job: Job, run: Run) -> float | None:
 
 
 def _fits_without(draft: Draft, job: Job, node_id: NodeId, gone: frozenset[RunId]) -> bool:
-    return refusal(job, _without(view(draft, node_id), draft, gone), draft.now_s) is None
+    return refusal(job, without(view(draft, node_id), draft, gone), draft.now_s) is None
 
 
-def _without(here: NodeView, draft: Draft, gone: frozenset[RunId]) -> NodeView:
+def without(here: NodeView, draft: Draft, gone: frozenset[RunId]) -> NodeView:
     grants = [draft.state.runs[run_id].grant for run_id in gone]
     freed = {index for grant in grants for index in grant.gpu_indices}
     freed -= {gpu.index for gpu in here.node.withheld}

@@ -14,6 +14,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NodeResumed
 from gpunion.domain.run import EndReason
 from gpunion.engine import lending as lessons
+from gpunion.policy.ordering import PATIENCE_S
 from gpunion.policy.policies import LIVE
 from tests.builders import Headquarters, a_job, a_spec, a_view, facts, whys
 
@@ -180,3 +181,23 @@ def test_a_late_job_goes_where_it_can_stay_though_that_be_slower(within_s: float
         for node in headquarters.state.nodes.values()
     }
     assert max(scores, key=lambda node: scores[node]) == goes_to
+
+
+def test_a_wide_job_is_not_overtaken_for_ever_by_narrow_ones() -> None:
+    headquarters = a_campus("x", gpus=2)
+    for number in range(2):
+        headquarters.submits(f"narrow-{number}", of("ada"))
+        headquarters.started(f"narrow-{number}-e1")
+    headquarters.later(1.0).submits("wide", replace(of("bob"), request=a_spec(gpus=2).request))
+    headquarters.later(1.0).submits("next", of("cy"))
+    headquarters.later(1.0).submits("after", of("cy"))
+    headquarters.later(HOUR_S).ended("narrow-0-e1", EndReason.FINISHED, exit_code=0)
+    assert holders(headquarters) == ["narrow-1", "next"]  # nobody has waited for long: no GPU is left idle
+    headquarters.started("next-e1")
+    headquarters.later(PATIENCE_S).ended("narrow-1-e1", EndReason.FINISHED, exit_code=0)
+    assert holders(headquarters) == ["next"]
+    headquarters.ended("next-e1", EndReason.FINISHED, exit_code=0)
+    assert holders(headquarters) == ["wide"]
+    headquarters.started("wide-e1")
+    headquarters.later(HOUR_S).ended("wide-e1", EndReason.FINISHED, exit_code=0)
+    assert holders(headquarters) == ["after"]

@@ -1,0 +1,49 @@
+"""Keeps a node for a job that has waited too long, until enough of it is free.
+
+A job that needs several GPUs at once would never get them from a campus on which each is given away the
+moment it comes free. Whoever is urgent and finds no room has one node that nobody else comes to; those who
+are there go on.
+"""
+
+from __future__ import annotations
+
+from gpunion.domain.ids import NodeId
+from gpunion.domain.job import Job
+from gpunion.domain.node import NodePhase
+from gpunion.domain.snapshot import NodeView
+from gpunion.engine.capacity import view
+from gpunion.engine.draft import Draft
+from gpunion.engine.preempting import without
+from gpunion.policy.ordering import URGENT
+from gpunion.policy.placement.filters import refusal
+
+# Idle GPUs are what it costs, so few jobs at a time have it.
+KEPT_MOST = 2
+
+
+class Kept:
+    """The nodes kept in one pass, the most urgent jobs first."""
+
+    def __init__(self) -> None:
+        self.nodes: set[NodeId] = set()
+
+    def free_for(self, here: NodeView, promised: NodeId | None) -> bool:
+        """Who was promised a place there before still has it."""
+        return here.node.id not in self.nodes or here.node.id == promised
+
+    def keep_for(self, draft: Draft, job: Job) -> None:
+        ordering = draft.policies.ordering
+        wide = job.spec.request.gpus > 1  # a single one is the first to come free anyway
+        if not wide or len(self.nodes) >= KEPT_MOST or ordering.lane(job, draft.now_s)[1] != URGENT:
+            return
+        able = [node_id for node_id in draft.state.living if self._would_do(draft, job, node_id)]
+        nearest = min(able, key=lambda one: (-len(view(draft, one).free_gpus), one), default=None)
+        if nearest is not None:
+            self.nodes.add(nearest)
+
+    def _would_do(self, draft: Draft, job: Job, node_id: NodeId) -> bool:
+        here = view(draft, node_id)
+        if node_id in self.nodes or here.node.phase is not NodePhase.SHARING:
+            return False
+        everybody = frozenset(draft.state.living[node_id])
+        return refusal(job, without(here, draft, everybody), draft.now_s) is None
