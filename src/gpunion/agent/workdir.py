@@ -19,6 +19,8 @@ from gpunion.wire.trees import batches, decode_list
 # A coordinator that restarts is back within seconds; a start may wait that long for the rest.
 FETCH_TRIES = 5
 FETCH_WAIT_S = 1.0
+# Blocks of 4 MiB in memory at most, beside the one that arrives.
+PUT_AT_A_TIME = 4
 # The rest of the machine goes on needing some.
 KEEP_FREE_BYTES = 256 * 1024**2
 
@@ -105,14 +107,29 @@ async def read_file(world: World, entry: FileEntry, cancelled: Callable[[], bool
 async def _fetch_once(
     world: World, wanted: dict[str, int], cancelled: Callable[[], bool], told: Callable[[float], None]
 ) -> None:
+    """Some blocks are put away while the next ones arrive."""
     total_bytes, done_bytes = sum(wanted.values()), 0
-    for batch in batches(wanted.items()):
-        async for name, data in world.link.fetch_blocks(batch):
-            if cancelled():
-                raise WorkTrouble("it was ended before its directory was here")
-            await asyncio.to_thread(world.blocks.put, name, data)
-            done_bytes += len(data)
-            told(done_bytes / max(1, total_bytes))
+    putting: set[asyncio.Task[None]] = set()
+    try:
+        for batch in batches(wanted.items()):
+            async for name, data in world.link.fetch_blocks(batch):
+                if cancelled():
+                    raise WorkTrouble("it was ended before its directory was here")
+                putting.add(asyncio.create_task(asyncio.to_thread(world.blocks.put, name, data)))
+                done_bytes += len(data)
+                if len(putting) >= PUT_AT_A_TIME:
+                    done, putting = await asyncio.wait(putting, return_when=asyncio.FIRST_COMPLETED)
+                    _raise_first(done)
+                    told(done_bytes / max(1, total_bytes))
+    finally:
+        if putting:
+            await asyncio.wait(putting)
+    _raise_first(putting)
+
+
+def _raise_first(done: Iterable[asyncio.Task[None]]) -> None:
+    for task in done:
+        task.result()
 
 
 def move_in(source: Path, target: Path) -> None:

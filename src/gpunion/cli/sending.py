@@ -95,9 +95,7 @@ def _send_blocks(
             for batch in batches(sizes.items()):
                 campus.put_blocks({name: _read(wanted[name], name) for name in batch}, sending.advance)
     except KeyboardInterrupt:
-        screen.note(
-            "\nNothing was handed in. The same command, within a day, sends only what has not arrived."
-        )
+        screen.note("\nNothing was handed in. The same command, within a day, sends only what is missing.")
         raise
 
 
