@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,18 @@ class Scene:
     durable: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, root: Path, labs: tuple[str, ...] = ("a", "b"), **timing: float) -> Scene:
+    def open(
+        cls,
+        root: Path,
+        labs: tuple[str, ...] = ("a", "b"),
+        *,
+        vault: str | None = None,
+        timing: Mapping[str, float] | None = None,
+    ) -> Scene:
+        """`vault`: where its nodes are told to keep checkpoints, in place of the folder they share."""
         campus = LocalCampus(
             root=root,
-            timing={**TIMING, **timing},
+            timing={**TIMING, **(timing or {})},
             unsandboxed=True,
             spawn=fork_module,
             environment={
@@ -50,7 +58,7 @@ class Scene:
         scene = cls(campus=campus, trail=Trail(root))
         for number, name in enumerate(labs):
             campus.join(Lab(name=name, lab=name.upper(), model="TEST", memory_gib=8, speed=1.0 - number / 10))
-        campus.start_agent(*labs)
+        campus.start_agent(*labs, **({} if vault is None else {"GPUNION_VAULT": vault}))
         return scene
 
     def submit(self, *, steps: int = 30, step_s: float = 0.05, every_s: float = 1.0, key: str = "") -> str:

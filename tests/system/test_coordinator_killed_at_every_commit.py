@@ -35,7 +35,7 @@ def test_nothing_is_lost_when_it_dies_after_a_commit(tmp_path: Path) -> None:
 
 def _every_boundary(root: Path, side: str) -> int:
     """Returns at how many boundaries it died."""
-    scene = Scene.open(root / "campus", lease_s=8.0)
+    scene = Scene.open(root / "campus", timing={"lease_s": 8.0})
     try:
         for number in range(1, MOST_BOUNDARIES):
             scene.campus.stop_coordinator()

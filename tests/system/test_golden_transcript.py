@@ -78,7 +78,7 @@ def test_the_simulator_tells_the_golden_transcript() -> None:
 @pytest.mark.xdist_group("golden")
 @pytest.mark.timeout(300)
 def test_live_processes_tell_the_golden_transcript(tmp_path: Path) -> None:
-    scene = Scene.open(tmp_path / "campus", labs=("a", "b", "c"), **PATIENT)
+    scene = Scene.open(tmp_path / "campus", labs=("a", "b", "c"), timing=PATIENT)
     try:
         job_id = scene.submit(steps=150, step_s=0.05, every_s=1.0)
         _saved_on(scene, job_id, "a")

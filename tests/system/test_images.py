@@ -47,7 +47,7 @@ def test_a_job_in_an_image_finds_the_node_that_can_have_it_and_the_image_waits_a
     tmp_path: Path, image: tuple[Path, Image], full_disk: Path
 ) -> None:
     archive, pinned = image
-    scene = Scene.open(tmp_path / "campus", labs=("plain",), avoid_s=LIMIT_S)
+    scene = Scene.open(tmp_path / "campus", labs=("plain",), timing={"avoid_s": LIMIT_S})
     try:
         for name, _, speed in NODES:
             scene.campus.join(Lab(name=name, lab=name, model="TEST", memory_gib=8, speed=speed))

@@ -17,10 +17,13 @@ from gpunion.adapters.files.cache import DirectoryCache
 from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.known import KnownFiles
+from gpunion.adapters.files.mark import shares
+from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
+from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.nvml import driver_is_here, find_gpus
 from gpunion.adapters.pip.installed import PipPackages
 from gpunion.adapters.podman.runtime import open_podman
@@ -84,7 +87,7 @@ def compose(settings: Settings) -> Parts:
         clock=BootClock(),
         gpus=gpus,
         allow_places=runtime.allow_places,
-        open_vault=_vault_opener(settings.vault),
+        open_vault=_vault_opener(settings),
         images=images_of(settings, runtime, link),
         checkpointer=runtime if isinstance(runtime, PodmanRuntime) else None,
     )
@@ -195,7 +198,7 @@ def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
 def join(request: JoinRequest) -> Joined:
     """What `gpunion join` calls. JoinTrouble says why not."""
     try:
-        return asyncio.run(enrol_join(request, HttpRegistrar(request.url.rstrip("/"))))
+        return asyncio.run(enrol_join(request, HttpRegistrar(request.url.rstrip("/")), shares))
     except LinkFault as fault:
         raise JoinTrouble(str(fault)) from fault
 
@@ -285,14 +288,22 @@ def caretaker(vault: Path) -> Caretaker:
     return DirectoryCaretaker(vault)
 
 
-def _vault_opener(place: Path) -> Callable[[], Vault]:
+def _vault_of(settings: Settings) -> Vault:
+    if settings.vault is not None:
+        return DirectoryVault(settings.vault)
+    desk = HttpVaultDesk(settings.coordinator, settings.credential())
+    mirror = settings.state_dir / CACHE_DIR / "vault"
+    return MirrorVault(desk, mirror, limit_bytes=settings.cache_bytes)
+
+
+def _vault_opener(settings: Settings) -> Callable[[], Vault]:
     lock = threading.Lock()
     opened: list[Vault] = []
 
     def open_vault() -> Vault:
         with lock:
             if not opened:
-                opened.append(DirectoryVault(place))
+                opened.append(_vault_of(settings))
             return opened[0]
 
     return open_vault

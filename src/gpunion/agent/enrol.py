@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpunion.agent.settings import CREDENTIAL_FILE, SETTINGS_FILE, SettingsTrouble, checked_url, settings_of
+from gpunion.agent.settings import (
+    CREDENTIAL_FILE,
+    SETTINGS_FILE,
+    THROUGH_COORDINATOR,
+    SettingsTrouble,
+    checked_url,
+    settings_of,
+)
 from gpunion.domain.resources import Gpu
 from gpunion.domain.terms import Terms
 from gpunion.owner_kill.records import sync_directory
-from gpunion.ports.coordinator_link import Application, Registrar
+from gpunion.ports.coordinator_link import Application, Enrolment, Registrar
 
 
 class JoinTrouble(Exception):
@@ -43,7 +51,12 @@ class Joined:
     next_step: str
 
 
-async def join(request: JoinRequest, registrar: Registrar) -> Joined:
+async def join(
+    request: JoinRequest,
+    registrar: Registrar,
+    shares: Callable[[Path, str], bool] = lambda folder, mark: True,
+) -> Joined:
+    """`shares` says whether a folder of this machine is the one that bears a mark."""
     settings_file = request.state_dir / SETTINGS_FILE
     if settings_file.exists():
         raise JoinTrouble(
@@ -62,7 +75,7 @@ async def join(request: JoinRequest, registrar: Registrar) -> Joined:
     given = await registrar.enrol(
         Application(join_token=request.join_token, name=request.name, lab=request.lab)
     )
-    vault = request.vault or given.vault
+    vault = request.vault or _vault_for(given, shares)
     _write(request.state_dir / CREDENTIAL_FILE, f"{given.credential}\n")
     _write(settings_file, to_toml(_table(request, given.node_id, vault)))
     next_step = "gpunion agent, to start lending; gpunion status, to see who is here"
@@ -71,6 +84,13 @@ async def join(request: JoinRequest, registrar: Registrar) -> Joined:
             f'write vault = "DIRECTORY" (shared by all nodes) into {settings_file}, then gpunion agent'
         )
     return Joined(node_id=given.node_id, settings_file=settings_file, next_step=next_step)
+
+
+def _vault_for(given: Enrolment, shares: Callable[[Path, str], bool]) -> str | None:
+    """The folder where this machine sees it too; else through the coordinator, who does."""
+    if given.vault is None or not given.vault_mark:
+        return given.vault
+    return given.vault if shares(Path(given.vault), given.vault_mark) else THROUGH_COORDINATOR
 
 
 def _table(request: JoinRequest, node_id: str, vault: str | None) -> dict[str, Any]:

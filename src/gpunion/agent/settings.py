@@ -21,6 +21,8 @@ from gpunion.domain.terms import HouseRules, OwnersTerms, Terms
 from gpunion.owner_kill.command import default_state_dir
 
 SETTINGS_FILE = "agent.toml"
+# As a vault: checkpoints go through the coordinator, for machines that share no folder with it.
+THROUGH_COORDINATOR = "campus"
 CREDENTIAL_FILE = "credential"
 RUNTIMES = ("sandbox", "docker", "podman")
 # Where the list of GPUs comes from. auto: the [[gpu]] sections where there are any, else the driver.
@@ -43,7 +45,7 @@ class Settings:
     coordinator: str
     node_id: str
     lab: str
-    vault: Path
+    vault: Path | None  # None: the campus's, through the coordinator
     credential_file: Path
     building: str = ""
     runtime: str = "sandbox"
@@ -143,6 +145,12 @@ def settings_of(table: Mapping[str, Any], state_dir: Path, environment: Mapping[
         ) from None
 
 
+def _vault(place: str, state_dir: Path) -> Path | None:
+    if place == THROUGH_COORDINATOR:
+        return None
+    return state_dir / place  # an absolute place stays what it is
+
+
 def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
     runtime = str(table.get("runtime", "sandbox"))
     if runtime not in RUNTIMES:
@@ -157,7 +165,7 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
         node_id=str(table["node_id"]),
         lab=str(table.get("lab", "")),
         building=str(table.get("building", "")),
-        vault=state_dir / str(table["vault"]),  # an absolute place stays what it is
+        vault=_vault(str(table["vault"]), state_dir),
         credential_file=state_dir / str(table.get("credential_file", CREDENTIAL_FILE)),
         runtime=runtime,
         image=str(table["image"]) if table.get("image") else None,

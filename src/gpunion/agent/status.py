@@ -13,7 +13,7 @@ from gpunion.agent.control import read_reached
 from gpunion.agent.gpu_status import gpu_rows
 from gpunion.agent.gpu_watch import GpuWatch
 from gpunion.agent.loop import AgentLoop
-from gpunion.agent.settings import Settings
+from gpunion.agent.settings import THROUGH_COORDINATOR, Settings
 from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_watch import TermsWatch
 from gpunion.agent.world import World
@@ -66,7 +66,7 @@ class StatusBoard:
             "gpus": gpu_rows(station, self.watch, self.world.clock.now_s()),
             "gpus_not_seen": "" if self.watch is None else self.watch.last.trouble,
             "images": None if self.world.images is None else self.world.images.shown(),
-            "vault": str(self.settings.vault),
+            "vault": str(self.settings.vault or THROUGH_COORDINATOR),
             "disk_trouble": self.loop.forgettable,
             "state_dir": str(self.settings.state_dir),
             "pid": os.getpid(),

@@ -20,6 +20,7 @@ from gpunion.coordinator.routes import (
     output,
     quotas,
     trees,
+    vault,
 )
 from gpunion.coordinator.routes.access import PROBLEMS
 from gpunion.coordinator.routes.install import router as install_router
@@ -37,7 +38,9 @@ def make_app(campus: Campus | None = None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
     )
     api = APIRouter(prefix=PREFIX, responses=PROBLEMS)
-    for module in (jobs, logs, output, trees, images, nodes, hazard, quotas, enrolment, events, agent):
+    for module in (
+        jobs, logs, output, trees, vault, images, nodes, hazard, quotas, enrolment, events, agent,
+    ):  # fmt: skip
         api.include_router(module.router)
     app.include_router(api)
     app.include_router(install_router)

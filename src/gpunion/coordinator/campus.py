@@ -24,6 +24,7 @@ from gpunion.engine.state import CampusState
 from gpunion.ports.store import Store
 from gpunion.ports.trees import Trees
 from gpunion.ports.vault import Vault
+from gpunion.ports.vault_desk import VaultDesk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class Campus:
     store: Store
     trees: Trees
     open_vault: Callable[[], Vault]
+    vault_desk: Callable[[], VaultDesk]
+    vault_mark: str  # in the vault's folder as well: a node that finds it there shares that folder
     station: CoordinatorStation
     loop: Loop
     hub: Hub

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.mark import mark_of
 from gpunion.adapters.files.trees import DirectoryTrees
 from gpunion.adapters.sql.store import SqlStore
 from gpunion.coordinator.archives import ImageArchives
@@ -27,6 +31,7 @@ from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.policy.policies import BUNDLES, Policies
 from gpunion.ports.store import Store
 from gpunion.ports.trees import Trees
+from gpunion.ports.vault_desk import VaultDesk
 
 DATABASE_FILE = "gpunion.db"
 TREES_DIR = "trees"
@@ -38,6 +43,20 @@ def sqlite_store(folder: Path) -> Store:
 
 def trees_of(settings: Settings) -> Trees:
     return DirectoryTrees(settings.data_dir / TREES_DIR, keep_free_bytes=settings.keep_free_bytes)
+
+
+def _desk_opener(place: str) -> Callable[[], VaultDesk]:
+    """One for all requests, since it keeps what nodes hold; opened when a node first asks."""
+    lock = threading.Lock()
+    opened: list[VaultDesk] = []
+
+    def open_desk() -> VaultDesk:
+        with lock:
+            if not opened:
+                opened.append(DirectoryDesk(DirectoryVault(place)))
+            return opened[0]
+
+    return open_desk
 
 
 async def open_campus(
@@ -100,6 +119,8 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
         store=store,
         trees=trees_of(settings),
         open_vault=lambda: DirectoryVault(settings.vault_place, create=False),
+        vault_desk=_desk_opener(settings.vault_place),
+        vault_mark=mark_of(Path(settings.vault_place)),
         station=station,
         loop=loop,
         hub=hub,

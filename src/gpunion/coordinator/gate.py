@@ -16,6 +16,7 @@ from gpunion.coordinator.problems import ApiError, response_of
 from gpunion.ports.store import Credential, CredentialKind
 from gpunion.wire.trees import LIST_LIMIT_BYTES, STREAM_LIMIT_BYTES
 from gpunion.wire.v1.images import PIECE_LIMIT_BYTES
+from gpunion.wire.v1.vault import MANIFEST_LIMIT_BYTES, STORED_LIMIT_BYTES
 
 PREFIX = "/api/v1"
 OPEN = ("POST", f"{PREFIX}/enrol")
@@ -106,6 +107,8 @@ def _limit_of(scope: Scope) -> int:
             return PIECE_LIMIT_BYTES
         if path.startswith(f"{PREFIX}/trees/"):
             return LIST_LIMIT_BYTES
+    if caller is not None and path.startswith(f"{PREFIX}/vault/"):
+        return MANIFEST_LIMIT_BYTES if path.endswith("/seal") else STORED_LIMIT_BYTES
     return ENROL_LIMIT_BYTES if path == OPEN[1] else JSON_LIMIT_BYTES
 
 

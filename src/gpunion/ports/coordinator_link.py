@@ -62,6 +62,7 @@ class Enrolment:
     node_id: str
     credential: str
     vault: str | None = None  # the campus's usual place for checkpoints, where it has one
+    vault_mark: str = ""  # what is written there; empty where the coordinator cannot reach the place itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

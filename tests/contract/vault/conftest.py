@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from blake3 import blake3
 
+from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, CheckpointLabel, FileEntry, Manifest, Vault
 
 
@@ -23,14 +26,17 @@ class Place:
     damage_manifests: Callable[[], None]
 
 
+def damage(path: Path) -> None:
+    stored = bytearray(path.read_bytes())
+    stored[len(stored) // 2] ^= 0xFF
+    path.write_bytes(stored)
+
+
 def directory(tmp_path: Path) -> Place:
     root = tmp_path / "vault"
 
     def damage_block(block_hash: str) -> None:
-        path = next(root.glob(f"blocks/*/{block_hash}"))
-        stored = bytearray(path.read_bytes())
-        stored[len(stored) // 2] ^= 0xFF
-        path.write_bytes(stored)
+        damage(next(root.glob(f"blocks/*/{block_hash}")))
 
     def damage_manifests() -> None:
         for path in root.glob("jobs/*/manifests/*.json"):
@@ -44,7 +50,26 @@ def directory(tmp_path: Path) -> Place:
     )
 
 
-VAULTS = [pytest.param(directory, id="directory")]
+def mirrored(tmp_path: Path) -> Place:
+    """Each opened by another machine: a mirror of its own, the same vault behind."""
+    place = directory(tmp_path)
+    mirrors = itertools.count()
+
+    def open_mirrored() -> Vault:
+        vault = place.open()
+        assert isinstance(vault, DirectoryVault)
+        mirror = tmp_path / f"mirror-{next(mirrors)}"
+        return MirrorVault(DirectoryDesk(vault), mirror, limit_bytes=10**9)
+
+    def damage_every_copy(block_hash: str) -> None:
+        place.damage_block(block_hash)
+        for path in tmp_path.glob(f"mirror-*/blocks/*/{block_hash}"):
+            damage(path)
+
+    return replace(place, open=open_mirrored, damage_block=damage_every_copy)
+
+
+VAULTS = [pytest.param(directory, id="directory"), pytest.param(mirrored, id="mirrored")]
 
 
 @pytest.fixture(params=VAULTS)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.files.mark import mark_of, shares
 from gpunion.agent.enrol import JoinRequest, JoinTrouble, join
 from gpunion.agent.settings import load_settings
 from gpunion.domain.resources import GIB, Gpu
@@ -14,13 +15,14 @@ GPU = Gpu(index=0, model='odd "name" \\ \x7f ü', memory_bytes=24 * GIB, speed=0
 
 
 class OneTokenRegistrar:
-    def __init__(self, vault: str | None = "/srv/vault") -> None:
+    def __init__(self, vault: str | None = "/srv/vault", mark: str = "") -> None:
         self.vault = vault
+        self.mark = mark
         self.applications: list[Application] = []
 
     async def enrol(self, application: Application) -> Enrolment:
         self.applications.append(application)
-        return Enrolment(node_id="alpha-1", credential="secret", vault=self.vault)
+        return Enrolment(node_id="alpha-1", credential="secret", vault=self.vault, vault_mark=self.mark)
 
 
 def a_request(state_dir: Path, **changes: object) -> JoinRequest:
@@ -69,3 +71,15 @@ async def test_bad_settings_do_not_cost_the_token(tmp_path: Path, changes: dict[
 async def test_without_any_vault_the_next_step_says_so(tmp_path: Path) -> None:
     joined = await join(a_request(tmp_path), OneTokenRegistrar(vault=None))
     assert "vault =" in joined.next_step
+
+
+async def test_a_machine_that_does_not_see_the_vault_goes_through_the_coordinator(
+    tmp_path: Path,
+) -> None:
+    shared = tmp_path / "shared"
+    mark = mark_of(shared)
+    assert mark == mark_of(shared) != mark_of(tmp_path / "another")
+    for name, folder, expected in (("near", shared, shared), ("far", tmp_path / "another", None)):
+        await join(a_request(tmp_path / name), OneTokenRegistrar(str(folder), mark), shares)
+        assert load_settings(tmp_path / name / "state", {}).vault == expected
+    assert mark_of(Path("/proc/nowhere")) == ""

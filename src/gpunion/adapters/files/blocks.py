@@ -94,12 +94,35 @@ class Blocks:
             self.clear(name)
             return len(stored)
 
+    def put_stored(self, name: str, stored: bytes) -> int:
+        """The same for one that was packed elsewhere. MissingBlock: its base is not here."""
+        if self.present([name]):
+            return 0
+        path = self.path(name)
+        base = coding.read_head(stored).base
+        if base is not None and not self.present([base]):
+            raise MissingBlock(f"{name} is a difference from {base}, which is not here")
+        data = verified(name, coding.decode(stored, self.read))
+        # Damaged: `put` makes it whole. A base that is itself a difference here: `put` finds the whole one.
+        if path.exists() or (base is not None and self.head(base).base is not None):
+            return self.put(name, data, base)
+        with translated("storing a block"):
+            self._do.make_directory(path.parent, sync=False)
+            self._replace(path, stored)
+            return len(stored)
+
+    def read_stored(self, name: str) -> bytes:
+        """As it is stored: whoever unpacks it verifies it."""
+        with translated("reading a block"):
+            try:
+                return self._do.read(self.path(name))
+            except FileNotFoundError:
+                raise MissingBlock(f"the vault does not hold {name}") from None
+
     def read(self, name: str) -> bytes:
         """Verified. What proves damaged is remembered as such, so that it can be replaced."""
         try:
-            data = self._plain(name, CHAIN_MAX)
-            if blake3(data).hexdigest() != name:
-                raise CorruptBlock("it has other bytes than its name says")
+            data = verified(name, self._plain(name, CHAIN_MAX))
         except CorruptBlock as error:
             self._blame(name)
             raise CorruptBlock(f"{name}: {error}") from error
@@ -175,12 +198,7 @@ class Blocks:
     def _plain(self, name: str, chain_left: int) -> bytes:
         if not chain_left:
             raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
-        with translated("reading a block"):
-            try:
-                stored = self._do.read(self.path(name))
-            except FileNotFoundError:
-                raise MissingBlock(f"the vault does not hold {name}") from None
-        return coding.decode(stored, lambda base: self._plain(base, chain_left - 1))
+        return coding.decode(self.read_stored(name), lambda base: self._plain(base, chain_left - 1))
 
     def _blame(self, name: str) -> None:
         """A difference is as good as its base: if that one is damaged, the block itself may be intact."""
@@ -194,3 +212,9 @@ class Blocks:
             except VaultFault:
                 return
         self.suspect(name)
+
+
+def verified(name: str, data: bytes) -> bytes:
+    if blake3(data).hexdigest() != name:
+        raise CorruptBlock("it has other bytes than its name says")
+    return data

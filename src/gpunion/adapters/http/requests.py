@@ -37,6 +37,7 @@ class HttpRegistrar:
                 node_id=str(given["node_id"]),
                 credential=str(given["credential"]),
                 vault=str(vault) if vault else None,
+                vault_mark=str(given.get("vault_mark", "")),
             )
 
 

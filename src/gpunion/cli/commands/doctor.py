@@ -62,8 +62,9 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
         findings += terms.check_terms(folder, settings)
     heard, about = campus.check_coordinator(lambda: context.campus(arguments))
     findings += heard
+    # A machine that has not joined need not share the folder: it can reach the vault through the coordinator.
     place = settings.vault if settings else Path(about["vault"]) if about else None
-    if place is not None:
+    if place is not None and (joined or place.is_dir()):
         findings.append(campus.check_vault(place, needed=joined))
         if place.is_dir():
             findings.append(machine.check_disk("vault disk", place))

@@ -48,5 +48,6 @@ async def enrol(machine: EnrolIn, campus: TheCampus) -> EnrolOut:
         credential=secret,
         fingerprint=fingerprint(credential),
         vault=campus.vault,
+        vault_mark=campus.vault_mark,
         timing=convert.timing_out(campus.timing),
     )

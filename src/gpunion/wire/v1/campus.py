@@ -50,6 +50,7 @@ class EnrolOut(Answer):
     credential: str
     fingerprint: str
     vault: str
+    vault_mark: str
     timing: TimingOut
 
 

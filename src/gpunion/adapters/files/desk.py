@@ -1,0 +1,108 @@
+"""A directory vault as other machines reach it: bytes in, bytes out, the vault's own rules."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Collection
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+
+from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.ports.vault import BadManifest, CorruptBlock, Garbage, MissingBlock, UnknownCheckpoint
+from gpunion.ports.vault_desk import HOLD_S
+
+# Looking for garbage reads the whole vault; forgetting happens after every save.
+COLLECT_EVERY_S = 900.0
+
+
+@dataclass(slots=True)
+class _Hold:
+    keeping: ExitStack
+    until_s: float
+
+
+class DirectoryDesk:
+    """Implements `ports.vault_desk.VaultDesk`. Any number of threads at once."""
+
+    def __init__(self, vault: DirectoryVault) -> None:
+        self._vault = vault
+        self._holds: dict[str, _Hold] = {}
+        self._lock = threading.Lock()
+        self._collected_s = time.monotonic()
+
+    def describe(self) -> str:
+        return self._vault.describe()
+
+    def begin(self, job_id: str, epoch: int) -> None:
+        self._vault.begin(job_id, epoch)
+
+    def has(self, names: Collection[str]) -> set[str]:
+        return self._vault.has(names)
+
+    def put(self, name: str, stored: bytes) -> None:
+        self._vault.blocks.put_stored(name, stored)
+
+    def fetch(self, name: str) -> bytes:
+        return self._vault.blocks.read_stored(name)
+
+    def doubt(self, name: str) -> None:
+        with suppress(CorruptBlock, MissingBlock):  # reading it has noted as much
+            self._vault.read_block(name)
+
+    def seal(self, job_id: str, manifest: bytes) -> None:
+        decoded = manifest_format.decode(manifest)
+        if decoded.job_id != job_id:
+            raise BadManifest(f"a manifest of {decoded.job_id}, handed over as one of {job_id}")
+        self._vault.seal(decoded)
+
+    def latest(self, job_id: str) -> bytes | None:
+        found = self._vault.latest(job_id)
+        return None if found is None else manifest_format.encode(found)
+
+    def sealed(self, job_id: str) -> list[bytes]:
+        return [manifest_format.encode(manifest) for manifest in self._vault.manifests(job_id)]
+
+    def hold(self, job_id: str, checkpoint_id: str) -> str:
+        self._drop_forsaken()
+        keeping = ExitStack()
+        keeping.enter_context(self._vault.hold(job_id, checkpoint_id))
+        name = secrets.token_hex(16)
+        with self._lock:
+            self._holds[name] = _Hold(keeping, time.monotonic() + HOLD_S)
+        return name
+
+    def renew(self, hold: str) -> None:
+        with self._lock:
+            held = self._holds.get(hold)
+            if held is None:
+                raise UnknownCheckpoint("that hold has ended; the checkpoint may have been forgotten")
+            held.until_s = time.monotonic() + HOLD_S
+
+    def release(self, hold: str) -> None:
+        with self._lock:
+            held = self._holds.pop(hold, None)
+        if held is not None:
+            held.keeping.close()
+
+    def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
+        self._drop_forsaken()
+        forgotten = self._vault.forget(job_id, keep)
+        with self._lock:
+            due = time.monotonic() - self._collected_s >= COLLECT_EVERY_S
+            if due:
+                self._collected_s = time.monotonic()
+        if due:
+            self._vault.collect_garbage()
+        return forgotten
+
+    def collect_garbage(self) -> Garbage:
+        return self._vault.collect_garbage()
+
+    def _drop_forsaken(self) -> None:
+        with self._lock:
+            over = [name for name, held in self._holds.items() if held.until_s < time.monotonic()]
+        for name in over:
+            self.release(name)

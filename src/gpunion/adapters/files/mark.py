@@ -1,0 +1,39 @@
+"""A mark in a vault's folder, by which a machine finds out whether it shares that folder or only its name."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+MARK_FILE = "mark"
+
+
+def mark_of(folder: Path) -> str:
+    """Made where there is none yet. Empty where the folder cannot be written or read."""
+    path = folder / MARK_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            _make(path)
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def shares(folder: Path, mark: str) -> bool:
+    try:
+        return (folder / MARK_FILE).read_text().strip() == mark
+    except OSError:
+        return False
+
+
+def _make(path: Path) -> None:
+    """Whole or not at all, and never in place of another."""
+    fresh = path.with_name(f".{MARK_FILE}.{secrets.token_hex(8)}")
+    fresh.write_text(secrets.token_hex(16) + "\n")
+    try:
+        os.link(fresh, path)
+    finally:
+        fresh.unlink()

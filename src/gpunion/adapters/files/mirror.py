@@ -1,0 +1,160 @@
+"""A vault that is elsewhere, with a mirror here of what this machine has sent or fetched.
+
+The mirror is only a memory: it packs a block as the difference from one it knows, so that little is sent, and
+answers for what need not be fetched. Nothing is durable before the desk has sealed it. Whatever is wrong with
+the mirror, a full disk for one, costs bytes on the wire and no checkpoint.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gpunion.adapters.files import coding
+from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.files.blocks import CHAIN_MAX, verified
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.ports.vault import (
+    KEEP_AT_LEAST,
+    BadManifest,
+    CorruptBlock,
+    Garbage,
+    Manifest,
+    MissingBlock,
+    UnknownCheckpoint,
+    VaultFault,
+)
+from gpunion.ports.vault_desk import HOLD_S, VaultDesk
+
+# Blocks of an upload that is under way here are young; nobody else uses this mirror.
+MIRROR_GRACE_S = 600.0
+
+
+class MirrorVault:
+    """Implements `ports.vault.Vault`."""
+
+    def __init__(self, desk: VaultDesk, root: Path, *, limit_bytes: int) -> None:
+        """`limit_bytes`: what the mirror may take of this machine's disk, as soon as uploads are over."""
+        self._desk = desk
+        self._mirror = DirectoryVault(root, grace_s=MIRROR_GRACE_S)
+        self._limit_bytes = limit_bytes
+
+    def describe(self) -> str:
+        return self._desk.describe()
+
+    def begin(self, job_id: str, epoch: int) -> None:
+        self._desk.begin(job_id, epoch)
+
+    def has(self, hashes: Iterable[str]) -> set[str]:
+        return self._desk.has(tuple(hashes))
+
+    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+        if self._desk.has((block_hash,)):
+            return 0
+        stored = self._packed(block_hash, data, like)
+        try:
+            self._desk.put(block_hash, stored)
+        except MissingBlock:
+            # What it is the difference from has been collected there: this one goes as it is.
+            stored = coding.encode(data)
+            self._desk.put(block_hash, stored)
+        return len(stored)
+
+    def seal(self, manifest: Manifest) -> None:
+        manifest_format.check(manifest)
+        self._desk.seal(manifest.job_id, manifest_format.encode(manifest))
+        with suppress(VaultFault):  # sealed here too, so that the mirror keeps what the next save builds on
+            self._mirror.seal(manifest)
+            self._mirror.forget(manifest.job_id, KEEP_AT_LEAST)
+            self._trim(manifest.job_id)
+
+    def latest(self, job_id: str) -> Manifest | None:
+        found = self._desk.latest(job_id)
+        return None if found is None else manifest_format.decode(found)
+
+    def get(self, job_id: str, checkpoint_id: str) -> Manifest:
+        for manifest in self.manifests(job_id):
+            if manifest.checkpoint_id == checkpoint_id:
+                return manifest
+        raise UnknownCheckpoint(f"{job_id} has no checkpoint {checkpoint_id}")
+
+    def manifests(self, job_id: str) -> tuple[Manifest, ...]:
+        found = []
+        for data in self._desk.sealed(job_id):
+            with suppress(BadManifest):
+                found.append(manifest_format.decode(data))
+        return tuple(found)
+
+    def read_block(self, block_hash: str) -> bytes:
+        return self._plain(block_hash, CHAIN_MAX)
+
+    @contextmanager
+    def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
+        hold = self._desk.hold(job_id, checkpoint_id)
+        over = threading.Event()
+        renewing = threading.Thread(target=_renew, args=(self._desk, hold, over), daemon=True)
+        renewing.start()
+        try:
+            yield
+        finally:
+            over.set()
+            with suppress(VaultFault):  # it ends by itself
+                self._desk.release(hold)
+
+    def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
+        with suppress(VaultFault):
+            self._mirror.forget(job_id, KEEP_AT_LEAST)
+        return self._desk.forget(job_id, keep)
+
+    def collect_garbage(self) -> Garbage:
+        with suppress(VaultFault):
+            self._mirror.collect_garbage()
+        return self._desk.collect_garbage()
+
+    def _packed(self, name: str, data: bytes, like: str | None) -> bytes:
+        try:
+            self._mirror.put(name, data, like)
+            return self._mirror.blocks.read_stored(name)
+        except VaultFault:
+            return coding.encode(data)
+
+    def _plain(self, name: str, chain_left: int) -> bytes:
+        with suppress(VaultFault):
+            return self._mirror.read_block(name)
+        if not chain_left:
+            raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
+        stored = self._desk.fetch(name)
+        try:
+            data = verified(name, coding.decode(stored, lambda base: self._plain(base, chain_left - 1)))
+        except CorruptBlock as error:
+            self._desk.doubt(name)
+            raise CorruptBlock(f"{name}: {error}") from error
+        with suppress(VaultFault):
+            self._mirror.blocks.put_stored(name, stored)
+        return data
+
+    def _trim(self, newest_job: str) -> None:
+        """All but the newest job's blocks go: the others were saved here longer ago."""
+        if sum(map(_size_bytes, self._mirror.blocks.stored())) <= self._limit_bytes:
+            return
+        for shelf in self._mirror.shelves():
+            if shelf.root.name != newest_job:
+                for path in shelf.sealed():
+                    path.unlink(missing_ok=True)
+        self._mirror.collect_garbage()
+
+
+def _renew(desk: VaultDesk, hold: str, over: threading.Event) -> None:
+    while not over.wait(HOLD_S / 4):
+        with suppress(VaultFault):
+            desk.renew(hold)
+
+
+def _size_bytes(path: Path) -> int:
+    """0 where it has gone meanwhile."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

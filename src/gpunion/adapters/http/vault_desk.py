@@ -1,0 +1,127 @@
+"""The campus's vault over HTTP. Calls block, from any number of threads; broken connections are mended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import Any
+
+import httpx
+
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    Garbage,
+    MissingBlock,
+    OldEpoch,
+    UnknownCheckpoint,
+    VaultFault,
+    VaultFull,
+    VaultUnavailable,
+)
+from gpunion.wire.trees import BATCH_BLOCKS_MAX
+
+REQUEST_LIMIT_S = 60.0
+# A cable that is plugged in again, a coordinator that starts again: the upload goes on from the same block.
+TRIES = 4
+WAIT_S = 0.5
+FAULTS: dict[str, type[VaultFault]] = {
+    "old_epoch": OldEpoch,
+    "missing_block": MissingBlock,
+    "corrupt_block": CorruptBlock,
+    "bad_manifest": BadManifest,
+    "unknown_checkpoint": UnknownCheckpoint,
+    "vault_full": VaultFull,
+}
+
+
+class HttpVaultDesk:
+    """Implements `ports.vault_desk.VaultDesk`."""
+
+    def __init__(self, url: str, credential: str) -> None:
+        self._url = url
+        self._client = httpx.Client(
+            base_url=f"{url}/api/v1/vault",
+            headers={"Authorization": f"Bearer {credential}"},
+            timeout=REQUEST_LIMIT_S,
+            trust_env=False,
+        )
+
+    def describe(self) -> str:
+        return f"the campus's vault at {self._url}"
+
+    def begin(self, job_id: str, epoch: int) -> None:
+        self._ask("POST", f"/jobs/{job_id}/begin", json={"epoch": epoch})
+
+    def has(self, names: Collection[str]) -> set[str]:
+        found: set[str] = set()
+        for batch in _batches(names):
+            found |= set(self._ask("POST", "/has", json={"blocks": batch}).json()["blocks"])
+        return found
+
+    def put(self, name: str, stored: bytes) -> None:
+        self._ask("PUT", f"/blocks/{name}", content=stored)
+
+    def fetch(self, name: str) -> bytes:
+        return self._ask("GET", f"/blocks/{name}").content
+
+    def doubt(self, name: str) -> None:
+        self._ask("POST", f"/blocks/{name}/doubt")
+
+    def seal(self, job_id: str, manifest: bytes) -> None:
+        self._ask("POST", f"/jobs/{job_id}/seal", content=manifest)
+
+    def latest(self, job_id: str) -> bytes | None:
+        found = self._ask("GET", f"/jobs/{job_id}/manifests/latest").json()["manifests"]
+        return found[0].encode() if found else None
+
+    def sealed(self, job_id: str) -> list[bytes]:
+        return [text.encode() for text in self._ask("GET", f"/jobs/{job_id}/manifests").json()["manifests"]]
+
+    def hold(self, job_id: str, checkpoint_id: str) -> str:
+        answer = self._ask("POST", f"/jobs/{job_id}/holds", json={"checkpoint_id": checkpoint_id})
+        return str(answer.json()["hold"])
+
+    def renew(self, hold: str) -> None:
+        self._ask("POST", f"/holds/{hold}")
+
+    def release(self, hold: str) -> None:
+        self._ask("DELETE", f"/holds/{hold}")
+
+    def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
+        return tuple(self._ask("POST", f"/jobs/{job_id}/forget", json={"keep": keep}).json()["checkpoints"])
+
+    def collect_garbage(self) -> Garbage:
+        found = self._ask("POST", "/collect").json()
+        return Garbage(blocks=int(found["blocks"]), stored_bytes=int(found["stored_bytes"]))
+
+    def _ask(self, method: str, path: str, **body: Any) -> httpx.Response:
+        for attempt in range(1, TRIES + 1):
+            try:
+                answer = self._client.request(method, path, **body)
+            except httpx.TransportError as error:
+                trouble = f"{self.describe()} cannot be reached: {error or type(error).__name__}"
+                if attempt == TRIES:
+                    raise VaultUnavailable(trouble) from error
+                time.sleep(WAIT_S * 2**attempt)
+                continue
+            if answer.is_success:
+                return answer
+            raise _fault(answer, self.describe())
+        raise AssertionError("unreachable")
+
+
+def _batches(names: Collection[str]) -> Iterator[list[str]]:
+    left = iter(names)
+    while batch := list(islice(left, BATCH_BLOCKS_MAX)):
+        yield batch
+
+
+def _fault(answer: httpx.Response, where: str) -> VaultFault:
+    try:
+        problem = answer.json()
+        code, detail = str(problem.get("code")), str(problem.get("detail"))
+    except (ValueError, AttributeError):
+        code, detail = "", f"status {answer.status_code}"
+    return FAULTS.get(code, VaultUnavailable)(f"{where}: {detail}")

@@ -1,0 +1,172 @@
+"""The campus's vault for nodes that share no file system with it.
+
+A node speaks for the jobs it was given runs of. Blocks are known by the hash of what is in them: who can name
+one has seen it or a manifest that names it, and what is put is verified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Path, Response
+from starlette.requests import Request
+
+from gpunion.coordinator.campus import Campus
+from gpunion.coordinator.problems import ApiError
+from gpunion.coordinator.routes.access import NodeOnly, TheCampus
+from gpunion.ports.store import Credential
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    MissingBlock,
+    OldEpoch,
+    UnknownCheckpoint,
+    VaultFault,
+    VaultFull,
+)
+from gpunion.ports.vault_desk import VaultDesk
+from gpunion.wire.v1.trees import BlocksOut
+from gpunion.wire.v1.vault import (
+    EpochIn,
+    ForgottenOut,
+    HoldIn,
+    HoldOut,
+    KeepIn,
+    ManifestsOut,
+    NamesIn,
+    NamesOut,
+)
+
+router = APIRouter(prefix="/vault", tags=["vault"])
+
+T = TypeVar("T")
+JobName = Annotated[str, Path(max_length=128)]
+BlockName = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+HoldName = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+STORED_TYPE = "application/octet-stream"
+_STORED = {STORED_TYPE: {"schema": {"type": "string", "format": "binary"}}}
+_MANIFEST = {"application/json": {"schema": {"type": "object"}}}
+
+# What a node is told, by which it knows the fault again (`adapters.http.vault_desk`).
+FAULTS: dict[type[VaultFault], tuple[int, str, str]] = {
+    OldEpoch: (409, "old_epoch", "end this run: a newer one of its job has begun"),
+    MissingBlock: (404, "missing_block", "put what is missing, then ask again"),
+    CorruptBlock: (422, "corrupt_block", "send it again"),
+    BadManifest: (422, "bad_manifest", "save again"),
+    UnknownCheckpoint: (404, "unknown_checkpoint", "ask for those there are"),
+    VaultFull: (507, "vault_full", "the operator makes room where the vault is"),
+}
+UNAVAILABLE = (503, "vault_unavailable", "ask again in a moment; if it stays, the operator looks at the disk")
+
+
+@router.post("/jobs/{job_id}/begin", status_code=204)
+async def begin_epoch(job_id: JobName, body: EpochIn, campus: TheCampus, caller: NodeOnly) -> None:
+    """Says that this epoch of the job is its newest: nothing of an older one is sealed from now on."""
+    _has_a_run_of(campus, caller, job_id)
+    await _ask(campus, lambda desk: desk.begin(job_id, body.epoch))
+
+
+@router.post("/has")
+async def has_blocks(body: NamesIn, campus: TheCampus, _caller: NodeOnly) -> NamesOut:
+    """Those of the blocks that need not be put."""
+    return NamesOut(blocks=sorted(await _ask(campus, lambda desk: desk.has(body.blocks))))
+
+
+@router.put(
+    "/blocks/{name}",
+    status_code=204,
+    openapi_extra={"requestBody": {"required": True, "content": _STORED}},
+)
+async def put_block(name: BlockName, campus: TheCampus, _caller: NodeOnly, request: Request) -> None:
+    """A block as the vault stores it, which is unpacked and verified."""
+    stored = await request.body()
+    await _ask(campus, lambda desk: desk.put(name, stored))
+
+
+@router.get("/blocks/{name}", response_class=Response, responses={200: {"content": _STORED}})
+async def get_block(name: BlockName, campus: TheCampus, _caller: NodeOnly) -> Response:
+    return Response(await _ask(campus, lambda desk: desk.fetch(name)), media_type=STORED_TYPE)
+
+
+@router.post("/blocks/{name}/doubt", status_code=204)
+async def doubt_block(name: BlockName, campus: TheCampus, _caller: NodeOnly) -> None:
+    """It arrived damaged: the vault looks for itself."""
+    await _ask(campus, lambda desk: desk.doubt(name))
+
+
+@router.post("/collect")
+async def collect_garbage(campus: TheCampus, _caller: NodeOnly) -> BlocksOut:
+    """What no checkpoint and no upload under way needs is deleted; for a node that found the vault full."""
+    found = await _ask(campus, lambda desk: desk.collect_garbage())
+    return BlocksOut(blocks=found.blocks, stored_bytes=found.stored_bytes)
+
+
+@router.post(
+    "/jobs/{job_id}/seal",
+    status_code=204,
+    openapi_extra={"requestBody": {"required": True, "content": _MANIFEST}},
+)
+async def seal_checkpoint(job_id: JobName, campus: TheCampus, caller: NodeOnly, request: Request) -> None:
+    """Makes a checkpoint durable, or says why not."""
+    _has_a_run_of(campus, caller, job_id)
+    manifest = await request.body()
+    await _ask(campus, lambda desk: desk.seal(job_id, manifest))
+
+
+@router.get("/jobs/{job_id}/manifests")
+async def sealed_manifests(job_id: JobName, campus: TheCampus, caller: NodeOnly) -> ManifestsOut:
+    """Every readable one, oldest first."""
+    _has_a_run_of(campus, caller, job_id)
+    found = await _ask(campus, lambda desk: desk.sealed(job_id))
+    return ManifestsOut(manifests=[manifest.decode() for manifest in found])
+
+
+@router.get("/jobs/{job_id}/manifests/latest")
+async def latest_manifest(job_id: JobName, campus: TheCampus, caller: NodeOnly) -> ManifestsOut:
+    """None or one; a problem where the newest cannot be read."""
+    _has_a_run_of(campus, caller, job_id)
+    found = await _ask(campus, lambda desk: desk.latest(job_id))
+    return ManifestsOut(manifests=[] if found is None else [found.decode()])
+
+
+@router.post("/jobs/{job_id}/holds", status_code=201)
+async def hold_checkpoint(job_id: JobName, body: HoldIn, campus: TheCampus, caller: NodeOnly) -> HoldOut:
+    """Keeps a checkpoint from being forgotten for two minutes at a time, while it is read."""
+    _has_a_run_of(campus, caller, job_id)
+    return HoldOut(hold=await _ask(campus, lambda desk: desk.hold(job_id, body.checkpoint_id)))
+
+
+@router.post("/holds/{hold}", status_code=204)
+async def renew_hold(hold: HoldName, campus: TheCampus, _caller: NodeOnly) -> None:
+    await _ask(campus, lambda desk: desk.renew(hold))
+
+
+@router.delete("/holds/{hold}", status_code=204)
+async def release_hold(hold: HoldName, campus: TheCampus, _caller: NodeOnly) -> None:
+    await _ask(campus, lambda desk: desk.release(hold))
+
+
+@router.post("/jobs/{job_id}/forget")
+async def forget_checkpoints(
+    job_id: JobName, body: KeepIn, campus: TheCampus, caller: NodeOnly
+) -> ForgottenOut:
+    """All but the newest so many."""
+    _has_a_run_of(campus, caller, job_id)
+    forgotten = await _ask(campus, lambda desk: desk.forget(job_id, body.keep))
+    return ForgottenOut(checkpoints=list(forgotten))
+
+
+def _has_a_run_of(campus: Campus, caller: Credential, job_id: str) -> None:
+    if not any(run.job_id == job_id and run.node_id == caller.name for run in campus.state.runs.values()):
+        detail = f"{caller.name} was given no run of {job_id}"
+        raise ApiError(403, "not_your_job", detail, "ask only for jobs this node was given")
+
+
+async def _ask(campus: Campus, question: Callable[[VaultDesk], T]) -> T:
+    try:
+        return await asyncio.to_thread(lambda: question(campus.vault_desk()))
+    except VaultFault as fault:
+        status, code, next_step = FAULTS.get(type(fault), UNAVAILABLE)
+        raise ApiError(status, code, str(fault), next_step) from fault

@@ -1,0 +1,59 @@
+"""The port to a vault that is elsewhere: what crosses the wire is what lies in it, packed as it is stored.
+
+A node keeps a mirror of the blocks it has sent or fetched, packs against those, and hands over only what
+the vault lacks. So a save sends differences, a restore fetches what the node does not have yet, and either
+goes on where a broken connection left it. The vault stays the judge: of epochs, of blocks, of what is sealed.
+"""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from gpunion.ports.vault import Garbage
+
+
+class VaultDesk(Protocol):
+    """Faults are those of `ports.vault`. Every call may be repeated."""
+
+    def describe(self) -> str: ...
+
+    def begin(self, job_id: str, epoch: int) -> None: ...
+
+    def has(self, names: Collection[str]) -> set[str]: ...
+
+    def put(self, name: str, stored: bytes) -> None:
+        """A block as a vault stores it. It is unpacked and verified. `MissingBlock`: its base is not here."""
+        ...
+
+    def fetch(self, name: str) -> bytes:
+        """A block as it is stored; its head names the base it needs. `MissingBlock`."""
+        ...
+
+    def doubt(self, name: str) -> None:
+        """It arrived damaged: the vault looks for itself, and counts it as absent if so."""
+        ...
+
+    def seal(self, job_id: str, manifest: bytes) -> None:
+        """`BadManifest` also for one of another job."""
+        ...
+
+    def latest(self, job_id: str) -> bytes | None: ...
+
+    def sealed(self, job_id: str) -> list[bytes]:
+        """Every readable manifest, oldest first."""
+        ...
+
+    def hold(self, job_id: str, checkpoint_id: str) -> str:
+        """Keeps a checkpoint for a while; the answer names the hold for `renew` and `release`."""
+        ...
+
+    def renew(self, hold: str) -> None: ...
+
+    def release(self, hold: str) -> None: ...
+
+    def forget(self, job_id: str, keep: int) -> tuple[str, ...]: ...
+
+    def collect_garbage(self) -> Garbage: ...
+
+
+# A hold that nobody renews ends: whoever asked for it has died, or its cable is cut.
+HOLD_S = 120.0
