@@ -206,7 +206,7 @@ def _timer(draft: Draft, key: str) -> None:
             checkpoints.flush_overdue(draft, subject)
         case "lesson":
             lending.lesson(draft)
-        case "replan":
+        case "replan" | "leave":
             planner.look_again_later(draft)
         case _:
             raise ValueError(f"no timer is called {key!r}")

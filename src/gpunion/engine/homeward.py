@@ -12,8 +12,8 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import moving
 from gpunion.engine.capacity import view
+from gpunion.engine.departing import active_flush_bps
 from gpunion.engine.draft import Draft
-from gpunion.engine.triage import active_flush_bps
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.homecoming import WayHome
 from gpunion.policy.placement.filters import refusal

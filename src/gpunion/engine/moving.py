@@ -19,8 +19,11 @@ from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.run import RUN
 
-# A flush without an owner's deadline (homecoming) is given up after the save timeout and this.
+# A flush without an owner's deadline (homecoming) is given up after the save timeout, this, and twice what
+# sending should take: as long as nobody wants the machine, waiting costs less than doing the work again.
 FLUSH_GUARD_S = 30.0
+SENDING_SLACK = 2.0
+SLOWEST_BPS = 100e6
 # After an owner's deadline the agent says what became of the flush; this long is waited for its word.
 WORD_GUARD_S = 5.0
 
@@ -90,8 +93,13 @@ def flush(
     if deadline_s is not None:
         overdue_s = (deadline_s if sent_by_s is None else sent_by_s) + WORD_GUARD_S
     else:
-        overdue_s = draft.now_s + draft.timing.save_timeout_s + FLUSH_GUARD_S
+        overdue_s = draft.now_s + draft.timing.save_timeout_s + sent_within_s(job, rate_bps)
     draft.set_timer(f"flush:{migration.id}", overdue_s)
+
+
+def sent_within_s(job: Job, rate_bps: float) -> float:
+    """How long the last save of a job may be on its way. A rate of zero is whatever the wire gives."""
+    return FLUSH_GUARD_S + SENDING_SLACK * 8.0 * job.cost.ship_bytes / max(rate_bps, SLOWEST_BPS)
 
 
 def request_checkpoint(

@@ -16,7 +16,7 @@ from gpunion.domain.reasons import Reason, Verdict, Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.snapshot import NodeView
-from gpunion.engine import accounts, dumps, homeward, moving, preempting, triage
+from gpunion.engine import accounts, dumps, homeward, moving, neighbours, preempting, triage
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
 from gpunion.engine.keeping import Kept
@@ -33,6 +33,7 @@ _BLOCKERS_SHOWN = 3
 def reconcile(draft: Draft) -> None:
     if not draft.changed:
         return
+    neighbours.warn(draft)
     triage.empty_wanted_nodes(draft)
     if draft.may_place:
         _place_waiting(draft)

@@ -15,8 +15,8 @@ from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.snapshot import NodeView
 from gpunion.engine import accounts, moving
 from gpunion.engine.capacity import view
+from gpunion.engine.departing import active_flush_bps
 from gpunion.engine.draft import Draft
-from gpunion.engine.triage import active_flush_bps
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.preemption import Candidate, Crowd, Room

@@ -13,6 +13,7 @@ from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
 from gpunion.engine import moving, prefetch
 from gpunion.engine.capacity import view, views
+from gpunion.engine.departing import active_flush_bps, whose_turn
 from gpunion.engine.draft import Draft
 from gpunion.policy.bandwidth import RECLAIM_SHARE, reclaim_cap_bps
 from gpunion.policy.placement.filters import refusal
@@ -50,22 +51,6 @@ def empty_wanted_nodes(draft: Draft) -> None:
             _decide(draft, node, runs, want)
 
 
-def active_flush_bps(draft: Draft, node_id: NodeId) -> float:
-    """What flushes already under way on a node's uplink were promised."""
-    sources = {run.id for run in _runs(draft, node_id)}
-    for migration_id in draft.state.moving:  # a run that ended with its last save is still sending it
-        migration = draft.state.migrations[migration_id]
-        if migration.source_node == node_id:
-            sources.add(migration.source_run)
-    total = 0.0
-    for run_id in sorted(sources):
-        for checkpoint_id in sorted(draft.state.unsettled.get(run_id, ())):
-            checkpoint = draft.state.checkpoints[checkpoint_id]
-            if checkpoint.final:
-                total += checkpoint.rate_bps
-    return total
-
-
 def _want(draft: Draft, node: Node, run: Run) -> Want | None:
     wanted = (node.wanted_by_s(run.grant.gpu_indices), run.wanted_by_s)
     deadline_s = min((at_s for at_s in wanted if at_s is not None), default=None)
@@ -82,8 +67,11 @@ def _wanted_gpus(node: Node, run: Run) -> list[WithheldGpu]:
 
 
 def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
-    uplink_bps = node.facts.lent_uplink_bps - active_flush_bps(draft, node.id) / RECLAIM_SHARE
     stakes = [_at_stake(draft, run) for run in runs]
+    if draft.policies.takes_turns and not want.sends_afterwards:
+        now = whose_turn(draft, node, stakes, want.deadline_s)
+        stakes = [stake for stake in stakes if stake.run_id in now]
+    uplink_bps = node.facts.lent_uplink_bps - active_flush_bps(draft, node.id) / RECLAIM_SHARE
     by_id = {run.id: run for run in runs}
     fates = _triage(draft, stakes, _in_no_hurry(draft, node, stakes, want, uplink_bps), max(uplink_bps, 1.0))
     going = [draft.job_of(by_id[fate.run_id]) for fate in fates if fate.rate_bps is not None]

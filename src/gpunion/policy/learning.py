@@ -39,7 +39,6 @@ class Learning:
         return min(LESSON_MOST_S, max(LESSON_LEAST_S, age_s / LESSONS_LEAST))
 
     def answers(self, hazard: WeeklyHazard, notices: NoticeBook) -> Answers:
-        # A notice makes losses smaller here, not intervals longer: that is what the evaluation found best.
-        timing = HazardAware(hazard=hazard, notices=notices, counts_notice=False)
+        timing = HazardAware(hazard=hazard, notices=notices)
         loss = ExpectedLoss(hazard=hazard, notices=notices, timing=timing)
         return Answers(SaferWhenLate(usual=loss, hazard=hazard), loss, timing)

@@ -12,6 +12,7 @@ from gpunion.policy.ordering import FairShare, Ordering, PriorityThenAge
 from gpunion.policy.placement.pick import FastThenTight, Scoring
 from gpunion.policy.preemption import ByLastCheckpoint, NobodyMakesRoom, Preemption
 from gpunion.policy.reclaim import FlushWhatFits, NeverFlush, ReclaimPlan
+from gpunion.policy.scheduling.alarm import BURSTS, Alarm
 from gpunion.policy.suspicion import MissedThenFenced, Suspicion
 
 
@@ -26,6 +27,8 @@ class Policies:
     homecoming: Homecoming = field(default_factory=WhenItPays)
     suspicion: Suspicion = field(default_factory=MissedThenFenced)
     preemption: Preemption = field(default_factory=NobodyMakesRoom)
+    alarm: Alarm = field(default_factory=Alarm)
+    takes_turns: bool = False  # guests of a wanted machine leave one after another, when they have a place
     learning: Learning | None = None  # None: the answers above are final
 
     def informed(self, answers: Answers) -> Policies:
@@ -44,6 +47,13 @@ RANDOM_DESTINATION = Policies(name="random-destination", destination=RandomDesti
 REQUEUE = Policies(name="requeue", checkpointing=FixedInterval(), reclaim=NeverFlush(), homecoming=Never())
 
 # What a coordinator runs with unless told otherwise.
-LIVE = Policies(name="gpunion", ordering=FairShare(), preemption=ByLastCheckpoint(), learning=Learning())
+LIVE = Policies(
+    name="gpunion",
+    ordering=FairShare(),
+    preemption=ByLastCheckpoint(),
+    alarm=BURSTS,
+    takes_turns=True,
+    learning=Learning(),
+)
 
 BUNDLES = {bundle.name: bundle for bundle in (LIVE, BASELINE, FIXED, RANDOM_DESTINATION, REQUEUE)}

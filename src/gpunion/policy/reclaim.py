@@ -84,5 +84,9 @@ class NeverFlush:
         ]
 
 
+def work_per_byte(guest: AtStake) -> float:
+    return guest.weight * max(guest.undurable_s, 1e-3) / max(guest.ship_bytes, 1)
+
+
 def _worth(guest: AtStake) -> tuple[float, str]:
-    return (guest.weight * max(guest.undurable_s, 1e-3) / max(guest.ship_bytes, 1), guest.run_id)
+    return (work_per_byte(guest), guest.run_id)

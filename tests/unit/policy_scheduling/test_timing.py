@@ -48,9 +48,13 @@ def test_departures_that_are_announced_in_time_make_saving_rarer():
     book = NoticeBook()
     for _ in range(90):
         book = book.announced(600.0)
+    trusting = HazardAware(hazard=Rises(at_s=0.0), notices=book, notice_credit=1.0)
     told = HazardAware(hazard=Rises(at_s=0.0), notices=book)
     blind = HazardAware(hazard=Rises(at_s=0.0), notices=book, counts_notice=False)
-    assert told.interval_s(saving(), a_node(), 0.0) > 2 * blind.interval_s(saving(), a_node(), 0.0)
+    every_s = [policy.interval_s(saving(), a_node(), 0.0) for policy in (blind, told, trusting)]
+    assert every_s == sorted(every_s)
+    assert every_s[2] > 2 * every_s[0]
+    assert every_s[1] > 1.2 * every_s[0]
 
 
 def test_a_state_too_big_for_any_notice_is_saved_as_if_nobody_announced_anything():

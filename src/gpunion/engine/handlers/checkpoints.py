@@ -54,7 +54,7 @@ def captured(draft: Draft, report: CheckpointCaptured) -> None:
         draft.because(report.job_id, Why.TIER_FELL_BACK, trouble=report.tier_why)
     job = draft.state.jobs[report.job_id]
     if report.stall_s > 0:  # a program that had ended by itself stood still for nobody
-        stall_s = _SMOOTHING * job.cost.stall_s + (1 - _SMOOTHING) * report.stall_s
+        stall_s = _learned(job, job.cost.stall_s, report.stall_s)
         draft.put(replace(job, cost=replace(job.cost, stall_s=stall_s)))
     migration = moving.migration_of(draft, job)
     if migration is not None and migration.flush == checkpoint.id and migration.stopped_s is None:
@@ -157,7 +157,7 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
     if job.durable is not None and report.step < job.durable.step:
         draft.because(job.id, Why.STEP_BEHIND, step=report.step, durable=job.durable.step)
         return
-    ship_bytes = _SMOOTHING * job.cost.ship_bytes + (1 - _SMOOTHING) * report.shipped_bytes
+    ship_bytes = _learned(job, job.cost.ship_bytes, report.shipped_bytes)
     saved = draft.state.checkpoints[report.checkpoint_id]
     point = DurablePoint(
         checkpoint_id=report.checkpoint_id,
@@ -186,6 +186,14 @@ def _told(report: CheckpointFailed) -> str:
     if not report.detail:
         return report.trouble.value
     return f"{report.trouble.value}, nor could it be dumped whole ({report.detail})"
+
+
+def _learned(job: Job, known: float, measured: float) -> float:
+    """What nobody has measured yet is a guess and counts for nothing: half of a guess made flushes that
+    could not fit look as if they did."""
+    if job.durable is None:
+        return measured
+    return _SMOOTHING * known + (1 - _SMOOTHING) * measured
 
 
 def _next(draft: Draft, run_id: RunId) -> None:

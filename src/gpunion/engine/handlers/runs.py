@@ -244,7 +244,8 @@ def _save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | N
 
 def _await(draft: Draft, migration: Migration, checkpoint: Checkpoint) -> None:
     draft.put(replace(migration, flush=checkpoint.id))
-    overdue_s = draft.now_s + draft.timing.save_timeout_s + moving.FLUSH_GUARD_S
+    job = draft.state.jobs[migration.job_id]
+    overdue_s = draft.now_s + draft.timing.save_timeout_s + moving.sent_within_s(job, checkpoint.rate_bps)
     draft.set_timer(f"flush:{migration.id}", overdue_s)
 
 

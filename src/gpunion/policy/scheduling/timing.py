@@ -15,6 +15,11 @@ from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE
 from gpunion.policy.scheduling.joint import LEAST_STALL_S, Saver, price_of_a_byte
 from gpunion.policy.scheduling.notices import NoticeBook
 
+# How much of what notice should save is believed. Counted in full it makes intervals so long that departures
+# nobody announced cost more than the saves left out; not counted at all, the saves cost more than they save.
+# Lost and stood still together are least between a quarter and a half (docs/evaluation.md).
+NOTICE_CREDIT = 0.4
+
 # The hazard is taken as constant for this long: an hour of the week has one rate, ages a few.
 STRIDE_S = 900.0
 
@@ -30,6 +35,7 @@ class HazardAware:
     hazard: Hazard = field(default_factory=ConstantHazard)
     notices: NoticeBook = field(default_factory=NoticeBook)
     counts_notice: bool = True
+    notice_credit: float = NOTICE_CREDIT
     coupled: bool = True
 
     def interval_s(self, job: Job, node: Node, now_s: float, company: Sequence[Job] = ()) -> float:
@@ -74,4 +80,4 @@ class HazardAware:
         needs_s = (stall_s + bits / max(reclaim_cap_bps(node.facts.lent_uplink_bps), 1.0) + GUARD_S) / (
             1.0 - GUARD_SHARE
         )
-        return self.notices.chance_in_time(needs_s, node.facts.terms.notice_s)
+        return self.notice_credit * self.notices.chance_in_time(needs_s, node.facts.terms.notice_s)

@@ -15,8 +15,9 @@ from gpunion.policy.homecoming import Never
 from gpunion.policy.placement.pick import FastThenTight
 from gpunion.policy.policies import Policies
 from gpunion.policy.reclaim import FlushWhatFits, NeverFlush
+from gpunion.policy.scheduling.alarm import BURSTS, Alarm
 from gpunion.policy.scheduling.notices import NoticeBook
-from gpunion.policy.scheduling.timing import HazardAware
+from gpunion.policy.scheduling.timing import NOTICE_CREDIT, HazardAware
 from gpunion.sim.reference.departures import Manner
 from gpunion.sim.reference.scenario import Campus
 
@@ -43,15 +44,21 @@ class Mechanisms:
     hazard: bool = True
     notice: bool = True
     coupled: bool = True
-    thrift: bool = False  # notice makes intervals longer too, not only losses smaller
+    credit: float = NOTICE_CREDIT  # how far notice makes intervals longer too, not only losses smaller
     destination: str = "expected-loss"
     homecoming: bool = True
+    turns: bool = True
+    alarm: bool = True
 
     def policies(self, campus: Campus) -> Policies:
         hazard = WeeklyHazard(book=campus.book) if self.hazard else StationaryHazard(book=campus.book)
         notices = notices_of(campus)
         timing: CheckpointTiming = HazardAware(
-            hazard=hazard, notices=notices, counts_notice=self.notice and self.thrift, coupled=self.coupled
+            hazard=hazard,
+            notices=notices,
+            counts_notice=self.notice,
+            notice_credit=self.credit,
+            coupled=self.coupled,
         )
         destinations: dict[str, Destination] = {
             "expected-loss": ExpectedLoss(hazard=hazard, notices=notices, timing=timing),
@@ -66,6 +73,8 @@ class Mechanisms:
             checkpointing=timing,
             reclaim=FlushWhatFits() if self.notice else NeverFlush(),
             destination=destinations[self.destination],
+            alarm=BURSTS if self.alarm else Alarm(),
+            takes_turns=self.turns and self.notice,
         )
         return ours if self.homecoming else replace(ours, homecoming=Never())
 
@@ -136,11 +145,8 @@ MAIN = (
     ),
     REDUNDANT,
     Contender(name="uncoupled", label="ours without coupling", policies=Mechanisms(coupled=False).policies),
-    Contender(
-        name="thrifty",
-        label="ours, saving less where announced",
-        policies=Mechanisms(thrift=True).policies,
-    ),
+    Contender(name="thrifty", label="ours, notice counted in full", policies=Mechanisms(credit=1.0).policies),
+    Contender(name="lavish", label="ours, notice not counted", policies=Mechanisms(credit=0.0).policies),
     Contender(
         name="random", label="ours, random destination", policies=Mechanisms(destination="random").policies
     ),
@@ -166,6 +172,12 @@ OFF_IN_TURN = (
         name="no-destination",
         label="ours, best-fit destination",
         policies=Mechanisms(destination="best-fit").policies,
+    ),
+    Contender(
+        name="no-turns", label="ours, everybody leaves at once", policies=Mechanisms(turns=False).policies
+    ),
+    Contender(
+        name="no-alarm", label="ours, owners taken one by one", policies=Mechanisms(alarm=False).policies
     ),
     Contender(name="no-homecoming", label="ours, never home", policies=Mechanisms(homecoming=False).policies),
 )

@@ -14,6 +14,7 @@ from gpunion.domain.orders import TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
 from gpunion.domain.run import EndReason
+from gpunion.engine import moving
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.homecoming import Never
 from gpunion.policy.policies import BASELINE
@@ -57,7 +58,8 @@ def test_a_job_goes_home_when_the_owner_lends_the_node_again_and_it_pays() -> No
     migration = headquarters.state.migrations[headquarters.job().migration]  # type: ignore[index]
     assert (migration.cause, migration.destination) == (Cause.HOMECOMING, "home")
     assert migration.reserved_gpus == (0,)
-    assert timers_of(decision)["flush:job-m2"] == headquarters.now_s + TIMING.save_timeout_s + 30
+    sent_s = moving.sent_within_s(headquarters.job(), order.rate_bps)
+    assert timers_of(decision)["flush:job-m2"] == headquarters.now_s + TIMING.save_timeout_s + sent_s
     headquarters.durable("job-e2-c1", step=50, final=True)
     headquarters.ended("job-e2", EndReason.SAVED)
     assert headquarters.run("job-e3").node_id == "home"

@@ -1,0 +1,121 @@
+"""Guests of a wanted machine leave one after another, and those of its owner's other machines save sooner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.job import JobPhase
+from gpunion.domain.orders import TakeCheckpoint
+from gpunion.domain.reports import NodeReclaimed, NoticeGiven
+from gpunion.domain.run import EndReason, RunPhase
+from gpunion.policy.policies import BASELINE
+from gpunion.policy.scheduling.alarm import BURSTS
+from tests.builders import TIMING, Headquarters, a_spec, facts, orders
+
+PATIENT = replace(BASELINE, takes_turns=True)
+
+
+def saves(decision: object) -> list[str]:
+    return [order.run_id for _, order in orders(decision) if isinstance(order, TakeCheckpoint)]  # type: ignore[arg-type]
+
+
+def two_guests(*, spare: bool) -> Headquarters:
+    """`a` and `b` run on the two GPUs of `alpha`; `beta` has two more, if there is one."""
+    headquarters = Headquarters(policies=PATIENT)
+    headquarters.joins("alpha", facts(gpus=2))
+    for job in ("a", "b"):
+        headquarters.submits(job)
+        headquarters.started(f"{job}-e1")
+    if spare:
+        headquarters.joins("beta", facts(gpus=2))
+    return headquarters.later(100.0)
+
+
+def wanted(headquarters: Headquarters, notice_s: float = 300.0) -> list[str]:
+    deadline_s = headquarters.now_s + notice_s
+    return saves(headquarters.reported("alpha", NoticeGiven(deadline_s=deadline_s)))
+
+
+def test_one_leaves_and_the_other_works_on_until_the_first_has_been_sent() -> None:
+    headquarters = two_guests(spare=True)
+    [first] = wanted(headquarters)
+    other = "b-e1" if first == "a-e1" else "a-e1"
+    assert headquarters.run(other).phase is RunPhase.RUNNING
+    headquarters.later(2.0).captured(f"{first}-c1", step=100)
+    headquarters.ended(first, EndReason.SAVED, step=100)
+    assert headquarters.run(other).phase is RunPhase.RUNNING
+    assert saves(headquarters.later(2.0).durable(f"{first}-c1", step=100, final=True)) == [other]
+
+
+def test_who_has_nowhere_to_go_works_on_until_the_last_moment() -> None:
+    headquarters = two_guests(spare=False)
+    deadline_s = headquarters.now_s + 300.0
+    assert wanted(headquarters) == []
+    at_s = headquarters.timers.at("leave:alpha")
+    assert at_s is not None
+    assert deadline_s - 60.0 < at_s < deadline_s - 5.0
+    asked: list[str] = []
+    for _ in range(4):  # the guard at the end is a share of what is left, so the moment moves a little
+        asked = asked or saves(headquarters.fires("leave:alpha"))
+    assert len(asked) == 1
+    assert headquarters.now_s < deadline_s - 5.0
+
+
+def test_a_place_that_comes_free_is_taken_at_once() -> None:
+    headquarters = two_guests(spare=False)
+    wanted(headquarters)
+    decision = headquarters.later(10.0).joins("beta", facts(gpus=1))
+    assert len(saves(decision)) == 1
+    [move] = [m for m in headquarters.state.migrations.values() if m.destination == "beta"]
+    assert move.reserved_gpus == (0,)
+
+
+def test_whoever_stands_still_already_goes_first() -> None:
+    headquarters = two_guests(spare=False)
+    headquarters.joins("gamma", facts(gpus=1))
+    headquarters.submits("c")
+    headquarters.started("c-e1")
+    wanted(headquarters)
+    headquarters.reported("gamma", NodeReclaimed(freed_after_s=0, killed=True))
+    headquarters.ended("c-e1", EndReason.KILLED_BY_OWNER)
+    assert saves(headquarters.joins("beta", facts(gpus=1))) == []
+    assert headquarters.job("c").phase is JobPhase.STARTING
+    assert headquarters.run("c-e2").node_id == "beta"
+
+
+def test_a_short_notice_leaves_no_time_for_turns() -> None:
+    assert wanted(two_guests(spare=True), notice_s=9.0) == ["a-e1", "b-e1"]
+
+
+def test_a_big_last_save_on_its_way_home_is_waited_for() -> None:
+    """It was given up after 150 s once, with two thirds of 12 GB sent: all it held was done again."""
+    headquarters = Headquarters()
+    headquarters.joins("home", facts(speed=4.0))
+    headquarters.submits("job", a_spec(expected_s=50_000))
+    headquarters.started("job-e1")
+    headquarters.joins("away", facts(speed=1.0))
+    headquarters.reported("home", NodeReclaimed(freed_after_s=0, killed=True))
+    headquarters.ended("job-e1", EndReason.KILLED_BY_OWNER)
+    headquarters.started("job-e2")
+    headquarters.fires("checkpoint:job-e2")
+    headquarters.captured("job-e2-c1", step=10)
+    headquarters.durable("job-e2-c1", step=10, shipped_bytes=12 * 10**9)
+    headquarters.joins("home", facts(speed=4.0), incarnation="second")
+    at_s = headquarters.timers.at("flush:job-m2")
+    assert at_s is not None
+    sending_s = 8 * 12e9 / 0.5e9
+    assert at_s - headquarters.now_s > TIMING.save_timeout_s + sending_s
+
+
+def test_guests_of_the_owners_other_machines_save_sooner() -> None:
+    headquarters = Headquarters(policies=replace(BASELINE, alarm=BURSTS))
+    for node, lab in (("alpha", "vision"), ("beta", "vision"), ("gamma", "sound")):
+        headquarters.joins(node, replace(facts(), lab=lab))
+        headquarters.submits(f"on-{node}")
+        headquarters.started(f"on-{node}-e1")
+    planned = {node: headquarters.timers.at(f"checkpoint:on-{node}-e1") for node in ("beta", "gamma")}
+    began_s = headquarters.now_s
+    headquarters.later(1.0).reported("alpha", NodeReclaimed(freed_after_s=0, killed=True))
+    assert planned["beta"] is not None
+    assert headquarters.timers.at("checkpoint:on-beta-e1") == began_s + (planned["beta"] - began_s) / 2
+    assert headquarters.timers.at("checkpoint:on-gamma-e1") == planned["gamma"]
