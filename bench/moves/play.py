@@ -64,11 +64,11 @@ class Play:
         job = {
             "name": "counting",
             "command": ["/usr/bin/python3", "-c", COUNTING.format(ballast_mib=ballast_mib)],
-            "resources": {"gpus": 1, "cpus": 0.5, "memory": f"{ballast_mib + 64}MiB"},
+            "resources": {"gpus": 1, "cpus": 0.5, "memory": f"{3 * ballast_mib + 64}MiB"},
             "checkpoint": {"tier": "system", "max_interval_s": every_s},
         }
         self.job_id = str(self.campus.client().submit(job)["job"]["id"])
-        until("it counts", lambda: self._running() and len(self.book()) > 10)
+        until("it counts", lambda: self._running() and len(self.book()) > 10, self.story)
 
     def move(self) -> Move:
         """Its owner wants the machine back; afterwards it is lent again."""

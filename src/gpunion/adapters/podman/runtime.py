@@ -15,6 +15,7 @@ from gpunion.adapters.podman.seccomp import profile_words
 from gpunion.adapters.podman.users import guest_user, maps_users
 from gpunion.adapters.podman.whole import PodmanRuntime
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES
+from gpunion.ports.checkpointer import DumpHooks
 from gpunion.ports.runtime import RuntimeFault
 
 CDI_SINCE = (4, 1)
@@ -28,8 +29,9 @@ def open_podman(
     image: str | None = None,
     log_limit_bytes: int = LOG_LIMIT_BYTES,
     processes_max: int | None = None,
+    hooks: DumpHooks | None = None,
 ) -> PodmanRuntime:
-    """RuntimeFault where there is no Podman that works for this user."""
+    """RuntimeFault where there is no Podman that works for this user. `hooks`: for guests on real GPUs."""
     program = shutil.which("podman", path=SYSTEM_PATH)
     if program is None:
         raise RuntimeFault("podman is not installed. Next: apt-get install podman runc", temporary=False)
@@ -51,8 +53,10 @@ def open_podman(
         unenforced=_unenforced(engine),
         more_words=profile_words(state_dir),
     )
-    limits: dict[str, Any] = {} if processes_max is None else {"processes_max": processes_max}
-    return PodmanRuntime(state_dir, engine, facts, image=image, log_limit_bytes=log_limit_bytes, **limits)
+    options: dict[str, Any] = {"image": image, "log_limit_bytes": log_limit_bytes, "hooks": hooks}
+    if processes_max is not None:
+        options["processes_max"] = processes_max
+    return PodmanRuntime(state_dir, engine, facts, **options)
 
 
 def facts_of(told: dict[str, Any], user: GuestUser) -> EngineFacts:

@@ -50,12 +50,21 @@ def _take_up(draft: AgentDraft, guest: Guest, found: GuestFound | None) -> None:
                 cause=found.cause,
             ),
         )
+        _go_on_shipping(draft, guest)
     elif guest.phase is GuestPhase.STARTING:
         failed = GuestStartFailed(run_id=guest.run_id, detail="the agent was restarted while it started")
         guests.start_failed(draft, failed)
     else:
         gone = GuestExited(run_id=guest.run_id, exit_code=None, last_step=guest.last_step)
         guests.exited(draft, gone)
+        _go_on_shipping(draft, guest)
+
+
+def _go_on_shipping(draft: AgentDraft, before: Guest) -> None:
+    """It died while no agent was there. What it had saved by then is still to be sent, by nobody but us."""
+    guest = draft.guests.get(before.run_id)
+    if guest is not None and guest.saving is not None and guest.saving == before.saving:
+        saves.ship(draft, guest)
 
 
 def _adopt(draft: AgentDraft, guest: Guest, found: GuestFound) -> None:

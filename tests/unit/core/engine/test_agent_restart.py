@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpunion.domain.effects import (
@@ -70,6 +72,22 @@ def test_a_save_that_was_asked_for_is_asked_for_again() -> None:
     assert deeds(decision) == [
         AskToSave(run_id=RUN, checkpoint_id=SAVING.checkpoint_id, final=False, by_s=None)
     ]
+
+
+@pytest.mark.parametrize("found", [(GuestFound(run_id=RUN, alive=False, exit_code=137),), ()])
+def test_a_last_save_is_shipped_also_when_its_guest_died_without_an_agent(
+    found: tuple[GuestFound, ...],
+) -> None:
+    """Found by killing agents while whole guests moved: it was kept until the deadline and never sent."""
+    last = replace(SAVED, final=True)
+    leaving = a_guest(
+        saving=last, phase=GuestPhase.ENDING, final_saved=True, end_cause=EndReason.SAVED, last_step=5
+    )
+    agent, decision = restarted(leaving, found=found)
+    assert deeds(decision) == [
+        ShipCheckpoint(run_id=RUN, checkpoint_id=last.checkpoint_id, step=5, progress=0.0, rate_bps=1e6)
+    ]
+    assert agent.guest().phase is GuestPhase.SHIPPING
 
 
 def test_a_save_that_was_written_is_shipped_again() -> None:
