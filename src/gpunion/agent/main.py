@@ -150,6 +150,14 @@ class Agent:
             in_force=self._performer.small_things_done,
             more_found=self._more_gpus,
         )
+        self._desk, self._terms_watch = self._keep_terms()
+        self._owner_api = self._answer_the_owner()
+        self._told = False  # the coordinator, of our leaving
+        self._deciding: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _keep_terms(self) -> tuple[TermsDesk, TermsWatch]:
+        settings, parts = self._settings, self._parts
         keeper = TermsKeeper(
             settings.state_dir,
             Found(
@@ -157,7 +165,7 @@ class Agent:
             ),
         )
         self._world.caps.take(keeper.terms)
-        self._desk = TermsDesk(
+        desk = TermsDesk(
             keeper=keeper,
             loop=self.loop,
             in_force=self._performer.small_things_done,
@@ -167,16 +175,19 @@ class Agent:
             runtime_described=parts.runtime.describe(),
             allow_places=parts.allow_places,
         )
-        self._terms_watch = TermsWatch(
+        watch = TermsWatch(
             keeper=keeper,
             loop=self.loop,
             clock=parts.clock,
             gpus=self._gpu_watch,
             in_force=self._performer.small_things_done,
-            file_changed=self._desk.look,
+            file_changed=desk.look,
         )
+        return desk, watch
+
+    def _answer_the_owner(self) -> OwnerApi:
         board = StatusBoard(
-            settings=settings,
+            settings=self._settings,
             world=self._world,
             loop=self.loop,
             connection=self._connection,
@@ -184,16 +195,13 @@ class Agent:
             terms=self._desk,
             times=self._terms_watch,
         )
-        self._owner_api = OwnerApi(
-            state_dir=settings.state_dir,
+        return OwnerApi(
+            state_dir=self._settings.state_dir,
             loop=self.loop,
             board=board,
             in_force=self._performer.small_things_done,
             desk=self._desk,
         )
-        self._told = False  # the coordinator, of our leaving
-        self._deciding: asyncio.Task[None] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
         """In this order: guests are found and decided about before anybody new can ask for anything."""
