@@ -13,6 +13,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import resource
 import signal
 import socket
 import sys
@@ -24,6 +25,7 @@ from gpunion.owner_kill.processes import descendants, process_table
 PORT = 3128  # inside, where no other program runs yet: the usual one of a proxy
 BACKLOG = 64
 OPEN_LIMIT_S = 10.0
+OPEN_FILES_MAX = 600  # two for each of a doorman's connections, and some
 PAUSE_S = 0.005
 # From the range that Linux distributions assign to nobody; no guest is this user.
 DOORMAN_ID = 60_991
@@ -155,6 +157,8 @@ def _become_doorman(listener: int, allowed: int, keeper: int) -> None:
             with contextlib.suppress(OSError):
                 os.close(int(descriptor))
     os.chdir("/")
+    # A guest that knocks without end waits outside, and not in the host's memory.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES_MAX, OPEN_FILES_MAX))
     doorman.prepare()
     if os.geteuid() == 0:
         os.setgroups([])
