@@ -17,6 +17,8 @@ from pathlib import Path
 UNIT_NAME = "gpunion-agent.service"
 SYSTEM_UNITS = Path("/etc/systemd/system")
 CALL_LIMIT_S = 60.0
+# Beside the agent's own cgroup guests' can have controllers, so that the kernel limits memory and CPU.
+SUBGROUP, SUBGROUP_SINCE = "agent", 254
 # Nothing an agent, a sandbox or an engine does needs these.
 CAPABILITIES_NEVER = (
     "CAP_SYS_MODULE", "CAP_SYS_BOOT", "CAP_SYS_TIME", "CAP_SYS_RAWIO", "CAP_MAC_ADMIN", "CAP_MAC_OVERRIDE",
@@ -36,6 +38,7 @@ class Service:
     runtime: str
     user: bool
     python: str = sys.executable
+    systemd_version: int = field(default_factory=lambda: systemd_version())
     path: str = field(default_factory=lambda: os.environ.get("PATH", os.defpath))
 
     @property
@@ -83,6 +86,7 @@ def unit_text(service: Service) -> str:
         "KillMode=process",
         "# Guests get cgroups of their own below this unit's.",
         "Delegate=yes",
+        *([f"DelegateSubgroup={SUBGROUP}"] if service.systemd_version >= SUBGROUP_SINCE else []),
         "# A guest that ran out of memory is the guest's trouble.",
         "OOMPolicy=continue",
         "UMask=0077",
@@ -169,6 +173,18 @@ def _need(systemd: Systemd, service: Service) -> None:
         )
     if not service.user and os.geteuid() != 0:
         raise ServiceTrouble("a service of the machine is root's. Next: run this as root, or with --user")
+
+
+def systemd_version() -> int:
+    """0 where there is none that says so."""
+    try:
+        said = subprocess.run(
+            ["systemctl", "--version"], capture_output=True, text=True, timeout=CALL_LIMIT_S, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    words = said.split()[1:2]
+    return int(words[0]) if words and words[0].isdecimal() else 0
 
 
 def _user_units() -> Path:

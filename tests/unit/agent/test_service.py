@@ -56,6 +56,14 @@ def test_guests_outlive_their_agent_and_systemd_understands_every_line(
         assert UNIT_NAME not in said.stderr, said.stderr
 
 
+def test_where_systemd_can_the_agent_is_beside_its_guests_and_not_around_them(tmp_path: Path) -> None:
+    units = [
+        unit_text(Service(state_dir=tmp_path, runtime="sandbox", user=False, systemd_version=version))
+        for version in (252, 255)
+    ]
+    assert ["DelegateSubgroup=agent" in text for text in units] == [False, True]
+
+
 def test_a_service_goes_as_it_came(service: Service) -> None:
     systemd = SystemdDouble()
     install(service, systemd)

@@ -13,16 +13,22 @@ from gpunion.owner_kill.processes import remove_cgroup
 
 MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 WANTED_CONTROLLERS = ("memory", "cpu", "pids")
+AGENT_SUBGROUP = "agent"  # as the unit of `gpunion agent install` names it
 CPU_PERIOD_US = 100_000  # the kernel's default
 PROCESSES_MAX = 8192  # a data loader has dozens, a fork bomb has no end
 
 
 def find_parent() -> str:
-    """Where guests' cgroups can be made: this process's own cgroup; "" when that is not possible."""
+    """Where guests' cgroups can be made: this process's own cgroup; "" when that is not possible.
+
+    An agent that its service has put one level deeper has the level above for its guests. Only there do
+    controllers work: the kernel gives a cgroup's children none while it has processes of its own.
+    """
     mount = next((path for path in MOUNTS if os.path.exists(os.path.join(path, "cgroup.procs"))), "")
     if not mount:
         return ""
-    parent = os.path.normpath(mount + "/" + _own_path())
+    own = os.path.normpath(mount + "/" + _own_path())
+    parent = os.path.dirname(own) if os.path.basename(own) == AGENT_SUBGROUP else own
     probe = make(parent, f"gpunion-probe-{os.getpid()}")
     if not probe:
         return ""
