@@ -50,6 +50,8 @@ class Guest:
     end_cause: EndReason | None = None  # set by who decided to end it, before it is gone
     exit_code: int | None = None
     last_step: int = 0
+    restore: CheckpointId | None = None  # the least it goes on from
+    restore_step: int = 0
     came_s: float = 0.0
     leave_by_s: float | None = None  # the terms let it stay no longer than this
     end_detail: str = ""  # of a program that failed, while what it has made is on its way

@@ -58,6 +58,8 @@ def _as_guest(draft: AgentDraft, order: StartRun) -> Guest:
         user=order.user,
         lab=order.lab,
         came_s=draft.now_s,
+        restore=order.restore,
+        restore_step=order.restore_step,
     )
 
 

@@ -70,14 +70,16 @@ def _go_on_shipping(draft: AgentDraft, before: Guest) -> None:
 def _adopt(draft: AgentDraft, guest: Guest, found: GuestFound) -> None:
     draft.because(guest.job_id, Why.ADOPTED, run=guest.run_id)
     if guest.phase is GuestPhase.STARTING:
-        guest = draft.put(replace(guest, phase=GuestPhase.RUNNING, last_step=found.last_step))
+        # A program that was restored a moment ago has not said yet how far it is.
+        step = max(found.last_step, guest.restore_step)
+        guest = draft.put(replace(guest, phase=GuestPhase.RUNNING, last_step=step))
         draft.report(
             RunStarted(
                 run_id=guest.run_id,
                 job_id=guest.job_id,
                 epoch=guest.epoch,
-                restored=None,
-                resumed_step=found.last_step,
+                restored=guest.restore,
+                resumed_step=step,
                 restore_s=0.0,
             )
         )

@@ -60,6 +60,24 @@ def test_a_guest_that_started_meanwhile_is_adopted_as_running() -> None:
     ]
 
 
+def test_a_guest_that_was_just_restored_is_as_far_as_what_it_was_restored_from() -> None:
+    """Else its next saves would count as older than the one it came from, and be ignored."""
+    silent = GuestFound(run_id=RUN, alive=True, last_step=0)
+    restored = a_guest(phase=GuestPhase.STARTING, restore=SAVED.checkpoint_id, restore_step=40)
+    agent, decision = restarted(restored, found=(silent,))
+    assert agent.guest().last_step == 40
+    assert reports(decision) == [
+        RunStarted(
+            run_id=RUN,
+            job_id=JobId("job"),
+            epoch=1,
+            restored=SAVED.checkpoint_id,
+            resumed_step=40,
+            restore_s=0.0,
+        )
+    ]
+
+
 def test_a_guest_that_was_to_go_is_made_to_go() -> None:
     _, decision = restarted(a_guest(phase=GuestPhase.ENDING, end_cause=EndReason.STOPPED))
     assert deeds(decision) == [KillGuest(run_id=RUN, cause=EndReason.STOPPED)]
