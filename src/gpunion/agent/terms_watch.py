@@ -78,7 +78,7 @@ class TermsWatch:
         self._presence = Presence()
         self._made: Made | None = None
         self._told: DepartureForeseen | None = None
-        self._told_on_connection = False
+        self._told_after = 0  # how many greetings
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -190,18 +190,19 @@ class TermsWatch:
         return found
 
     async def _foretell(self) -> None:
-        """What the scheduler should know ahead. Told again on every connection: it may have forgotten."""
-        foreseen = self._foreseen()
-        connected = self._loop.station.connected
+        """What the scheduler should know ahead. Told again after every greeting, which makes it forget."""
+        foreseen, station = self._foreseen(), self._loop.station
+        greeted = station.connected and station.greetings != self._told_after
         news = self._told is None or not _same(foreseen, self._told)
         nothing_to_say = self._told is None and foreseen == DepartureForeseen(at_s=None)
-        if (news or (connected and not self._told_on_connection)) and not nothing_to_say:
+        if (news or greeted) and not nothing_to_say:
             await self._loop.owner_said(foreseen)
             self._told = foreseen
             log.info(
                 "departure_foreseen", in_s=_in_s(foreseen, self._clock.now_s()), because=foreseen.because
             )
-        self._told_on_connection = connected
+        if station.connected:
+            self._told_after = station.greetings
 
     def _foreseen(self) -> DepartureForeseen:
         forecast = self.forecast()

@@ -46,6 +46,7 @@ class AgentStation:
         self.skew = Skew()
         self.connected = False
         self.term = 0
+        self.greetings = 0  # what only holds while connected is told again after each
         self._offered_autonomy_s = facts.terms.autonomy_s
         self._granted_s = 0.0  # when the newest lease was granted, in the coordinator's time
 
@@ -57,6 +58,7 @@ class AgentStation:
 
     def hello(self, now_s: float) -> Hello:
         self.connected = False
+        self.greetings += 1
         self._offered_autonomy_s = self.facts.terms.autonomy_s
         guests = tuple(sorted(g.run_id for g in self.engine.state.guests.values() if g.living))
         return Hello(

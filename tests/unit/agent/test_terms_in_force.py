@@ -34,6 +34,7 @@ from gpunion.domain.effects import AgentEffect, LimitGuest, TellNotice
 from gpunion.domain.events import GuestExited, GuestStarted, LeaseRenewed, OrderReceived
 from gpunion.domain.reports import DepartureForetold, Report, TermsChanged
 from gpunion.domain.resources import GIB
+from gpunion.domain.run import EndReason
 from gpunion.domain.terms import OwnersTerms
 from gpunion.ports.gpus import GpuSight, Look
 from tests.unit.agent.fakes import RUN, FakeWorld, ScriptedDisk, a_station, an_order
@@ -233,7 +234,8 @@ async def test_the_machine_is_lent_by_the_hours_and_the_notice_ends_with_them(ho
     assert house.loop.station.engine.state.holding.deadline_s == pytest.approx(house.clock.at_s + 60.0)
     notice = next(effect for effect in reversed(house.performed) if isinstance(effect, TellNotice))
     assert notice.reason == "it is lent until Fri 21:00"
-    await house.loop.owner_said(GuestExited(run_id=RUN, exit_code=1, last_step=5))
+    gone = GuestExited(run_id=RUN, exit_code=None, last_step=5, cause=EndReason.DEADLINE)
+    await house.loop.owner_said(gone)
     assert await house.later(61.0) == "reclaimed"
     assert house.told(DepartureForetold)[-1] == DepartureForetold(
         at_s=None, because="it is not lent at this hour, again from Mon 18:00"
@@ -247,6 +249,17 @@ async def test_the_machine_is_lent_by_the_hours_and_the_notice_ends_with_them(ho
     assert await house.later(3 * 86400.0 - 3 * 3600.0) == "sharing"
     assert not house.watch.lent_in_spite
     assert await house.later(3 * 3600.0) == "reclaimed"
+
+
+async def test_what_is_foretold_is_told_again_after_every_greeting(house: House) -> None:
+    await house.sets(hours="Mon-Fri 18:00-21:00", timezone="UTC")
+    await house.later(1.0)
+    for greeting in (1, 2):
+        house.loop.station.hello(house.clock.at_s)
+        house.loop.station.connected = True
+        await house.later(1.0)
+        await house.later(1.0)
+        assert len(house.told(DepartureForetold)) == 1 + greeting
 
 
 async def test_a_clock_that_is_set_moves_what_is_to_come(house: House) -> None:

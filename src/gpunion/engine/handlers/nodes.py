@@ -33,6 +33,10 @@ def joined(draft: Draft, event: NodeJoined) -> None:
                 draft.because(node.id, Why.TERMS_CHANGED, node=node.id, said="while it was away")
             node = dumps.with_facts(node, event.facts)
             draft.put(node)
+        if node.known_end_s is not None or node.not_lent_because:
+            # Foretold by an agent that may have changed its mind meanwhile; it says so again if it has not.
+            node = replace(node, known_end_s=None, not_lent_because="")
+            draft.put(node)
         if node.phase is NodePhase.SILENT:
             _back(draft, node)
     _end_leftovers(draft, event)

@@ -305,6 +305,16 @@ def test_a_known_end_keeps_new_guests_away_when_it_is_near() -> None:
     assert campus.job().phase is JobPhase.STARTING
 
 
+def test_an_agent_that_greets_again_has_to_foretell_again() -> None:
+    campus = Headquarters(now_s=100.0)
+    campus.joins("alpha")
+    campus.reported("alpha", DepartureForetold(at_s=110.0))
+    campus.later(50.0).joins("alpha")  # hours it has no more would keep everybody away for ever
+    assert campus.node().known_end_s is None
+    campus.submits()
+    assert campus.job().phase is JobPhase.STARTING
+
+
 def test_why_says_when_it_is_lent_again() -> None:
     campus = Headquarters()
     campus.joins("alpha")
