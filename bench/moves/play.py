@@ -148,7 +148,7 @@ class Play:
 @contextmanager
 def play(root: Path) -> Iterator[Play]:
     with network(HOSTS) as net:
-        campus = LocalCampus(root=root, timing=TIMING, spawn=_spawner(net))
+        campus = LocalCampus(root=root, timing=TIMING, spawn=spawner(net))
         try:
             campus.start_coordinator(GPUNION_COORDINATOR_HOST=net.address)
             for host in HOSTS:
@@ -169,7 +169,7 @@ def until(what: str, true: Callable[[], bool], more: Callable[[], str] = lambda:
         time.sleep(LOOK_S)
 
 
-def _spawner(net: Network) -> Callable[[list[str], Mapping[str, str], Path], Process]:
+def spawner(net: Network) -> Callable[[list[str], Mapping[str, str], Path], Process]:
     def spawn(module: list[str], environment: Mapping[str, str], log_file: Path) -> Process:
         if log_file.stem not in net.namespaces:
             return spawn_module(module, environment, log_file)

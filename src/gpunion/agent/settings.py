@@ -101,6 +101,7 @@ ENVIRONMENT_KEYS = (
     "gpu_source",
     "cpus",
     "memory",
+    "uplink_bps",
 )
 
 
