@@ -25,6 +25,8 @@ _YES, _NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 # What words may be made of, as in a job's lab and a person's name.
 _WORD = re.compile(r"[^\s,\x00-\x1f\x7f]{1,128}")
 WORDS_MAX = 1000
+# More than any machine or network has: a typing error.
+SIZE_MAX_BYTES, RATE_MAX_BPS = 2**50, 1e13
 DAY_S = 86400.0
 
 
@@ -107,9 +109,10 @@ def _read_indices(value: Any) -> tuple[int, ...]:
 
 def _read_rate(value: Any) -> float:
     match = _RATE.fullmatch(str(value).strip())
-    if match is None or float(match[1]) <= 0:
+    found = 0.0 if match is None else float(match[1]) * _RATES[match[2].upper()]
+    if match is None or not 0 < found <= RATE_MAX_BPS:
         raise ValueError(f"{value!r} is no rate; write it like 100Mbit or 1Gbit")
-    return float(match[1]) * _RATES[match[2].upper()]
+    return found
 
 
 def _write_rate(value: float) -> str:
@@ -164,8 +167,11 @@ PATH = Kind(_read_path, quoted)
 def _read_size(value: Any) -> int:
     given = int(value) if isinstance(value, str) and value.isdecimal() else value
     try:
-        return amount_of_memory(given, "")
-    except ValueError:
+        found = amount_of_memory(given, "")
+        if found > SIZE_MAX_BYTES:
+            raise ValueError
+        return found
+    except (ValueError, OverflowError):
         raise ValueError(f"{value!r} is no amount of memory; write it like 16GiB") from None
 
 

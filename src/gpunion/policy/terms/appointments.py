@@ -96,6 +96,10 @@ def _starts(one: Appointment, since_s: float, until_s: float) -> Iterator[int]:
         return
     first, of_day = divmod(one.start.civil, DAY_S)
     day, left = first, rule.count
+    if left is not None and (first + left * _LONGEST_STEP[rule.every] * rule.interval) * DAY_S < (
+        since_s - one.length_s - FARTHEST_ZONE_S
+    ):
+        return  # its last one is long over: not worth counting
     if left is None:
         day = max(first, int(since_s) // DAY_S - one.length_s // DAY_S - 3)
     while day * DAY_S < until_s and (left is None or left > 0):
@@ -103,6 +107,10 @@ def _starts(one: Appointment, since_s: float, until_s: float) -> Iterator[int]:
             yield day * DAY_S + of_day
             left = None if left is None else left - 1
         day += 1
+
+
+# How many days may lie between one of a series and the next: a leap year's 29th of February comes back late.
+_LONGEST_STEP = {Every.DAY: 7, Every.WEEK: 7, Every.MONTH: 366, Every.YEAR: 8 * 366}
 
 
 def falls_on(rule: Rule, first: int, day: int) -> bool:

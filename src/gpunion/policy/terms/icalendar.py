@@ -20,6 +20,9 @@ from gpunion.policy.terms.civil import DAY_S, Zone, day_of, moment_s
 T = TypeVar("T")
 
 EVENTS_MAX = 5_000
+# Birthdays began long ago; nobody lends a machine in 2200.
+YEARS = (1900, 2200)
+LENGTH_MAX_S = 366 * DAY_S
 _WEEKDAYS = {"MO": 0, "TU": 1, "WE": 2, "TH": 3, "FR": 4, "SA": 5, "SU": 6}
 _STAMP = re.compile(r"(\d{4})(\d{2})(\d{2})(?:T(\d{2})(\d{2})(\d{2})(Z?))?")
 _DURATION = re.compile(r"\+?P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
@@ -95,7 +98,7 @@ def _appointment(
     return Appointment(
         title=event.title,
         start=start,
-        length_s=_length_s(event, start, zone_named),
+        length_s=_checked_length(_length_s(event, start, zone_named)),
         rule=rule,
         without=tuple(without),
     )
@@ -113,6 +116,12 @@ def _length_s(event: _Event, start: Stamp, zone_named: Callable[[str], Zone | No
     if event.one("DURATION") is not None:
         return _duration_s(event.text("DURATION"))
     return DAY_S if start.whole_day else 0
+
+
+def _checked_length(length_s: int) -> int:
+    if length_s > LENGTH_MAX_S:
+        raise ValueError("it takes longer than a year")
+    return length_s
 
 
 def _moment_s(stamp: Stamp, zone_named: Callable[[str], Zone | None]) -> float:
@@ -145,6 +154,8 @@ def _parse_stamp(
     if match is None:
         raise ValueError(f"{text[:40]!r} is no time")
     year, month, day, hour, minute, second, utc = match.groups()
+    if not YEARS[0] <= int(year) <= YEARS[1]:
+        raise ValueError(f"the year {year} is not between {YEARS[0]} and {YEARS[1]}")
     civil = day_of(int(year), int(month), int(day)) * DAY_S
     if hour is None:
         return Stamp(civil=civil, whole_day=True)

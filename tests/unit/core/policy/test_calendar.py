@@ -114,6 +114,13 @@ def test_events_take_the_machine_when_they_take_place(
     assert busy(calendar(*lines)) == expected
 
 
+def test_a_counted_series_that_is_over_costs_nothing_and_one_that_is_not_is_counted_right() -> None:
+    lines = ["DTSTART:19000101T090000", "DURATION:PT1H", "RRULE:FREQ=WEEKLY;COUNT=2"]
+    assert busy(calendar(*lines)) == []
+    lines[2] = "RRULE:FREQ=DAILY;COUNT=46083"  # the last one is on the 3rd of March
+    assert [begin for begin, _ in busy(calendar(*lines))] == ["03-01 09:00", "03-02 09:00", "03-03 09:00"]
+
+
 def test_one_of_a_series_that_was_moved_takes_place_where_it_was_moved_to() -> None:
     series = ["UID:1", "DTSTART:20260302T090000Z", "DURATION:PT1H", "RRULE:FREQ=WEEKLY;COUNT=2"]
     moved = ["UID:1", "RECURRENCE-ID:20260309T090000Z", "DTSTART:20260309T140000Z", "DURATION:PT1H"]
@@ -146,6 +153,8 @@ def test_one_of_a_series_that_was_moved_takes_place_where_it_was_moved_to() -> N
         (calendar("DTSTART:20260301T090000", "RDATE:20260302T090000"), "RDATE is not understood"),
         (calendar("DTSTART:20260301T250000"), "no time of a day"),
         (calendar("DTSTART:yesterday"), "'yesterday' is no time"),
+        (calendar("DTSTART:00010101T000000Z"), "the year 0001 is not between"),
+        (calendar("DTSTART:20260301T090000", "DURATION:P99999999999W"), "longer than a year"),
         (calendar("DTSTART:20260301T090000", "DTEND:20260301T090000Z"), "different zones"),
     ],
 )
