@@ -22,6 +22,7 @@ from gpunion.domain.effects import (
     CancelTimer,
     KillGuest,
     LimitGuest,
+    ParkGuest,
     RemoveGuest,
     SendOrder,
     SendReport,
@@ -30,6 +31,7 @@ from gpunion.domain.effects import (
     ShipOutput,
     StartGuest,
     TerminateGuest,
+    UnparkGuest,
 )
 from gpunion.domain.events import (
     AgentEvent,
@@ -40,8 +42,11 @@ from gpunion.domain.events import (
     CoordinatorStarted,
     GuestExited,
     GuestFound,
+    GuestNotParked,
+    GuestParked,
     GuestSaved,
     GuestStarted,
+    GuestUnparked,
     JobStopAsked,
     JobSubmitted,
     LeaseRenewed,
@@ -557,17 +562,25 @@ class Process:
     alive: bool = True
     stale: bool = False  # was already replaced when its order arrived
     asked: AskToSave | None = None
+    frozen_s: float | None = None  # parked since then
+    stood_s: float = 0.0  # for how long it was parked before
 
     def step(self, now_s: float) -> int:
         if self.stopped_at_step is not None:
             return self.stopped_at_step
-        return int(min(self.resumed_step + now_s - self.started_s, self.total_steps))
+        until_s = now_s if self.frozen_s is None else self.frozen_s
+        return int(min(self.resumed_step + until_s - self.stood_s - self.started_s, self.total_steps))
+
+    def thaw(self, now_s: float) -> None:
+        if self.frozen_s is not None:
+            self.stood_s += now_s - self.frozen_s
+            self.frozen_s = None
 
     def moments(self) -> Iterator[float]:
         """When something of it happens by itself: done, or ended by its keeper."""
         yield from (at_s for at_s in (self.lease_until_s, self.kill_at_s) if at_s is not None)
-        if self.stopped_at_step is None and self.total_steps != float("inf"):
-            yield self.started_s + self.total_steps - self.resumed_step
+        if self.stopped_at_step is None and self.frozen_s is None and self.total_steps != float("inf"):
+            yield self.started_s + self.stood_s + self.total_steps - self.resumed_step
 
 
 @dataclass
@@ -601,6 +614,7 @@ class Machine:
         self.running = True
         self.linked = True
         self.starts = self.answers = self.ships = True
+        self.parks: bool | None = True  # False: it cannot; None: no word comes of it
         self.polite = False
         self.processes: dict[RunId, Process] = {}
         self.unheard: list[GuestExited] = []  # ends nobody was there to hear
@@ -732,6 +746,8 @@ class Machine:
             case LimitGuest() if effect.run_id in self.processes:
                 process = self.processes[effect.run_id]
                 process.lease_until_s, process.kill_at_s = effect.lease_until_s, effect.kill_at_s
+            case ParkGuest() | UnparkGuest() if effect.run_id in self.processes:
+                self._move(self.processes[effect.run_id], effect)
             case TerminateGuest() if self.polite and effect.run_id in self.processes:
                 self._die(self.processes[effect.run_id], 143, None)
             case KillGuest() if effect.run_id in self.processes:
@@ -760,9 +776,25 @@ class Machine:
             GuestStarted(run_id=order.run_id, restored=restored, resumed_step=step, restore_s=0.0)
         )
 
+    def _move(self, process: Process, effect: ParkGuest | UnparkGuest) -> None:
+        """Off its GPUs into memory, and back. Doing it again changes nothing."""
+        run_id, now_s = process.order.run_id, self.campus.now_s
+        if not process.alive:
+            return
+        if isinstance(effect, UnparkGuest):
+            process.thaw(now_s)
+            self.outcomes.append(GuestUnparked(run_id=run_id, took_s=0.5))
+        elif self.parks is None:
+            return
+        elif self.parks:
+            process.frozen_s = now_s if process.frozen_s is None else process.frozen_s
+            self.outcomes.append(GuestParked(run_id=run_id, moved_bytes=MIB, took_s=0.5))
+        else:
+            self.outcomes.append(GuestNotParked(run_id=run_id, detail="too little memory"))
+
     def _ask(self, process: Process, effect: AskToSave) -> None:
         process.asked = effect
-        if not self.answers or not process.alive:
+        if not self.answers or not process.alive or process.frozen_s is not None:
             return
         step = process.step(self.campus.now_s)
         if effect.final:

@@ -17,7 +17,10 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.gpu.scene import Props
 
 ROOT = Path(__file__).resolve().parents[2]
 PREPARED = "GPU_CHECK_PREPARED"
@@ -29,6 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--wheels", type=Path, help="the folder with the wheels (where none are installed)")
     parser.add_argument("--out", type=Path, help="write the JSON here as well")
+    parser.add_argument("--park", action="store_true", help="the play in which the guest is parked")
     parser.add_argument("--rehearse", action="store_true", help="with a made-up driver, on any machine")
     arguments = parser.parse_args()
     if not arguments.rehearse and not os.path.exists("/dev/nvidiactl"):
@@ -37,7 +41,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gpunion-gpu-") as folder:
         if PREPARED not in os.environ:
             return again_with(arguments.wheels, Path(folder))
-        answer = _rehearse(Path(folder)) if arguments.rehearse else show(Path(folder))
+        play = _rehearse if arguments.rehearse else show
+        answer = play(Path(folder), park=arguments.park)
     text = json.dumps(answer, indent=2)
     print(text)
     if arguments.out is not None:
@@ -58,11 +63,11 @@ def again_with(wheels: Path | None, folder: Path) -> int:
     return os.spawnve(os.P_WAIT, sys.executable, [sys.executable, *sys.argv], environment)
 
 
-def show(folder: Path) -> dict[str, Any]:
+def show(folder: Path, *, park: bool = False) -> dict[str, Any]:
     pynvml: Any = importlib.import_module("pynvml")
     from gpunion.agent.compose import can_sandbox
     from tests.gpu.programs import GUEST, OWNER
-    from tests.gpu.scene import Props, Scene
+    from tests.gpu.scene import Props
 
     pynvml.nvmlInit()
     card = pynvml.nvmlDeviceGetHandleByIndex(0)
@@ -72,20 +77,32 @@ def show(folder: Path) -> dict[str, Any]:
         used_bytes=lambda: int(pynvml.nvmlDeviceGetMemoryInfo(card).used),
         unsandboxed=not can_sandbox(),
     )
-    found = Scene(root=folder / "campus", props=props).play()
+    found = _play(folder, props, park=park)
     found["driver"] = str(pynvml.nvmlSystemGetDriverVersion())
     found["sandboxed"] = not props.unsandboxed
-    found["verdicts"] = verdicts(found)
+    found["verdicts"] = _judge(found)
     return found
 
 
-def _rehearse(folder: Path) -> dict[str, Any]:
-    from tests.gpu.rehearsal import rehearsed
+def _play(folder: Path, props: Props, *, park: bool) -> dict[str, Any]:
+    from tests.gpu.park_scene import ParkScene
     from tests.gpu.scene import Scene
 
+    return (ParkScene if park else Scene)(root=folder / "campus", props=props).play()
+
+
+def _judge(found: dict[str, Any]) -> dict[str, bool]:
+    from tests.gpu import park_scene
+
+    return park_scene.verdicts(found) if "park" in found else verdicts(found)
+
+
+def _rehearse(folder: Path, *, park: bool = False) -> dict[str, Any]:
+    from tests.gpu.rehearsal import rehearsed
+
     with rehearsed(folder, folder / "campus") as props:
-        found = Scene(root=folder / "campus", props=props).play()
-    return {"rehearsed": True, **found, "verdicts": verdicts(found)}
+        found = _play(folder, props, park=park)
+    return {"rehearsed": True, **found, "verdicts": _judge(found)}
 
 
 def verdicts(found: dict[str, Any]) -> dict[str, bool]:

@@ -20,6 +20,7 @@ from gpunion.agent import owner_client
 from gpunion.agent.compose import join
 from gpunion.agent.enrol import JoinRequest
 from gpunion.agent.settings import SETTINGS_FILE
+from gpunion.agent.terms_file import TERMS_FILE
 from gpunion.cli.demo.campus import LocalCampus
 from gpunion.domain.terms import Terms
 
@@ -50,11 +51,12 @@ class Props:
     owner_environment: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass
 class Scene:
     root: Path
     props: Props
     found: dict[str, Any] = field(default_factory=dict)
+    agreed: str = ""  # the owner's terms in full, where they are not as usual
 
     def play(self) -> dict[str, Any]:
         campus = LocalCampus(root=self.root, timing=TIMING, unsandboxed=self.props.unsandboxed)
@@ -91,6 +93,8 @@ class Scene:
         )
         with (self._state_dir / SETTINGS_FILE).open("a", encoding="utf-8") as settings:
             settings.write(f"\n[gpu_watch]\nyield_notice_s = {YIELD_NOTICE_S}\nquiet_s = {QUIET_S}\n")
+        if self.agreed:
+            (self._state_dir / TERMS_FILE).write_text(self.agreed, encoding="utf-8")
         campus.start_agent(NODE, **self.props.agent_environment)
 
     def _inventory(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gpunion.adapters.agentdisk import JsonAgentDisk
 from gpunion.adapters.containers.runtime import ContainerRuntime
+from gpunion.adapters.cuda import CudaMemory
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.files.cache import DirectoryCache
@@ -30,6 +31,7 @@ from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.podman.whole import PodmanRuntime
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
+from gpunion.adapters.sandbox.freezing import GuestFreezer
 from gpunion.adapters.sandbox.kept import KeptRuntime
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
@@ -38,12 +40,14 @@ from gpunion.agent.environment import EnvironmentKeeper
 from gpunion.agent.image_shelf import ImageShelf
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.owner_word import owner_has_killed
+from gpunion.agent.parking import GuestParker
 from gpunion.agent.run_notes import Notebook
-from gpunion.agent.settings import Settings
+from gpunion.agent.settings import Settings, SettingsTrouble, with_terms
 from gpunion.agent.world import World
 from gpunion.domain.events import AgentEvent
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import Capacity
+from gpunion.domain.terms import Terms
 from gpunion.ports.agent_disk import AgentDisk
 from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import BootClock, Clock
@@ -73,6 +77,7 @@ class Parts:
     open_vault: Callable[[], Vault]
     images: ImageKeeper | None = None
     checkpointer: Checkpointer | None = None  # where the runtime can dump its guests whole
+    parker: GuestParker | None = None  # where guests can be moved off their GPUs into memory
 
 
 def compose(settings: Settings) -> Parts:
@@ -90,7 +95,28 @@ def compose(settings: Settings) -> Parts:
         open_vault=_vault_opener(settings),
         images=images_of(settings, runtime, link),
         checkpointer=runtime if isinstance(runtime, PodmanRuntime) else None,
+        parker=parker_of(settings, runtime, gpus),
     )
+
+
+def parker_of(settings: Settings, runtime: Runtime, gpus: Gpus) -> GuestParker | None:
+    """For guests that are processes of this machine, on GPUs whose driver is here."""
+    if not isinstance(runtime, SandboxRuntime) or not gpus.watched:
+        return None
+    return GuestParker(
+        freezer=GuestFreezer(settings.state_dir),
+        memory=CudaMemory(),
+        gpus=gpus,
+        allowed_bytes=lambda: find_terms_now(settings).park_bytes,
+    )
+
+
+def find_terms_now(settings: Settings) -> Terms:
+    """As they are written at this moment; as they were when the agent started where that cannot be read."""
+    try:
+        return with_terms(settings).terms
+    except SettingsTrouble:
+        return settings.terms
 
 
 def images_of(settings: Settings, runtime: Runtime, source: ArchiveSource) -> ImageKeeper | None:
@@ -167,6 +193,7 @@ def world_of(
         look_at_gpus=look_at_gpus,
         images=parts.images,
         checkpointer=parts.checkpointer,
+        parker=parts.parker,
     )
 
 
@@ -192,6 +219,7 @@ def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
         runtime=parts.runtime.name,
         sandboxed=parts.runtime.sandboxed,
         image_quota_bytes=None if parts.images is None else settings.image_quota_bytes,
+        parks=parts.parker is not None,
     )
 
 

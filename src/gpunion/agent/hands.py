@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import structlog
 
 from gpunion.agent.control import read_reached
 from gpunion.agent.exits import cause_of, detail_of, exit_reason_for
+from gpunion.agent.parking import NotParked, NotUnparked
 from gpunion.agent.run_notes import RunNote
 from gpunion.agent.saving import Request, tell_notice
 from gpunion.agent.shipping import Cancelled, Shipment, ship_checkpoint, ship_output
@@ -26,8 +27,12 @@ from gpunion.domain.events import (
     CheckpointNotShipped,
     GuestExited,
     GuestNotDumped,
+    GuestNotParked,
+    GuestNotUnparked,
+    GuestParked,
     GuestSaved,
     GuestStartFailed,
+    GuestUnparked,
     OutputShipped,
 )
 from gpunion.domain.ids import RunId
@@ -126,6 +131,45 @@ class GuestHands:
         note = self.note
         if note is not None:
             self._in_turn(asyncio.to_thread(tell_notice, self._world, note, deadline_s, reason))
+
+    # --- parking ---------------------------------------------------------------------------------
+
+    def park(self, by_s: float, beside: Iterable[str]) -> None:
+        self._task(self._park(by_s, tuple(beside)))  # not in turn: leases are renewed meanwhile
+
+    async def _park(self, by_s: float, beside: tuple[str, ...]) -> None:
+        note, parker = self.note, self._world.parker
+        left_s = by_s - self._world.clock.now_s()
+        if note is None or parker is None or self.gone or left_s <= 0:
+            detail = "guests cannot be parked here" if parker is None else "it came too late"
+            self._world.post(GuestNotParked(run_id=self.run_id, detail=detail))
+            return
+        try:
+            parked = await parker.park(self.run_id, note.gpu_indices, beside, left_s)
+        except NotParked as trouble:
+            self._world.post(GuestNotParked(run_id=self.run_id, detail=str(trouble)))
+            return
+        except Exception as bug:
+            self._world.post(GuestNotParked(run_id=self.run_id, detail=f"a fault in the agent: {bug!r}"))
+            raise
+        self._world.post(
+            GuestParked(run_id=self.run_id, moved_bytes=parked.moved_bytes, took_s=parked.took_s)
+        )
+
+    def unpark(self) -> None:
+        self._task(self._unpark())
+
+    async def _unpark(self) -> None:
+        parker = self._world.parker
+        try:
+            took_s = 0.0 if parker is None else await parker.unpark(self.run_id)
+        except NotUnparked as trouble:
+            self._world.post(GuestNotUnparked(run_id=self.run_id, detail=str(trouble)))
+            return
+        except Exception as bug:
+            self._world.post(GuestNotUnparked(run_id=self.run_id, detail=f"a fault in the agent: {bug!r}"))
+            raise
+        self._world.post(GuestUnparked(run_id=self.run_id, took_s=took_s))
 
     # --- saving ----------------------------------------------------------------------------------
 

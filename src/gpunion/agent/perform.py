@@ -23,6 +23,7 @@ from gpunion.domain.effects import (
     FetchAhead,
     KillGuest,
     LimitGuest,
+    ParkGuest,
     RemoveGuest,
     SendReport,
     SetTimer,
@@ -31,6 +32,7 @@ from gpunion.domain.effects import (
     StartGuest,
     TellNotice,
     TerminateGuest,
+    UnparkGuest,
 )
 from gpunion.domain.events import GuestFound
 from gpunion.domain.frames import Progress
@@ -70,6 +72,11 @@ class Performer:
                 self._of(effect.run_id).notice(effect.deadline_s, effect.reason)
             case LimitGuest():
                 self._of(effect.run_id).limit(effect)
+            case ParkGuest():
+                beside = [other for other in self._hands if other != effect.run_id]
+                self._of(effect.run_id).park(effect.by_s, beside)
+            case UnparkGuest():
+                self._of(effect.run_id).unpark()
             case TerminateGuest():
                 self._of(effect.run_id).terminate()
             case KillGuest():

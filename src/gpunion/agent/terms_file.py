@@ -59,6 +59,8 @@ KEYS: tuple[Key, ...] = (
     Key("when_safe", "when_safe_s", seconds(7 * DAY_S, 1.0), "the limit of reclaim --when-safe", house=True),
     Key("max_guests", "max_guests", numbers(1, 1000, "guests", whole=True), "at most so many at once"),
     Key("autonomy", "autonomy_s", seconds(DAY_S), "how long guests go on without the coordinator"),
+    Key("park", "park", TRUTH, "guests may stand still in memory while you use their GPU"),
+    Key("park_memory", "park_bytes", SIZE, "for the GPU memory of parked guests"),
     Key("images", "images", WORDS, "only these container images: names, digests, patterns"),
     Key("egress", "egress", PLACES, "where guests with a network may go, like data.example:443"),
     Key("allow_unsandboxed", "allow_unsandboxed", TRUTH, "take guests where nothing shuts them in"),

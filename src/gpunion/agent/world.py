@@ -10,6 +10,7 @@ from typing import Protocol
 from gpunion.agent.caps import Caps
 from gpunion.agent.environment import EnvironmentKeeper
 from gpunion.agent.images import ImageKeeper
+from gpunion.agent.parking import GuestParker
 from gpunion.agent.preparing import PreparingBoard
 from gpunion.agent.run_notes import Notebook
 from gpunion.domain.events import AgentEvent
@@ -76,6 +77,7 @@ class World:
     preparing: PreparingBoard = field(default_factory=PreparingBoard)
     environments: EnvironmentKeeper | None = None  # None: guests have a Python of their own here
     images: ImageKeeper | None = None  # None: guests run in no images here
+    parker: GuestParker | None = None  # None: guests cannot be parked here
     checkpointer: Checkpointer | None = None  # None: the runtime cannot dump its guests whole
 
     @property

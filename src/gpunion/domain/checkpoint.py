@@ -28,6 +28,7 @@ class CheckpointTrouble(StrEnum):
     VAULT_UNAVAILABLE = "vault_unavailable"
     OLD_EPOCH = "old_epoch"
     TORN = "torn"  # files changed while they were read
+    PARKED = "parked"  # it stands still in memory and cannot answer
     AGENT_RESTARTED = "agent_restarted"
 
 

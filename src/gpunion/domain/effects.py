@@ -109,6 +109,21 @@ class LimitGuest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParkGuest:
+    """Its GPU memory to host memory, and freeze it. Outcome: GuestParked or GuestNotParked."""
+
+    run_id: RunId
+    by_s: float  # not done by then: not to be done at all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnparkGuest:
+    """The other way round. Outcome: GuestUnparked, or GuestNotUnparked, and it cannot go on."""
+
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateGuest:
     """Asks politely (SIGTERM). A timer brings the kill."""
 
@@ -146,6 +161,8 @@ AgentEffect = (
     | ShipOutput
     | TellNotice
     | LimitGuest
+    | ParkGuest
+    | UnparkGuest
     | TerminateGuest
     | KillGuest
     | RemoveGuest

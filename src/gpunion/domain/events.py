@@ -153,6 +153,35 @@ class GuestNotDumped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GuestParked:
+    """Its GPUs are free; it stands still in host memory."""
+
+    run_id: RunId
+    moved_bytes: int
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestNotParked:
+    """It computes on as if nobody had asked."""
+
+    run_id: RunId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestUnparked:
+    run_id: RunId
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestNotUnparked:
+    run_id: RunId
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuestExited:
     """`cause` is set where somebody other than the program ended it."""
 
@@ -272,6 +301,10 @@ AgentEvent = (
     | GuestStarted
     | GuestStartFailed
     | GuestSaved
+    | GuestParked
+    | GuestNotParked
+    | GuestUnparked
+    | GuestNotUnparked
     | GuestNotDumped
     | GuestExited
     | CheckpointShipped

@@ -34,6 +34,14 @@ class Saving:
     tier_why: str = ""
 
 
+class Parking(StrEnum):
+    """A guest whose GPU memory is in host memory: it keeps all it has and runs nowhere."""
+
+    PARKING = "parking"  # on its way there; still on its GPUs
+    PARKED = "parked"  # frozen, nothing of it on a GPU
+    UNPARKING = "unparking"  # on its way back, on its GPUs again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
     run_id: RunId
@@ -56,11 +64,18 @@ class Guest:
     leave_by_s: float | None = None  # the terms let it stay no longer than this
     end_detail: str = ""  # of a program that failed, while what it has made is on its way
     leave_why: str = ""
+    parking: Parking | None = None
+    parked_s: float = 0.0  # since when it is parked
     overstepped: bool = False  # it took more than the terms lend, so no change of them lets it stay
 
     @property
     def living(self) -> bool:
         return self.phase in (GuestPhase.STARTING, GuestPhase.RUNNING, GuestPhase.ENDING)
+
+    @property
+    def parked(self) -> bool:
+        """Frozen, with nothing of it on a GPU."""
+        return self.parking is Parking.PARKED
 
 
 class Tenure(StrEnum):

@@ -35,6 +35,7 @@ class NodeFacts:
     runtime: str = "sandbox"
     sandboxed: bool = True
     building: str = ""
+    parks: bool = False  # GPU memory can be moved to host memory there; the terms say whether it may
     image_quota_bytes: int | None = None  # what the owner gives to images of ours; None: no limit
     system: SystemAbility = field(default_factory=SystemAbility)
 

@@ -78,6 +78,11 @@ class Why(StrEnum):
     MAY_STAY = "may_stay"
     OWNER_COMPUTES = "owner_computes"
     GPU_SICK = "gpu_sick"
+    PARKED = "parked"
+    NOT_PARKED = "not_parked"
+    UNPARKED = "unparked"
+    PARKED_TOO_LONG = "parked_too_long"
+    NOT_UNPARKED = "not_unparked"
     FLUSH_FITS = "flush_fits"
     CAPTURE_FITS = "capture_fits"
     NOTICE_TOO_SHORT = "notice_too_short"
@@ -187,6 +192,12 @@ SENTENCES: dict[Why, str] = {
     Why.OWNER_COMPUTES: "the owner of {node} began to compute on GPU {gpus} ({detail}); "
     "it is theirs in {notice_s} s",
     Why.GPU_SICK: "GPU {gpus} of {node} is out of order ({detail})",
+    Why.PARKED: "{gib} GiB of its GPU memory went into the memory of {node} in {took_s} s; "
+    "it stands still there until the owner is done",
+    Why.NOT_PARKED: "it could not be parked on {node} ({detail}); it is saved and moved instead",
+    Why.UNPARKED: "goes on on {node} after {parked_s} s in its memory; nothing was lost",
+    Why.PARKED_TOO_LONG: "the owner of {node} went on for longer than {patience_s} s: it goes on elsewhere",
+    Why.NOT_UNPARKED: "it did not get back onto its GPU on {node}: {detail}",
     Why.FLUSH_FITS: "saving takes about {needs_s} s and fits the {left_s} s left",
     Why.CAPTURE_FITS: "saving takes about {stall_s} s and fits the {left_s} s left on the GPU; "
     "what was saved is sent afterwards",

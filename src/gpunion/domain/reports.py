@@ -74,6 +74,38 @@ class CheckpointFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunParked:
+    """Its GPUs are free; it stands still in the machine's memory until the owner is done."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    moved_bytes: int
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunNotParked:
+    """It has to be saved and moved like any other."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunUnparked:
+    """It goes on where it stood still."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    parked_s: float
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeGiven:
     """The owner wants the machine back. `leaving`: for good. `gpus`: only these of it."""
 
@@ -83,6 +115,7 @@ class NoticeGiven:
     gpus: tuple[int, ...] = ()
     cause: HoldCause = HoldCause.OWNER
     detail: str = ""
+    parking: tuple[RunId, ...] = ()  # these will be parked, so nobody has to save them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +175,9 @@ Report = (
     | CheckpointCaptured
     | CheckpointDurable
     | CheckpointFailed
+    | RunParked
+    | RunNotParked
+    | RunUnparked
     | NoticeGiven
     | NodeReclaimed
     | NodePaused

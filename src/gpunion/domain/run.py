@@ -52,6 +52,8 @@ class Run:
     wanted_by_s: float | None = None  # the node's terms let it stay no longer than this
     wanted_why: str = ""
     checkpoints: int = 0  # how many were asked for; numbers the next one
+    parking: bool = False  # its agent moves it off its GPUs into memory, or has done so
+    parked_s: float | None = None  # since when it stands still there
     charge: Charge | None = None  # what it counts for while it lives
 
     @property

@@ -34,6 +34,10 @@ class Terms:
     network_bps: float | None = None  # for what guests save and leave
     # How long guests may go on after the lease ended; the coordinator waits as long before it restarts them.
     autonomy_s: float = 0.0
+    # While the owner uses a GPU, its guest may stand still in memory: whether, and in how much of it (None:
+    # what is free, less a reserve).
+    park: bool = False
+    park_bytes: int | None = None
     images: tuple[str, ...] = ()  # patterns of names or digests; empty: whatever the campus lists
     egress: tuple[str, ...] = ()  # where guests with a network may go (`domain.egress`); empty: nowhere
 

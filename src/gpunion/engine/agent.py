@@ -13,10 +13,14 @@ from gpunion.domain.events import (
     DepartureForeseen,
     GuestExited,
     GuestNotDumped,
+    GuestNotParked,
+    GuestNotUnparked,
     GuestOverstepped,
+    GuestParked,
     GuestSaved,
     GuestStarted,
     GuestStartFailed,
+    GuestUnparked,
     LeaseRenewed,
     OrderReceived,
     OutputShipped,
@@ -30,7 +34,17 @@ from gpunion.domain.events import (
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import gpu_ownership, guests, lease, orders, ownership, restart, saves, stays
+from gpunion.engine.handlers import (
+    gpu_ownership,
+    guests,
+    lease,
+    orders,
+    ownership,
+    parking,
+    restart,
+    saves,
+    stays,
+)
 from gpunion.engine.state import AgentState
 from gpunion.engine.timers import Timers
 
@@ -69,6 +83,8 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             saves.saved(draft, event)
         case GuestNotDumped():
             saves.not_dumped(draft, event)
+        case GuestParked() | GuestNotParked() | GuestUnparked() | GuestNotUnparked():
+            _parking(draft, event)
         case GuestExited():
             guests.exited(draft, event)
         case CheckpointShipped():
@@ -111,6 +127,20 @@ def _owner_spoke(draft: AgentDraft, event: OwnerReclaimed | OwnerPaused | OwnerR
             ownership.kill(draft)
 
 
+def _parking(
+    draft: AgentDraft, event: GuestParked | GuestNotParked | GuestUnparked | GuestNotUnparked
+) -> None:
+    match event:
+        case GuestParked():
+            parking.parked(draft, event)
+        case GuestNotParked():
+            parking.not_parked(draft, event)
+        case GuestUnparked():
+            parking.unparked(draft, event)
+        case GuestNotUnparked():
+            parking.not_unparked(draft, event)
+
+
 def _timer(draft: AgentDraft, key: str) -> None:
     name, _, subject = key.partition(":")
     if subject.startswith("gpu:"):
@@ -134,6 +164,8 @@ def _timer(draft: AgentDraft, key: str) -> None:
             saves.ship_again(draft, subject)
         case "save":
             saves.not_answered(draft, subject)
+        case "park":
+            parking.too_long(draft, subject)
         case "kill":
             guests.would_not_go(draft, subject)
         case _:

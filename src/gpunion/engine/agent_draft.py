@@ -54,6 +54,7 @@ class AgentDraft:
         """Its story on this machine is over; its scratch goes with it."""
         self.cancel_timer(f"save:{run_id}")
         self.cancel_timer(f"ship:{run_id}")
+        self.cancel_timer(f"park:{run_id}")
         self.cancel_stay_timers(run_id)
         self.do(RemoveGuest(run_id=run_id))
         self.forget(run_id)
@@ -111,7 +112,8 @@ class AgentDraft:
     def deadline_for(self, guest: Guest) -> float | None:
         """When a guest has to be gone: with the whole machine, from one of its GPUs, or by the terms."""
         of_machine_s = self.holding.deadline_s if self.holding.tenure is Tenure.RECLAIMING else None
-        of_gpus_s = earliest_deadline_s(self.holding.gpus, guest.grant.gpu_indices)
+        on_gpus = () if guest.parked else guest.grant.gpu_indices
+        of_gpus_s = earliest_deadline_s(self.holding.gpus, on_gpus)
         wanted = (of_machine_s, of_gpus_s, guest.leave_by_s)
         return min((at_s for at_s in wanted if at_s is not None), default=None)
 

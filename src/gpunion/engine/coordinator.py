@@ -35,14 +35,26 @@ from gpunion.domain.reports import (
     NoticeGiven,
     Report,
     RunEnded,
+    RunNotParked,
+    RunParked,
     RunStarted,
+    RunUnparked,
     TermsChanged,
 )
 from gpunion.domain.run import RunPhase
 from gpunion.domain.timing import Timing
 from gpunion.engine import accounts, lending, planner
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers import checkpoints, images, jobs, node_gpus, node_terms, nodes, runs
+from gpunion.engine.handlers import (
+    checkpoints,
+    images,
+    jobs,
+    node_gpus,
+    node_terms,
+    nodes,
+    parked_runs,
+    runs,
+)
 from gpunion.engine.state import CampusState
 from gpunion.engine.timers import Timers
 from gpunion.policy.policies import Policies
@@ -160,6 +172,8 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
             runs.started(draft, node_id, report)
         case RunEnded():
             runs.ended(draft, report)
+        case RunParked() | RunNotParked() | RunUnparked():
+            _parking(draft, report)
         case CheckpointCaptured():
             checkpoints.captured(draft, report)
         case CheckpointDurable():
@@ -172,6 +186,16 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
             node_terms.said(draft, node_id, report)
         case _:
             assert_never(report)
+
+
+def _parking(draft: Draft, report: RunParked | RunNotParked | RunUnparked) -> None:
+    match report:
+        case RunParked():
+            parked_runs.parked(draft, report)
+        case RunNotParked():
+            parked_runs.not_parked(draft, report)
+        case RunUnparked():
+            parked_runs.unparked(draft, report)
 
 
 def _owner_said(

@@ -44,7 +44,8 @@ def _away_in_any_order(draft: Draft) -> Iterator[Run]:
         for run_id in runs:
             run = draft.state.runs[run_id]
             job = draft.job_of(run)
-            if run.phase is RunPhase.RUNNING and job.migration is None and job.home != run.node_id:
+            free_to_go = run.phase is RunPhase.RUNNING and not run.parking and job.migration is None
+            if free_to_go and job.home != run.node_id:
                 yield run
 
 

@@ -202,7 +202,7 @@ def _at_stake(draft: Draft, run: Run) -> AtStake:
 
 
 def _undecided(draft: Draft, run: Run) -> bool:
-    return run.phase is RunPhase.RUNNING and draft.job_of(run).migration is None
+    return run.phase is RunPhase.RUNNING and not run.parking and draft.job_of(run).migration is None
 
 
 def _runs(draft: Draft, node_id: NodeId) -> list[Run]:

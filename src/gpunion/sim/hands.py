@@ -15,20 +15,26 @@ from gpunion.domain.effects import (
     CancelShipping,
     KillGuest,
     LimitGuest,
+    ParkGuest,
     RemoveGuest,
     ShipCheckpoint,
     ShipOutput,
     StartGuest,
     TerminateGuest,
+    UnparkGuest,
 )
 from gpunion.domain.events import (
     AgentEvent,
     CheckpointNotShipped,
     CheckpointShipped,
     GuestExited,
+    GuestNotParked,
+    GuestNotUnparked,
+    GuestParked,
     GuestSaved,
     GuestStarted,
     GuestStartFailed,
+    GuestUnparked,
     OutputShipped,
 )
 from gpunion.domain.ids import CheckpointId, JobId, RunId
@@ -45,6 +51,9 @@ from gpunion.sim.watch import Watch
 
 # From the end of a thing to the agent knowing it.
 OUTCOME_S = 0.01
+# What the driver takes to move GPU memory: seen on an H200, see docs/measurements/state-on-gpu.md.
+PARK_S = 0.5
+PARK_BYTES_PER_S = 1.7e9
 # Fetching the code and making the directories.
 PREPARE_S = 0.2
 
@@ -96,6 +105,10 @@ class Hands:
                 self._end_shipment(effect.run_id)
             case LimitGuest():
                 self._place.runtime.limit(effect.run_id, effect.lease_until_s, effect.kill_at_s)
+            case ParkGuest():
+                self._park(effect)
+            case UnparkGuest():
+                self._unpark(effect)
             case TerminateGuest():
                 box = self._place.runtime.boxes.get(effect.run_id)
                 if box is not None and box.process is not None:
@@ -275,6 +288,42 @@ class Hands:
             box = self._place.runtime.boxes.get(run_id)
             if box is not None:
                 self._place.watch.shipping_ended(box, current[1])
+
+    # --- parking ---------------------------------------------------------------------------------
+
+    def _park(self, effect: ParkGuest) -> None:
+        """The driver has it moved after a while, and the guest stands still from then on."""
+        began_s = self._place.kernel.now_s
+
+        def moved() -> None:
+            box = self._place.runtime.boxes.get(effect.run_id)
+            if not self._alive or box is None or box.process is None or not box.alive:
+                self._tell(GuestNotParked(run_id=effect.run_id, detail="it is gone"))
+                return
+            box.process.freeze()
+            took_s = self._place.kernel.now_s - began_s
+            size_bytes = self._place.programs[box.job_id].state_bytes
+            self._tell(GuestParked(run_id=effect.run_id, moved_bytes=size_bytes, took_s=took_s))
+
+        self._place.kernel.after(self._moving_s(effect.run_id), moved)
+
+    def _unpark(self, effect: UnparkGuest) -> None:
+        took_s = self._moving_s(effect.run_id)
+
+        def moved() -> None:
+            box = self._place.runtime.boxes.get(effect.run_id)
+            if not self._alive or box is None or box.process is None or not box.alive:
+                self._tell(GuestNotUnparked(run_id=effect.run_id, detail="it is gone"))
+                return
+            box.process.thaw()
+            self._tell(GuestUnparked(run_id=effect.run_id, took_s=took_s))
+
+        self._place.kernel.after(took_s, moved)
+
+    def _moving_s(self, run_id: RunId) -> float:
+        box = self._place.runtime.boxes.get(run_id)
+        size_bytes = 0 if box is None else self._place.programs[box.job_id].state_bytes
+        return PARK_S + size_bytes / PARK_BYTES_PER_S
 
     # --- ending ----------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpunion.ports.parking import CannotMove
+
 PACKAGE_PARENT = Path(__file__).resolve().parents[3]
 CHILD = "gpunion.adapters.cuda.child"
 # What opening the driver's library takes where cards sleep, on top of the time for the work itself.
@@ -71,6 +73,28 @@ def unpark(pids: Sequence[int], limit_s: float) -> Moved:
         return _moved("unpark", pids, limit_s)
     except _Trouble as trouble:
         raise NotUnparked(str(trouble)) from trouble
+
+
+class CudaMemory:
+    """Implements `ports.parking.GpuMemory`."""
+
+    def why_not(self, uuids: Sequence[str]) -> str:
+        return why_not(uuids)
+
+    def computing(self, pids: frozenset[int]) -> tuple[int, ...]:
+        return computing(pids)
+
+    def to_host(self, pids: Sequence[int], limit_s: float) -> None:
+        try:
+            park(pids, limit_s)
+        except NotParked as trouble:
+            raise CannotMove(str(trouble)) from trouble
+
+    def to_gpu(self, pids: Sequence[int], limit_s: float) -> None:
+        try:
+            unpark(pids, limit_s)
+        except NotUnparked as trouble:
+            raise CannotMove(str(trouble)) from trouble
 
 
 def states(pids: Sequence[int], limit_s: float = START_S) -> dict[int, str]:

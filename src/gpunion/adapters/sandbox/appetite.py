@@ -60,7 +60,8 @@ class Appetite:
         """Zero: no limit of ours. The disk's floor holds all the same."""
         self._pids = pids
         self._folders = folders
-        self._memory_bytes = memory_bytes
+        self._granted_bytes = memory_bytes
+        self.extra_bytes = 0  # on top of it, while something of the guest is parked in memory
         self._disk_bytes = disk_bytes
         self._memory, self._files, self._disk = map(Pace, (MEMORY_LOOK_S, OPEN_FILES_LOOK_S, DISK_LOOK_S))
         self._closely = Pace(CLOSE_LOOK_S)
@@ -68,6 +69,10 @@ class Appetite:
         self._exact_s, self._exact_headroom, self._exact_rough = 0.0, 0, 0
         self._free_bytes = -1
         self._device = os.stat(folders[0]).st_dev
+
+    @property
+    def _memory_bytes(self) -> int:
+        return self._granted_bytes and self._granted_bytes + self.extra_bytes
 
     def passed(self, now_s: float) -> str:
         """Which limit the guest is over, if any. To be asked often; looks when it is time to."""

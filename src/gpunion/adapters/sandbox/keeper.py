@@ -20,9 +20,17 @@ from gpunion.adapters.sandbox import cgroups
 from gpunion.adapters.sandbox.appetite import OUT_OF_MEMORY, Appetite
 from gpunion.adapters.sandbox.beginning import answer, begin, noted_reason, refusal
 from gpunion.adapters.sandbox.child import Launch, become_subreaper, run_guest
-from gpunion.adapters.sandbox.limits import Limits
+from gpunion.adapters.sandbox.limits import ExtraMemory, Limits
 from gpunion.adapters.sandbox.log import READ_BYTES, Log
-from gpunion.adapters.sandbox.names import FAILED, GUEST_DIRS, LIMITS_FILE, LOG_FILE, REFUSED, STARTED
+from gpunion.adapters.sandbox.names import (
+    EXTRA_MEMORY_FILE,
+    FAILED,
+    GUEST_DIRS,
+    LIMITS_FILE,
+    LOG_FILE,
+    REFUSED,
+    STARTED,
+)
 from gpunion.owner_kill.guest import (
     EXIT_FILE,
     KEEPER_FILE,
@@ -64,6 +72,7 @@ class Keeping:
         self._why_ended = ""  # set when the keeper ends the guest by itself
         self._asked_to_leave = False
         self._limits = Limits(os.path.join(guest_dir, LIMITS_FILE))
+        self._extra = ExtraMemory(os.path.join(guest_dir, EXTRA_MEMORY_FILE))
         self._appetite = Appetite(
             self._members,
             [os.path.join(guest_dir, name) for name in GUEST_DIRS],
@@ -143,6 +152,7 @@ class Keeping:
             if now_s - looked_s >= POLL_S:
                 looked_s = now_s
                 self._why_ended = LOST if self._asked_to_leave else self._limits.passed(now_s)
+                self._appetite.extra_bytes = self._extra.bytes()
                 self._why_ended = self._why_ended or self._appetite.passed(now_s)
                 if self._why_ended:
                     return

@@ -15,6 +15,25 @@ FIRST_LEASE_S = 15.0
 LEASE_ENDED, DEADLINE = "lease_ended", "deadline"
 
 
+class ExtraMemory:
+    """How much more than it was granted a guest may take: what it has parked in memory."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+        self._bytes = 0
+
+    def bytes(self) -> int:
+        try:
+            stat = os.stat(self._path)
+            if (stat.st_ino, stat.st_mtime_ns) != self._seen:
+                self._bytes = int(str((read_json(self._path) or {})["extra_bytes"]))
+                self._seen = (stat.st_ino, stat.st_mtime_ns)
+        except (OSError, KeyError, ValueError):
+            return self._bytes
+        return self._bytes
+
+
 class Limits:
     """The newest limits the agent left, read again when the file changes."""
 

@@ -26,7 +26,7 @@ _OPEN = (CheckpointPhase.REQUESTED, CheckpointPhase.CAPTURED)
 
 def due(draft: Draft, run_id: RunId) -> None:
     run = draft.state.runs.get(run_id)
-    if run is None or run.phase is not RunPhase.RUNNING:
+    if run is None or run.phase is not RunPhase.RUNNING or run.parking:
         return
     node = draft.state.nodes[run.node_id]
     rate_bps = periodic_rate_bps(node.facts.lent_uplink_bps, len(draft.state.living[node.id]))
@@ -198,5 +198,5 @@ def _learned(job: Job, known: float, measured: float) -> float:
 
 def _next(draft: Draft, run_id: RunId) -> None:
     run = draft.state.runs.get(run_id)
-    if run is not None and run.phase is RunPhase.RUNNING:
+    if run is not None and run.phase is RunPhase.RUNNING and not run.parking:
         set_checkpoint_timer(draft, run)

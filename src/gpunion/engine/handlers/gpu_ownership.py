@@ -19,7 +19,7 @@ from gpunion.domain.run import EndReason
 from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu, weightier, with_gpu, without_gpus
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import guests, saves
+from gpunion.engine.handlers import guests, parking, saves
 
 _TIMERS = ("deadline", "term", "own_save")
 
@@ -40,13 +40,16 @@ def reclaim(draft: AgentDraft, event: OwnerReclaimed) -> None:
     wanted = [gpu for gpu in asked if gpu is not None]
     for gpu in wanted:
         _withhold(draft, gpu)
-    _report_notices(draft, wanted)
     indices = [gpu.index for gpu in wanted]
+    parkable = [guest for guest in _on(draft, indices) if parking.can_be_parked(draft, guest)]
+    _report_notices(draft, wanted, parkable)
     for guest in _on(draft, indices):
         deadline_s = draft.deadline_for(guest)
         if deadline_s is not None and deadline_s > draft.now_s:
             draft.do(draft.notice_for(guest))
             draft.limit(guest.run_id)
+    for guest in parkable:
+        parking.park(draft, guest)
     for gpu in wanted:
         _run_the_notice(draft, gpu)
 
@@ -89,6 +92,7 @@ def lift(draft: AgentDraft, indices: Iterable[int]) -> None:
     for guest in _on(draft, indices):
         draft.do(draft.notice_for(guest))
         draft.limit(guest.run_id)
+    parking.wake(draft)
 
 
 def cancel_timers(draft: AgentDraft, indices: Iterable[int]) -> None:
@@ -115,7 +119,7 @@ def save_unasked(draft: AgentDraft, index: int) -> None:
         return
     for guest in _on(draft, [index]):
         final_asked = guest.saving is not None and guest.saving.final
-        if guest.phase is GuestPhase.RUNNING and not final_asked:
+        if guest.phase is GuestPhase.RUNNING and guest.parking is None and not final_asked:
             saves.ask_by_ourselves(draft, guest, by_s=gpu.deadline_s)
 
 
@@ -177,14 +181,19 @@ def _reclaimed(draft: AgentDraft, event: OwnerReclaimed, index: int) -> Withheld
     return None if changed == gpu else changed
 
 
-def _report_notices(draft: AgentDraft, wanted: list[WithheldGpu]) -> None:
+def _report_notices(draft: AgentDraft, wanted: list[WithheldGpu], parkable: list[Guest]) -> None:
     """One notice for all GPUs of the same deadline and cause."""
     alike: dict[tuple[float, HoldCause, str], list[int]] = {}
     for gpu in wanted:
         deadline_s = draft.now_s if gpu.deadline_s is None else gpu.deadline_s
         alike.setdefault((deadline_s, gpu.cause, gpu.detail), []).append(gpu.index)
     for (deadline_s, cause, detail), gpus in sorted(alike.items()):
-        draft.report(NoticeGiven(deadline_s=deadline_s, gpus=tuple(gpus), cause=cause, detail=detail))
+        parked = [guest.run_id for guest in parkable if set(guest.grant.gpu_indices) & set(gpus)]
+        draft.report(
+            NoticeGiven(
+                deadline_s=deadline_s, gpus=tuple(gpus), cause=cause, detail=detail, parking=tuple(parked)
+            )
+        )
 
 
 def _run_the_notice(draft: AgentDraft, gpu: WithheldGpu) -> None:
@@ -206,8 +215,9 @@ def _known(draft: AgentDraft, gpus: Iterable[int]) -> list[int]:
 
 
 def _on(draft: AgentDraft, indices: Iterable[int]) -> list[Guest]:
+    """Who computes there. A parked guest does not: it has nothing on any GPU."""
     wanted = set(indices)
-    return [guest for guest in draft.living() if wanted & set(guest.grant.gpu_indices)]
+    return [g for g in draft.living() if not g.parked and wanted & set(g.grant.gpu_indices)]
 
 
 def _withhold(draft: AgentDraft, gpu: WithheldGpu) -> None:

@@ -28,7 +28,7 @@ def ran_out(draft: AgentDraft) -> None:
     end_s = draft.now_s + draft.timing.grace_s
     for guest in draft.living():
         final_asked = guest.saving is not None and guest.saving.final
-        if guest.phase is GuestPhase.RUNNING and not final_asked:
+        if guest.phase is GuestPhase.RUNNING and guest.parking is None and not final_asked:
             saves.ask_by_ourselves(draft, guest, by_s=end_s)
     draft.set_timer("lease_end", end_s)
 

@@ -11,6 +11,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu, with_gpu, withheld_of, without_gpus
 from gpunion.engine.draft import Draft
+from gpunion.engine.handlers import parked_runs
 from gpunion.engine.handlers.nodes import stay_if_they_can
 
 
@@ -33,6 +34,7 @@ def said(
 
 
 def _notice_given(draft: Draft, node: Node, report: NoticeGiven) -> None:
+    parked_runs.announced(draft, node.id, report)
     wanted = [
         WithheldGpu(
             index=index,

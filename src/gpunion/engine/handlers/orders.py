@@ -92,6 +92,9 @@ def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
     if guest is None or guest.phase is not GuestPhase.RUNNING:
         _cannot(draft, order, CheckpointTrouble.NO_GUEST)
         return
+    if guest.parking is not None:
+        _cannot(draft, order, CheckpointTrouble.PARKED)
+        return
     if guest.saving is not None:
         if not order.final or guest.saving.final:
             _cannot(draft, order, CheckpointTrouble.SUPERSEDED)

@@ -13,7 +13,7 @@ from gpunion.domain.run import EndReason
 from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
 from gpunion.domain.withheld import HoldCause, after_resume, weightier
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import gpu_ownership, guests, saves
+from gpunion.engine.handlers import gpu_ownership, guests, parking, saves
 
 # An owner who waits for a safe moment gives the coordinator's plan this long, then every guest is saved again
 # until it is durable.
@@ -92,6 +92,7 @@ def resume(draft: AgentDraft, event: OwnerResumed) -> None:
     for guest in draft.living():
         draft.do(draft.notice_for(guest))
         draft.limit(guest.run_id)
+    parking.wake(draft)
     draft.report(NodeResumed())
 
 
@@ -131,7 +132,7 @@ def save_unasked(draft: AgentDraft) -> None:
         return
     for guest in draft.living():
         final_asked = guest.saving is not None and guest.saving.final
-        if guest.phase is GuestPhase.RUNNING and not final_asked:
+        if guest.phase is GuestPhase.RUNNING and guest.parking is None and not final_asked:
             saves.ask_by_ourselves(draft, guest, by_s=deadline_s)
 
 

@@ -11,7 +11,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunStarted
 from gpunion.domain.run import EndReason
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import gpu_ownership, guests, ownership, saves, stays
+from gpunion.engine.handlers import gpu_ownership, guests, ownership, parking, saves, stays
 
 
 def started(draft: AgentDraft, event: AgentStarted) -> None:
@@ -98,6 +98,7 @@ def _adopt(draft: AgentDraft, guest: Guest, found: GuestFound) -> None:
             )
     if guest.phase is GuestPhase.ENDING:
         draft.do(KillGuest(run_id=guest.run_id, cause=guest.end_cause or EndReason.STOPPED))
+    parking.taken_up(draft, guest)
 
 
 def _ship_again(draft: AgentDraft, guest: Guest) -> None:

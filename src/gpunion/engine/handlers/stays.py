@@ -127,7 +127,7 @@ def _save_unasked(draft: AgentDraft, run_id: RunId) -> None:
             draft.set_timer(f"own_save:guest:{run_id}", again_s)
         return
     final_asked = guest.saving is not None and guest.saving.final
-    if guest.phase is GuestPhase.RUNNING and not final_asked:
+    if guest.phase is GuestPhase.RUNNING and guest.parking is None and not final_asked:
         saves.ask_by_ourselves(draft, guest, by_s=guest.leave_by_s)
 
 

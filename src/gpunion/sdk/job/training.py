@@ -51,7 +51,7 @@ __all__ = ["SAVED_RUN_ME_AGAIN", "Alone", "Notice", "Ranks", "Training", "notice
 # What a rank is told between two steps.
 GO_ON, SAVE, SAVE_AND_END = 0, 1, 2
 
-Write = Callable[[Path], object]  # may return how long it kept the loop waiting behind its back, in seconds
+Write = Callable[[Path], object]  # may return how long the loop had to wait for the copy, in seconds
 
 
 class Ranks(Protocol):
@@ -181,7 +181,7 @@ class Training:
         try:
             if not folders.has(step):
                 behind = write(folders.opened(step))
-                stalled_s += behind if isinstance(behind, float) else 0.0
+                stalled_s = max(stalled_s, behind if isinstance(behind, float) else 0.0)
                 if self._ranks.rank != 0:
                     folders.part_is_done(step, self._ranks.rank)
                     return

@@ -1,0 +1,147 @@
+"""Parking a guest on this machine: is there memory for it, move it there, make it stand still; and back.
+
+One guest at a time: two that are moved at once would both count on the same free memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from gpunion.agent.threads import in_own_thread
+from gpunion.domain.resources import GIB
+from gpunion.ports.gpus import Gpus, Look
+from gpunion.ports.parking import CannotFreeze, CannotMove, Freezer, GpuMemory, ParkNote
+
+# What the machine's owner keeps free for themselves, whatever the terms allow.
+RESERVE_BYTES, RESERVE_SHARE = 2 * GIB, 0.05
+# Host memory is taken for what is on the GPU and for what the driver needs beside it.
+ALLOWANCE, ALLOWANCE_BYTES = 1.1, GIB
+# Bringing memory back has nobody waiting at a deadline; a driver that takes longer hangs.
+UNPARK_LIMIT_S = 120.0
+
+
+class NotParked(Exception):
+    """Why not, in words. The guest goes on as before."""
+
+
+class NotUnparked(Exception):
+    """Why a parked guest cannot go on, in words."""
+
+
+@dataclass(slots=True)
+class GuestParker:
+    freezer: Freezer
+    memory: GpuMemory
+    gpus: Gpus
+    allowed_bytes: Callable[[], int | None]  # by the terms, of all parked guests together; None: what is free
+    free_bytes: Callable[[], tuple[int, int]] = field(default_factory=lambda: free_memory)  # free, and all
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def park(
+        self, run_id: str, gpu_indices: tuple[int, ...], beside: Iterable[str], limit_s: float
+    ) -> ParkNote:
+        """`beside`: the other guests of this machine. NotParked says why; nothing has changed then."""
+        async with self._turn:
+            note = await asyncio.to_thread(self.freezer.note, run_id)
+            if note is not None and note.frozen:
+                return note  # an agent before us did it
+            return await self._park(run_id, note, gpu_indices, tuple(beside), limit_s)
+
+    async def unpark(self, run_id: str) -> float:
+        """Returns the seconds it took. NotUnparked says why it cannot go on."""
+        began_s = time.monotonic()
+        note = await asyncio.to_thread(self.freezer.note, run_id)
+        await in_own_thread(lambda: self.freezer.thaw(run_id))
+        if note is not None and note.pids:
+            try:
+                await in_own_thread(lambda: self.memory.to_gpu(note.pids, UNPARK_LIMIT_S))
+            except CannotMove as trouble:
+                raise NotUnparked(str(trouble)) from trouble
+        await asyncio.to_thread(self._forget, run_id)
+        return time.monotonic() - began_s
+
+    async def _park(
+        self,
+        run_id: str,
+        note: ParkNote | None,
+        gpu_indices: tuple[int, ...],
+        beside: tuple[str, ...],
+        limit_s: float,
+    ) -> ParkNote:
+        began_s = time.monotonic()
+        devices = [self.gpus.device(index) for index in gpu_indices]
+        why_not = await asyncio.to_thread(self.memory.why_not, [d.uuid for d in devices if d is not None])
+        if why_not:
+            raise NotParked(why_not)
+        if note is None:
+            note = await self._plan(run_id, gpu_indices)
+        await asyncio.to_thread(self._make_room, run_id, note, beside)
+        try:
+            if note.pids:
+                await in_own_thread(lambda: self.memory.to_host(note.pids, limit_s))
+            await in_own_thread(lambda: self.freezer.freeze(run_id))
+        except (CannotMove, CannotFreeze) as trouble:
+            await self._undo(run_id, note, frozen=isinstance(trouble, CannotFreeze))
+            raise NotParked(str(trouble)) from trouble
+        done = replace(note, frozen=True, took_s=time.monotonic() - began_s)
+        await asyncio.to_thread(self.freezer.write_note, run_id, done)
+        return done
+
+    async def _plan(self, run_id: str, gpu_indices: tuple[int, ...]) -> ParkNote:
+        pids = await asyncio.to_thread(self.freezer.processes, run_id)
+        computing = await asyncio.to_thread(self.memory.computing, pids)
+        look = await self.gpus.look()
+        return ParkNote(pids=computing, moved_bytes=on_gpus(look, gpu_indices, computing))
+
+    def _make_room(self, run_id: str, note: ParkNote, beside: tuple[str, ...]) -> None:
+        others = (self.freezer.note(other) for other in beside if other != run_id)
+        taken_bytes = sum(other.moved_bytes for other in others if other is not None)
+        free_bytes, all_bytes = self.free_bytes()
+        room_bytes = free_bytes - max(RESERVE_BYTES, int(RESERVE_SHARE * all_bytes))
+        allowed_bytes = self.allowed_bytes()
+        if allowed_bytes is not None:
+            room_bytes = min(room_bytes, allowed_bytes - taken_bytes)
+        if note.moved_bytes > room_bytes:
+            raise NotParked(
+                f"it has {note.moved_bytes / GIB:.1f} GiB on its GPUs, and "
+                f"{max(0, room_bytes) / GIB:.1f} GiB of memory may be used for that"
+            )
+        self.freezer.allow_memory(run_id, int(ALLOWANCE * note.moved_bytes) + ALLOWANCE_BYTES)
+        self.freezer.write_note(run_id, note)  # before anything is moved: it has to be found again
+
+    async def _undo(self, run_id: str, note: ParkNote, *, frozen: bool) -> None:
+        if frozen and note.pids:
+            try:
+                await in_own_thread(lambda: self.memory.to_gpu(note.pids, UNPARK_LIMIT_S))
+            except CannotMove:
+                return  # its limits end it; the note stays for whoever looks
+        await asyncio.to_thread(self._forget, run_id)
+
+    def _forget(self, run_id: str) -> None:
+        self.freezer.allow_memory(run_id, 0)
+        self.freezer.write_note(run_id, None)
+
+
+def on_gpus(look: Look, gpu_indices: Iterable[int], pids: Iterable[int]) -> int:
+    """What these processes have there: by the driver's list, or all that is in use where it names nobody."""
+    total, mine = 0, set(pids)
+    for index in gpu_indices:
+        sight = look.of(index)
+        if sight is None:
+            continue
+        listed = [process for process in sight.processes or () if process.pid in mine]
+        if listed and all(process.memory_bytes is not None for process in listed):
+            total += sum(process.memory_bytes or 0 for process in listed)
+        else:
+            total += sight.memory_used_bytes or 0
+    return total
+
+
+def free_memory(path: str = "/proc/meminfo") -> tuple[int, int]:
+    """What could be taken without anybody noticing, and all there is."""
+    with open(path, encoding="ascii") as file:
+        rows = dict(line.split(":", 1) for line in file)
+    return tuple(int(rows[name].split()[0]) * 1024 for name in ("MemAvailable", "MemTotal"))  # type: ignore[return-value]

@@ -1,0 +1,149 @@
+"""Guests that stand still in host memory while their owner uses the GPU. Decided on the machine, per guest.
+
+The first rung for a guest whose GPU is wanted: nothing is lost, the GPU is free in seconds, and it goes
+on where it stood as soon as the GPU is lent again. What cannot be parked is saved and moved as ever; the
+notice's timers run on meanwhile, so that a driver that dawdles costs the owner nothing.
+"""
+
+from __future__ import annotations
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import ParkGuest, UnparkGuest
+from gpunion.domain.events import GuestNotParked, GuestNotUnparked, GuestParked, GuestUnparked
+from gpunion.domain.guest import Guest, GuestPhase, Parking, Tenure
+from gpunion.domain.ids import RunId
+from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
+from gpunion.domain.reports import RunNotParked, RunParked, RunUnparked
+from gpunion.domain.run import EndReason
+from gpunion.domain.withheld import GpuPhase, HoldCause
+from gpunion.engine.agent_draft import AgentDraft
+from gpunion.engine.handlers import guests, saves
+
+# Freezing and moving some gigabytes takes seconds; with less notice than this the end comes first.
+LEAST_NOTICE_S = 2.0
+# An owner's run of an hour is no reason to keep a job from the other GPUs of the campus. A quarter of one is
+# about what moving it and doing the unsaved steps again costs a job that saves every half hour.
+PATIENCE_S = 900.0
+
+
+def timer(run_id: RunId) -> str:
+    return f"park:{run_id}"
+
+
+def can_be_parked(draft: AgentDraft, guest: Guest) -> bool:
+    """Where its owner wants a GPU of it, but not the machine, and it has not been asked to leave for good."""
+    allowed = draft.facts.parks and draft.facts.terms.park
+    if not allowed or guest.phase is not GuestPhase.RUNNING or guest.parking is not None:
+        return False
+    leaving = guest.final_saved or guest.leave_by_s is not None
+    if (
+        leaving
+        or (guest.saving is not None and guest.saving.final)
+        or draft.holding.tenure is not Tenure.SHARING
+    ):
+        return False
+    withheld = [draft.withheld(index) for index in guest.grant.gpu_indices]
+    wanted = [gpu for gpu in withheld if gpu is not None and gpu.phase is GpuPhase.RECLAIMING]
+    if not wanted or any(gpu.cause is HoldCause.SICK for gpu in wanted):
+        return False
+    return all(
+        gpu.deadline_s is not None and gpu.deadline_s - draft.now_s >= LEAST_NOTICE_S for gpu in wanted
+    )
+
+
+def park(draft: AgentDraft, guest: Guest) -> None:
+    deadline_s = draft.deadline_for(guest)
+    assert deadline_s is not None
+    if guest.saving is not None and not guest.saving.saved:
+        guest = saves.drop(draft, guest, CheckpointTrouble.PARKED)  # it will not answer any more
+    draft.put(replace(guest, parking=Parking.PARKING))
+    draft.do(ParkGuest(run_id=guest.run_id, by_s=deadline_s))
+
+
+def parked(draft: AgentDraft, event: GuestParked) -> None:
+    guest = _in(draft, event.run_id, Parking.PARKING)
+    if guest is None:
+        return
+    guest = draft.put(replace(guest, parking=Parking.PARKED, parked_s=draft.now_s))
+    draft.report(
+        RunParked(
+            run_id=guest.run_id,
+            job_id=guest.job_id,
+            epoch=guest.epoch,
+            moved_bytes=event.moved_bytes,
+            took_s=event.took_s,
+        )
+    )
+    draft.limit(guest.run_id)  # nothing of it is on the GPU that was wanted
+    draft.set_timer(timer(guest.run_id), draft.now_s + PATIENCE_S)
+    wake(draft)  # the owner may have changed their mind meanwhile
+
+
+def not_parked(draft: AgentDraft, event: GuestNotParked) -> None:
+    guest = _in(draft, event.run_id, Parking.PARKING)
+    if guest is None:
+        return
+    guest = draft.put(replace(guest, parking=None))
+    draft.report(
+        RunNotParked(run_id=guest.run_id, job_id=guest.job_id, epoch=guest.epoch, detail=event.detail)
+    )
+
+
+def wake(draft: AgentDraft) -> None:
+    """Whoever's GPUs are all lent again gets back onto them."""
+    for guest in draft.living():
+        held = (draft.withheld(index) for index in guest.grant.gpu_indices)
+        away = any(gpu is not None and gpu.phase is not GpuPhase.PAUSED for gpu in held)
+        if guest.parked and guest.phase is GuestPhase.RUNNING and not away and not draft.owner_has_it():
+            draft.cancel_timer(timer(guest.run_id))
+            draft.put(replace(guest, parking=Parking.UNPARKING))
+            draft.do(UnparkGuest(run_id=guest.run_id))
+
+
+def unparked(draft: AgentDraft, event: GuestUnparked) -> None:
+    guest = _in(draft, event.run_id, Parking.UNPARKING)
+    if guest is None:
+        return
+    guest = draft.put(replace(guest, parking=None))
+    stood_s = max(0.0, draft.now_s - guest.parked_s)
+    draft.report(
+        RunUnparked(
+            run_id=guest.run_id, job_id=guest.job_id, epoch=guest.epoch, parked_s=stood_s, took_s=event.took_s
+        )
+    )
+    draft.do(draft.notice_for(guest))
+    draft.limit(guest.run_id)
+
+
+def not_unparked(draft: AgentDraft, event: GuestNotUnparked) -> None:
+    guest = _in(draft, event.run_id, Parking.UNPARKING)
+    if guest is not None:
+        draft.because(guest.job_id, Why.NOT_UNPARKED, node="this machine", detail=event.detail)
+        guests.end_now(draft, guest, EndReason.GUEST_LOST, CheckpointTrouble.GUEST_ENDED)
+
+
+def too_long(draft: AgentDraft, run_id: str) -> None:
+    """It goes on elsewhere, from what it saved last."""
+    guest = _in(draft, RunId(run_id), Parking.PARKED)
+    if guest is not None:
+        draft.because(guest.job_id, Why.PARKED_TOO_LONG, node="this machine", patience_s=PATIENCE_S)
+        guests.leave_gpu(draft, guest, EndReason.DEADLINE)
+
+
+def taken_up(draft: AgentDraft, guest: Guest) -> None:
+    """After a restart: what was being done to it may or may not have been done."""
+    if guest.phase is not GuestPhase.RUNNING:
+        return
+    if guest.parking is Parking.PARKING:
+        deadline_s = draft.deadline_for(guest)
+        draft.do(ParkGuest(run_id=guest.run_id, by_s=draft.now_s if deadline_s is None else deadline_s))
+    elif guest.parking is Parking.UNPARKING:
+        draft.do(UnparkGuest(run_id=guest.run_id))
+
+
+def _in(draft: AgentDraft, run_id: RunId, parking: Parking) -> Guest | None:
+    guest = draft.guests.get(run_id)
+    if guest is None or guest.phase is not GuestPhase.RUNNING or guest.parking is not parking:
+        return None
+    return guest

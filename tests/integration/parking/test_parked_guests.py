@@ -1,0 +1,228 @@
+"""Guests of a real sandbox stand still and go on; only the driver is made up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gpunion.adapters.sandbox.freezing import GuestFreezer
+from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.agent.parking import GuestParker, NotParked, NotUnparked, free_memory
+from gpunion.domain.resources import GIB, Gpu
+from gpunion.ports.gpus import GpuDevice, GpuSight, Look
+from gpunion.ports.parking import CannotMove
+from gpunion.ports.runtime import ExitReason, GuestSpec
+
+PATIENCE_S = 30.0
+COUNTS = """
+i=0
+while :; do i=$((i+1)); echo $i > "$GPUNION_OUTPUT_DIR/count.new"
+mv "$GPUNION_OUTPUT_DIR/count.new" "$GPUNION_OUTPUT_DIR/count"; sleep 0.01; done
+"""
+
+
+@dataclass
+class FakeGpuMemory:
+    """Says that every process computes, and remembers what was moved."""
+
+    on_host: tuple[int, ...] = ()
+    trouble: str = ""
+    wont_go_back: str = ""
+
+    def why_not(self, uuids: Sequence[str]) -> str:
+        return "its GPU is a MIG slice" if any(uuid.startswith("MIG") for uuid in uuids) else ""
+
+    def computing(self, pids: frozenset[int]) -> tuple[int, ...]:
+        return tuple(sorted(pids))
+
+    def to_host(self, pids: Sequence[int], limit_s: float) -> None:
+        if self.trouble:
+            raise CannotMove(self.trouble)
+        self.on_host = tuple(pids)
+
+    def to_gpu(self, pids: Sequence[int], limit_s: float) -> None:
+        if self.wont_go_back:
+            raise CannotMove(self.wont_go_back)
+        assert tuple(pids) == self.on_host
+        self.on_host = ()
+
+
+@dataclass
+class FakeGpus:
+    uuid: str = "GPU-0"
+    used_bytes: int = 8 * GIB
+    watched: bool = True
+
+    def describe(self) -> str:
+        return "made up"
+
+    def inventory(self) -> tuple[Gpu, ...]:
+        return ()
+
+    def device(self, index: int) -> GpuDevice:
+        return GpuDevice(index=index, uuid=self.uuid, nodes=())
+
+    async def look(self) -> Look:
+        return Look(at_s=0.0, gpus=(GpuSight(index=0, memory_used_bytes=self.used_bytes),))
+
+    async def close(self) -> None:
+        return
+
+
+@dataclass
+class House:
+    folder: Path
+    memory: FakeGpuMemory = field(default_factory=FakeGpuMemory)
+    gpus: FakeGpus = field(default_factory=FakeGpus)
+    allowed_bytes: int | None = None
+    free_bytes: int = 64 * GIB
+
+    def __post_init__(self) -> None:
+        self.runtime = SandboxRuntime(self.folder, allow_unsandboxed=True)
+        self.parker = self.new_agent()
+        self.count = self.folder / "guests" / "job-e1" / "output" / "count"
+
+    def new_agent(self) -> GuestParker:
+        return GuestParker(
+            freezer=GuestFreezer(self.folder),
+            memory=self.memory,
+            gpus=self.gpus,
+            allowed_bytes=lambda: self.allowed_bytes,
+            free_bytes=lambda: (self.free_bytes, 64 * GIB),
+        )
+
+    async def begin(self, *, memory_bytes: int = 256 * 1024**2) -> None:
+        spec = GuestSpec(
+            run_id="job-e1",
+            job_id="job",
+            epoch=1,
+            command=("sh", "-c", COUNTS),
+            environment={},
+            gpu_indices=(),
+            memory_bytes=memory_bytes,
+            cpus=1.0,
+            resume=False,
+            work_source=None,
+        )
+        await self.runtime.prepare(spec)
+        await self.runtime.limit("job-e1", boot_s() + 600, None)
+        await self.runtime.start(spec)
+        await until(self.counted)
+
+    def counted(self) -> int:
+        return int(self.count.read_text() or 0) if self.count.exists() else 0
+
+    async def park(self) -> None:
+        await self.parker.park("job-e1", (0,), (), 10.0)
+
+    async def stands_still(self) -> bool:
+        before = self.counted()
+        await asyncio.sleep(0.1)
+        return self.counted() == before
+
+    async def end(self) -> None:
+        await self.runtime.kill("job-e1", ExitReason.STOPPED)
+
+
+def boot_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+async def until(look: Callable[[], object]) -> None:
+    while not look():  # the caller bounds it
+        await asyncio.sleep(0.02)
+
+
+def play(folder: Path, story: Callable[[House], object], **house: object) -> None:
+    async def whole() -> None:
+        here = House(folder=folder, **house)  # type: ignore[arg-type]
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await here.begin()
+                await story(here)  # type: ignore[misc]
+        finally:
+            await here.end()
+
+    asyncio.run(whole())
+
+
+def test_a_parked_guest_stands_still_and_goes_on_where_it_stood(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        await house.park()
+        assert house.memory.on_host
+        assert await house.stands_still()
+        stood_at = house.counted()
+        # A new agent knows how to bring it back, and parking it again changes nothing.
+        house.parker = house.new_agent()
+        await house.park()
+        await house.parker.unpark("job-e1")
+        assert house.memory.on_host == ()
+        await until(lambda: house.counted() > stood_at + 3)
+        assert GuestFreezer(house.folder).note("job-e1") is None
+
+    play(tmp_path, story)
+
+
+def test_a_frozen_guest_is_ended_by_its_deadline_and_by_its_owner(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        await house.park()
+        await house.runtime.limit("job-e1", None, boot_s() + 0.2)
+        ended = await house.runtime.wait_exit("job-e1")  # its keeper needs nobody for this
+        assert ended.exit_reason is ExitReason.DEADLINE
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("house", "because"),
+    [
+        ({"free_bytes": 9 * GIB}, r"8\.0 GiB on its GPUs, and 5\.8 GiB of memory may be used"),
+        ({"allowed_bytes": 4 * GIB}, r"4\.0 GiB of memory may be used"),
+        ({"gpus": FakeGpus(uuid="MIG-7")}, "MIG slice"),
+        ({"memory": FakeGpuMemory(trouble="the driver gives no reason")}, "the driver gives no reason"),
+    ],
+)
+def test_what_cannot_be_parked_runs_on_and_the_reason_is_told(
+    tmp_path: Path, house: dict[str, object], because: str
+) -> None:
+    async def story(here: House) -> None:
+        with pytest.raises(NotParked, match=because):
+            await here.park()
+        before = here.counted()
+        await until(lambda: here.counted() > before)
+        assert here.parker.freezer.note("job-e1") is None
+
+    play(tmp_path, story, **house)
+
+
+def test_memory_that_does_not_go_back_is_told(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        await house.park()
+        house.memory.wont_go_back = "its state at the driver is lost"
+        with pytest.raises(NotUnparked, match="is lost"):
+            await house.parker.unpark("job-e1")
+
+    play(tmp_path, story)
+
+
+def test_what_was_on_the_gpu_may_be_in_memory_beyond_the_guests_grant(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        await house.park()
+        said = (house.folder / "guests" / "job-e1" / "extra-memory.json").read_text()
+        assert int(said.partition(":")[2].strip(" }\n")) > 8 * GIB
+        await house.parker.unpark("job-e1")
+        assert "0" in (house.folder / "guests" / "job-e1" / "extra-memory.json").read_text()
+
+    play(tmp_path, story)
+
+
+def test_free_memory_is_read_from_the_system() -> None:
+    free_bytes, all_bytes = free_memory()
+    assert 0 < free_bytes <= all_bytes
+    assert all_bytes == pytest.approx(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), rel=0.05)
