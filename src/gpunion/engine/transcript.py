@@ -163,8 +163,8 @@ def _named(thing: object) -> str:
         words.append(f"gpus={','.join(map(str, gpus))}")
     for name in TOLD_FACTS:
         value = getattr(thing, name, None)
-        if isinstance(value, HoldCause) and not gpus:
-            continue  # a whole machine is only ever taken by its owner's word
+        if value == "" or (value is HoldCause.OWNER and not gpus):
+            continue  # a whole machine is mostly taken by its owner's word
         if value is not None and not isinstance(value, CheckpointTrouble):
             words.append(f"{name}={value}")
         elif value is not None:
