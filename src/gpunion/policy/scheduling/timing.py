@@ -12,7 +12,7 @@ from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.checkpointing import MOST_INTERVAL_S, as_wished
 from gpunion.policy.hazard.constant import ConstantHazard, Hazard
 from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE
-from gpunion.policy.scheduling.joint import LEAST_STALL_S, Saver, price_of_a_byte
+from gpunion.policy.scheduling.joint import LEAST_STALL_S, Saver, price_of_a_byte, traffic_bytes_per_s
 from gpunion.policy.scheduling.notices import NoticeBook
 
 # How much of what notice should save is believed. Counted in full it makes intervals so long that departures
@@ -41,12 +41,10 @@ class HazardAware:
     def interval_s(self, job: Job, node: Node, now_s: float, company: Sequence[Job] = ()) -> float:
         stall_s = max(job.cost.stall_s, LEAST_STALL_S)
         if self.coupled:
-            rate_per_s = self.hazard.rate_per_s(node, now_s)
-            mine, *others = (self._saver(one, node, rate_per_s, (job, *company)) for one in (job, *company))
-            price = price_of_a_byte((mine, *others), reclaim_cap_bps(node.facts.lent_uplink_bps) / 8.0)
+            price = self._price(job, node, now_s, company)
             if price == inf:
                 return as_wished(job, MOST_INTERVAL_S)
-            stall_s = mine.effective_stall_s(price)
+            stall_s += price * job.cost.ship_bytes / _weight(job)
         lost_share = 1.0 - self._saved_share(job, node, company)
         return as_wished(job, self._until_one(node, now_s, stall_s, lost_share))
 
@@ -61,14 +59,16 @@ class HazardAware:
             passed_s += STRIDE_S
         return MOST_INTERVAL_S
 
-    def _saver(self, job: Job, node: Node, rate_per_s: float, company: Sequence[Job]) -> Saver:
-        lost_share = 1.0 - self._saved_share(job, node, company)
-        return Saver(
-            weight=max(1, job.spec.request.gpus) * (1.0 + job.spec.priority),
-            stall_s=job.cost.stall_s,
-            ship_bytes=float(job.cost.ship_bytes),
-            loss_rate_per_s=rate_per_s * lost_share,
-        )
+    def _price(self, job: Job, node: Node, now_s: float, company: Sequence[Job]) -> float:
+        rate_per_s = self.hazard.rate_per_s(node, now_s)
+        everybody = (job, *company)
+        budget_bytes_per_s = reclaim_cap_bps(node.facts.lent_uplink_bps) / 8.0
+        # If all fit even when no notice helps anybody, they fit; nearly always, and quickly seen.
+        if traffic_bytes_per_s([_saver(one, rate_per_s) for one in everybody], 0.0) <= budget_bytes_per_s:
+            return 0.0
+        lost = [1.0 - self._saved_share(one, node, everybody) for one in everybody]
+        savers = [_saver(one, rate_per_s * share) for one, share in zip(everybody, lost, strict=True)]
+        return price_of_a_byte(savers, budget_bytes_per_s)
 
     def _saved_share(self, job: Job, node: Node, company: Sequence[Job]) -> float:
         """Of the departures, those announced so early that this job and its company can all be flushed."""
@@ -81,3 +81,16 @@ class HazardAware:
             1.0 - GUARD_SHARE
         )
         return self.notice_credit * self.notices.chance_in_time(needs_s, node.facts.terms.notice_s)
+
+
+def _saver(job: Job, loss_rate_per_s: float) -> Saver:
+    return Saver(
+        weight=_weight(job),
+        stall_s=job.cost.stall_s,
+        ship_bytes=float(job.cost.ship_bytes),
+        loss_rate_per_s=loss_rate_per_s,
+    )
+
+
+def _weight(job: Job) -> float:
+    return max(1, job.spec.request.gpus) * (1.0 + job.spec.priority)
