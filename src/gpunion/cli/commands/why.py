@@ -13,7 +13,8 @@ from gpunion.cli.times import clock_time
 from gpunion.cli.verdicts import verdict_table
 
 CONNECTS = True
-JSON = "`{job_id, phase, story, verdicts, waits, preparing}` as GET /jobs/{id}/why answers (docs/http-api.md)."
+JSON = """`{job_id, phase, story, verdicts, waits, preparing}` as GET /jobs/{id}/why answers
+(docs/http-api.md)."""
 EXAMPLES = ("gpunion why train",)
 
 
