@@ -81,6 +81,8 @@ class TermsOut(Answer):
     autonomy_s: float
     images: list[str]
     egress: list[str]
+    park: bool
+    park_bytes: int | None
 
 
 class NodeOut(Answer):
