@@ -125,7 +125,7 @@ def _place_at_home(draft: Draft, ordered: list[Job]) -> list[Job]:
     tried: set[object] = set()
     for job in ordered if homes else ():
         home = homes.get(job.spec.lab)
-        if home is None or job.migration is not None or _shape(job) in tried:
+        if home is None or _shape(job) in tried or not _looks_for_any_place(draft, job):
             continue
         if accounts.held_back(draft, job) is not None:
             continue
@@ -136,6 +136,12 @@ def _place_at_home(draft: Draft, ordered: list[Job]) -> list[Job]:
         else:
             _start(draft, job, found)
     return [job for job in ordered if job.id in draft.state.waiting] if homes else ordered
+
+
+def _looks_for_any_place(draft: Draft, job: Job) -> bool:
+    """Not whoever is still being saved, or was promised a place elsewhere."""
+    migration = moving.migration_of(draft, job)
+    return migration is None or (migration.phase is MigrationPhase.SEEKING and not migration.reserved_gpus)
 
 
 def _free_homes(draft: Draft, labs: set[str]) -> dict[str, list[NodeId]]:

@@ -201,3 +201,16 @@ def test_a_wide_job_is_not_overtaken_for_ever_by_narrow_ones() -> None:
     headquarters.started("wide-e1")
     headquarters.later(HOUR_S).ended("wide-e1", EndReason.FINISHED, exit_code=0)
     assert holders(headquarters) == ["after"]
+
+
+def test_a_labs_own_interrupted_job_goes_home_before_its_new_ones() -> None:
+    headquarters = a_campus("vision", "x")
+    headquarters.submits("moved", of("ada", "vision"))
+    headquarters.started("moved-e1")
+    headquarters.submits("guest", of("bob"))
+    headquarters.started("guest-e1")
+    headquarters.reported("vision", NodeReclaimed(freed_after_s=0.0, killed=True))
+    headquarters.ended("moved-e1", EndReason.KILLED_BY_OWNER)
+    headquarters.submits("fresh", of("ada", "vision"))
+    headquarters.later(60.0).reported("vision", NodeResumed())
+    assert holders(headquarters) == ["guest", "moved"]
