@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from functools import cache
 
 # A service that takes longer to answer is as good as absent.
@@ -19,6 +20,7 @@ PROBES: dict[str, list[str]] = {
     "netns": ["unshare", "--net", "ip", "link", "show"],
     "criu": ["criu", "check"],
     "chromium": ["chromium", "--version"],
+    "torch": [sys.executable, "-c", "import torch"],
     "nvidia": ["nvidia-smi", "--list-gpus"],
 }
 KNOWN_SERVICES = frozenset(PROBES)

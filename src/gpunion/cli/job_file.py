@@ -61,7 +61,9 @@ def _job_file(table: Json, place: Path) -> JobFile:
         job["resources"] = _read(read["resources"], "resources.", RESOURCE_KEYS)
     if "checkpoint" in read:
         asked = _read(read["checkpoint"], "checkpoint.", CHECKPOINT_KEYS)
-        job["checkpoint"] = {key if key == "tier" else f"{key}_s": value for key, value in asked.items()}
+        job["checkpoint"] = {
+            f"{key}_s" if key.endswith("_interval") else key: value for key, value in asked.items()
+        }
     folder = read.get("dir", ".")
     return JobFile(job=job, folder=None if folder is False else place / folder)
 
@@ -106,6 +108,12 @@ def _priority(value: Any) -> str:
 def _tier(value: Any) -> str:
     if value not in ("app", "system"):
         raise ValueError(f'{value!r} is not "app" or "system"')
+    return str(value)
+
+
+def _signal(value: Any) -> str:
+    if value not in ("SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2"):
+        raise ValueError(f'{value!r} is not "SIGHUP", "SIGINT", "SIGUSR1" or "SIGUSR2"')
     return str(value)
 
 
@@ -200,4 +208,6 @@ CHECKPOINT_KEYS = {
     "max_interval": Key(_seconds, 'save it at least this often, like `"60s"`'),
     "min_interval": Key(_seconds, "and not more often than this"),
     "tier": Key(_tier, '`"app"`: its program saves itself; `"system"`: it is saved whole, as it is'),
+    "command": Key(_command, "saves a program that cannot be changed: run beside it, status 0 is a save"),
+    "signal": Key(_signal, 'makes such a program save itself, like `"SIGUSR2"`'),
 }

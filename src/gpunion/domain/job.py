@@ -44,6 +44,13 @@ class CheckpointWish:
     max_interval_s: float | None = None
     min_interval_s: float = 0.0
     tier: Tier = Tier.APP
+    # For programs that cannot be changed: what saves them from outside, or which signal makes them save.
+    command: tuple[str, ...] = ()
+    signal: str = ""
+
+
+# Stands between the agent and a program that knows nothing of it; every runtime gives guests this library.
+WRAPPER = ("python3", "-m", "gpunion.sdk.job.wrapper")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +68,15 @@ class JobSpec:
     finish_within_s: float | None = None  # of its submission; needs `expected_s` to be held to it
     lockfile: str | None = None  # in the directory that travels: packages to be installed for it
     image: str | None = None  # as asked for: a name, or a pinned name; None: whatever a node has
+
+    @property
+    def guest_command(self) -> tuple[str, ...]:
+        """What its runs execute: the program, behind the wrapper where it is saved from outside."""
+        wish = self.checkpoint
+        if not wish.command and not wish.signal:
+            return self.command
+        words = [f"--command={word}" for word in wish.command]
+        return (*WRAPPER, *(("--signal", wish.signal) if wish.signal else ()), *words, "--", *self.command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -203,7 +203,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             run_id=run.id,
             job_id=job.id,
             epoch=epoch,
-            command=job.spec.command,
+            command=job.spec.guest_command,
             environment=job.spec.environment,
             bundle=job.spec.bundle,
             lockfile=job.spec.lockfile,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.frames import Preparing
@@ -53,6 +53,8 @@ def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
             max_interval_s=job.checkpoint.max_interval_s,
             min_interval_s=job.checkpoint.min_interval_s,
             tier=Tier(job.checkpoint.tier),
+            command=tuple(job.checkpoint.command),
+            signal=job.checkpoint.signal,
         ),
         expected_s=job.expected_s,
         finish_within_s=job.finish_within_s,
@@ -102,6 +104,8 @@ def job_detail(
             max_interval_s=spec.checkpoint.max_interval_s,
             min_interval_s=spec.checkpoint.min_interval_s,
             tier=spec.checkpoint.tier.value,
+            command=list(spec.checkpoint.command),
+            signal=cast(jobs.SaveSignal, spec.checkpoint.signal),
         ),
         expected_s=spec.expected_s,
         finish_within_s=spec.finish_within_s,

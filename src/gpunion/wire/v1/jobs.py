@@ -65,10 +65,26 @@ class ResourcesIn(Strict):
     memory: SizeBytes = 2**30
 
 
+SaveSignal = Literal["", "SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2"]
+
+
 class CheckpointIn(Strict):
     max_interval_s: float | None = Field(default=None, gt=0.0, le=YEAR_S)
     min_interval_s: float = Field(default=0.0, ge=0.0, le=YEAR_S)
     tier: Literal["app", "system"] = "app"
+    command: list[Argument] = Field(
+        default_factory=list, max_length=ARGUMENTS_LIMIT, description="saves a program that cannot be changed"
+    )
+    signal: SaveSignal = Field(default="", description="makes such a program save itself")
+
+    @model_validator(mode="after")
+    def _saved_in_one_way(self) -> CheckpointIn:
+        if self.command and self.signal:
+            raise ValueError("command and signal exclude each other: a program is saved in one way")
+        if self.tier == "system" and (self.command or self.signal):
+            raise ValueError("a guest that is saved whole needs no command or signal")
+        _check_size("the command", self.command)
+        return self
 
 
 class JobIn(Strict):

@@ -1,0 +1,71 @@
+"""PyTorch state that is saved beside the training comes back bit for bit, for one process and for two."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gpunion
+
+pytestmark = [pytest.mark.requires("torch"), pytest.mark.timeout(120)]
+
+PROGRAM = Path(__file__).with_name("program.py")
+
+
+def run(root: Path, asks: dict[int, bool], *, resume: bool = False, ranks: int = 0) -> list[dict[str, Any]]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(gpunion.__file__).parents[1]),
+        "GPUNION_CHECKPOINT_DIR": str(root / "checkpoint"),
+        "GPUNION_CONTROL_DIR": str(root / "control"),
+        "GPUNION_RESUME": str(int(resume)),
+    }
+    for name in ("checkpoint", "control"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "control" / "request.json").unlink(missing_ok=True)
+    together = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks)}
+    each = [{**together, "RANK": str(rank)} for rank in range(ranks)] or [{}]
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(PROGRAM), json.dumps(asks)],
+            env={**environment, **own},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for own in each
+    ]
+    return [json.loads(process.communicate()[0].splitlines()[-1]) for process in started]
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def test_a_training_that_is_moved_has_the_losses_of_one_that_is_not(tmp_path: Path) -> None:
+    (alone,) = run(tmp_path / "alone", {})
+    (first,) = run(tmp_path / "moved", {10: False, 20: True})
+    assert first.pop("exit") == 85
+    saved = json.loads((tmp_path / "moved" / "control" / "saved.json").read_text())
+    assert saved["files"] == [f"step-{saved['step']}/rank-0.{part}" for part in ("state", "tensors")]
+    assert saved["stall_s"] >= 0.0
+    (second,) = run(tmp_path / "moved", {}, resume=True)
+    assert min(map(int, second)) == saved["step"]
+    assert {**first, **second} == alone
+
+
+def test_two_ranks_save_at_the_same_step_and_go_on_from_it(tmp_path: Path) -> None:
+    alone = run(tmp_path / "alone", {}, ranks=2)
+    first = run(tmp_path / "moved", {12: False, 23: True}, ranks=2)
+    assert [losses.pop("exit") for losses in first] == [85, 85]
+    assert first[0].keys() == first[1].keys()
+    second = run(tmp_path / "moved", {}, resume=True, ranks=2)
+    assert [{**one, **two} for one, two in zip(first, second, strict=True)] == alone

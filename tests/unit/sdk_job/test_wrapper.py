@@ -1,0 +1,138 @@
+"""Programs that cannot be changed are saved by a command or a signal, in real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import gpunion
+from gpunion.domain.job import WRAPPER, CheckpointWish, JobSpec
+from gpunion.sdk.job import wrapper
+
+PATIENCE_S = 30.0
+SLEEPS = ("sh", "-c", "while :; do sleep 0.02; done")
+
+
+class Guest:
+    def __init__(self, root: Path) -> None:
+        self.checkpoint_dir, self.control_dir = root / "checkpoint", root / "control"
+        self.checkpoint_dir.mkdir()
+        self.control_dir.mkdir()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def runs(self, *words: str) -> None:
+        module = "import gpunion.sdk.job.wrapper as w, sys; w.SETTLE_S = 0.2; sys.exit(w.main(sys.argv[1:]))"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", module, *words],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(gpunion.__file__).parents[1]),
+                "GPUNION_CHECKPOINT_DIR": str(self.checkpoint_dir),
+                "GPUNION_CONTROL_DIR": str(self.control_dir),
+            },
+            start_new_session=True,
+        )
+        self.until(lambda: (self.control_dir / "progress.json").exists())
+
+    def asked(self, request: str, *, final: bool = False) -> dict[str, object]:
+        path = self.control_dir / "request.json"
+        path.with_suffix(".new").write_text(json.dumps({"id": request, "final": final}))
+        path.with_suffix(".new").rename(path)
+        self.until(lambda: self.saved().get("id") == request)
+        return self.saved()
+
+    def saved(self) -> dict[str, object]:
+        path = self.control_dir / "saved.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def ends(self) -> int:
+        assert self.process is not None
+        return self.process.wait(PATIENCE_S)
+
+    def until(self, look: Callable[[], bool]) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while not look():
+            assert time.monotonic() < until_s, "it did not happen"
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def guest(tmp_path: Path) -> Iterator[Guest]:
+    found = Guest(tmp_path)
+    yield found
+    if found.process is not None and found.process.poll() is None:
+        os.killpg(found.process.pid, signal.SIGKILL)
+        found.process.wait()
+
+
+def words_of(*command: str) -> list[str]:
+    return [f"--command={word}" for word in command]
+
+
+def test_a_command_saves_beside_the_program_and_a_last_save_ends_it_with_85(guest: Guest) -> None:
+    save = "echo state > $GPUNION_CHECKPOINT_DIR/state"
+    guest.runs(*words_of("sh", "-c", save), "--", *SLEEPS)
+    first = guest.asked("one")
+    assert first["files"] == [".gpunion-seconds.json", "state"]
+    assert guest.process is not None
+    assert guest.process.poll() is None
+    guest.asked("two", final=True)
+    assert guest.ends() == 85
+
+
+def test_a_command_that_fails_is_no_save(guest: Guest) -> None:
+    guest.runs(*words_of("sh", "-c", "test -e $GPUNION_CHECKPOINT_DIR/good"), "--", *SLEEPS)
+    (guest.control_dir / "request.json").write_text(json.dumps({"id": "one", "final": False}))
+    (guest.checkpoint_dir / "good").touch()
+    assert guest.asked("two")["id"] == "two"
+
+
+def test_a_signal_is_a_save_once_the_directory_stands_still(guest: Guest) -> None:
+    program = (
+        "trap 'echo a > $GPUNION_CHECKPOINT_DIR/a; sleep 0.05; echo b > $GPUNION_CHECKPOINT_DIR/b' USR2; "
+    )
+    guest.runs(
+        "--signal", "SIGUSR2", "--", "sh", "-c", program + "touch $GPUNION_CONTROL_DIR/on; " + SLEEPS[2]
+    )
+    guest.until(lambda: (guest.control_dir / "on").exists())
+    assert guest.asked("one")["files"] == [".gpunion-seconds.json", "a", "b"]
+
+
+def test_a_program_that_leaves_with_85_is_believed(guest: Guest) -> None:
+    program = "trap 'echo a > $GPUNION_CHECKPOINT_DIR/a; exit 85' USR2; touch $GPUNION_CONTROL_DIR/on; "
+    guest.runs("--signal", "SIGUSR2", "--", "sh", "-c", program + SLEEPS[2])
+    guest.until(lambda: (guest.control_dir / "on").exists())
+    (guest.control_dir / "request.json").write_text(json.dumps({"id": "one", "final": True}))
+    assert guest.ends() == 85
+    assert (guest.checkpoint_dir / "a").exists()
+
+
+def test_seconds_of_work_are_counted_over_restarts(guest: Guest) -> None:
+    (guest.checkpoint_dir / wrapper.WORKED_FILE).write_text('{"seconds": 5000}')
+    guest.runs(*words_of("true"), "--", *SLEEPS)
+    step = guest.asked("one", final=True)["step"]
+    assert isinstance(step, int)
+    assert 5000 <= step < 5000 + PATIENCE_S
+
+
+def test_the_programs_own_end_is_the_wrappers(guest: Guest) -> None:
+    guest.runs(*words_of("true"), "--", "sh", "-c", "sleep 0.2; exit 7")
+    assert guest.ends() == 7
+
+
+def test_a_job_that_is_saved_from_outside_runs_behind_the_wrapper() -> None:
+    plain = JobSpec(name="job", command=("./solver", "-v"), owner="ada")
+    assert plain.guest_command == ("./solver", "-v")
+    by_command = replace(plain, checkpoint=CheckpointWish(command=("./save", "-c")))
+    assert by_command.guest_command == (*WRAPPER, "--command=./save", "--command=-c", "--", "./solver", "-v")
+    by_signal = replace(plain, checkpoint=CheckpointWish(signal="SIGUSR2"))
+    assert by_signal.guest_command == (*WRAPPER, "--signal", "SIGUSR2", "--", "./solver", "-v")
