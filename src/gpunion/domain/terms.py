@@ -70,7 +70,7 @@ class HouseRules:
     calendar: str = ""  # a file of its owner's own appointments, when it is not lent
     timezone: str = ""  # of both; empty: the machine's own
     temperature_c: float | None = None
-    disk_bytes: int | None = None  # of all guests together
+    disk_bytes: int | None = None  # of each guest
     when_safe_s: float = DEFAULT_WHEN_SAFE_S
     yield_login: bool = False  # somebody logged in on the machine: it is theirs
     yield_keyboard: bool = False  # somebody types on a terminal of it
