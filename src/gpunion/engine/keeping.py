@@ -1,14 +1,14 @@
 """Keeps a node for a job that has waited too long, until enough of it is free.
 
 A job that needs several GPUs at once would never get them from a campus on which each is given away the
-moment it comes free. Whoever is urgent and finds no room has one node that nobody else comes to; those who
-are there go on.
+moment it comes free. Whoever is urgent and finds no room has one node that no newcomer gets; those who are
+there go on, and whoever an owner drove out elsewhere may still come.
 """
 
 from __future__ import annotations
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import Job
+from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.snapshot import NodeView
 from gpunion.engine.capacity import view
@@ -27,9 +27,8 @@ class Kept:
     def __init__(self) -> None:
         self.nodes: set[NodeId] = set()
 
-    def free_for(self, here: NodeView, promised: NodeId | None) -> bool:
-        """Who was promised a place there before still has it."""
-        return here.node.id not in self.nodes or here.node.id == promised
+    def free_for(self, job: Job, here: NodeView) -> bool:
+        return here.node.id not in self.nodes or job.phase is JobPhase.MIGRATING
 
     def keep_for(self, draft: Draft, job: Job) -> None:
         ordering = draft.policies.ordering

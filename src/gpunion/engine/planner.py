@@ -96,7 +96,7 @@ def _place_waiting(draft: Draft) -> None:
             draft.put(replace(migration, reserved_gpus=()))  # its own place is free for it now
         prefer = None if migration is None else migration.destination
         asked = _worth_asking(draft, job, shape)
-        able = [one for one in asked if has_room(job.spec.request, one) and kept.free_for(one, prefer)]
+        able = [one for one in asked if has_room(job.spec.request, one) and kept.free_for(job, one)]
         found = place(job, able, draft.now_s, draft.policies.scoring, prefer)
         if isinstance(found, NotPlaced) and dumps.waited_long(draft, job):
             draft.put(dumps.give_up_if_in_vain(draft, job, verdicts(draft, job)))

@@ -12,9 +12,9 @@ from gpunion.policy.deadline import is_late
 from gpunion.policy.fairness import Shares
 
 SortKey = tuple[int, int, float, int]
-# Less goes first: a priority class, then who must not wait longer, who was interrupted, and all the others.
+# Less goes first: a priority class, then who was interrupted, who must not wait longer, and all the others.
 Lane = tuple[int, int]
-URGENT, INTERRUPTED, USUAL = 0, 1, 2
+INTERRUPTED, URGENT, USUAL = 0, 1, 2
 # After a day's wait it is first come, first served, whoever has used how much.
 PATIENCE_S = 86_400.0
 
@@ -43,16 +43,18 @@ class PriorityThenAge:
 
 
 class FairShare(PriorityThenAge):
-    """Priority classes; within one, the late and those who waited for a day, then the interrupted, then
-    whoever has used least of what others lend."""
+    """Priority classes; within one, the interrupted, who had a place and lost it; the late and those who
+    waited for a day; then whoever has used least of what others lend."""
 
     fair = True
 
     def lane(self, job: Job, now_s: float) -> Lane:
         rank = -int(job.spec.priority)
+        if job.phase is JobPhase.MIGRATING:
+            return (rank, INTERRUPTED)
         if now_s - job.waiting_since_s > PATIENCE_S or is_late(job, now_s):
             return (rank, URGENT)
-        return (rank, INTERRUPTED if job.phase is JobPhase.MIGRATING else USUAL)
+        return (rank, USUAL)
 
 
 class Queue:
