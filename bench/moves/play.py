@@ -8,6 +8,7 @@ into a file that it opened once. A number that is missing or there twice would b
 from __future__ import annotations
 
 import itertools
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from gpunion.owner_kill import kill_all
 
 HOSTS = ("a", "b")
 NOTICE_S = 60.0
+AGENT = {"GPUNION_RUNTIME": "podman"}
 LIMIT_S = 120.0
 LOOK_S = 0.02
 # Quick enough that what is measured is the move and not the waiting for each other.
@@ -52,6 +54,14 @@ class Move:
     lost_or_repeated: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crash:
+    """An agent is killed in the middle of a move, with SIGKILL, and started again."""
+
+    after_s: float  # of the owner's word
+    at_destination: bool
+
+
 @dataclass(slots=True)
 class Play:
     campus: LocalCampus
@@ -70,17 +80,26 @@ class Play:
         self.job_id = str(self.campus.client().submit(job)["job"]["id"])
         until("it counts", lambda: self._running() and len(self.book()) > 10, self.story)
 
-    def move(self) -> Move:
+    def move(self, crash: Crash | None = None) -> Move:
         """Its owner wants the machine back; afterwards it is lent again."""
         source, epoch = self._job()["node_id"], self._job()["epoch"]
+        seen = self.book()  # the longest that the file has been where it comes from
+
+        def elsewhere() -> bool:
+            nonlocal seen
+            seen = max(seen, self._book(source, epoch), key=len)
+            return self._running() and self._job()["epoch"] > epoch
+
         owner_client.reclaim(self.campus.state_dir(source), NOTICE_S)
-        until("it runs elsewhere", lambda: self._running() and self._job()["epoch"] > epoch, self.story)
+        if crash is not None:
+            self._crash(crash, source)
+        until("it runs elsewhere", elsewhere, self.story)
         reached = self._job()["durable"]
         book = self.book()
         until("it goes on", lambda: len(self.book()) > len(book), self.story)
-        owner_client.resume(self.campus.state_dir(source))
+        until("its agent listens", lambda: self._resumed(source))
         until("the machine is lent again", lambda: self._phase(source) == "sharing", self.story)
-        move = self._judge(source, reached["checkpoint_id"])
+        move = self._judge(source, reached["checkpoint_id"], seen)
         self.moves.append(move)
         return move
 
@@ -97,11 +116,12 @@ class Play:
     def book(self) -> list[tuple[int, float]]:
         """What it has written so far, wherever it is."""
         job = self._job()
-        state_dir = self.campus.state_dir(job["node_id"]) if job["node_id"] else None
-        if state_dir is None:
-            return []
+        return self._book(job["node_id"], job["epoch"]) if job["node_id"] else []
+
+    def _book(self, node: str, epoch: int) -> list[tuple[int, float]]:
+        guest = self.campus.state_dir(node) / "guests" / f"{self.job_id}-e{epoch}"
         try:
-            text = (state_dir / "guests" / f"{job['id']}-e{job['epoch']}" / "output" / "book").read_text()
+            text = (guest / "output" / "book").read_text()
         except OSError:
             return []
         rows = (line.split() for line in text.split("\n")[:-1])
@@ -114,8 +134,23 @@ class Play:
     def checkpoints(self) -> list[dict[str, Any]]:
         return list(self.campus.client().checkpoints(self.job_id))
 
-    def _judge(self, source: str, checkpoint_id: str) -> Move:
+    def _crash(self, crash: Crash, source: str) -> None:
+        victim = next(host for host in HOSTS if (host == source) != crash.at_destination)
+        time.sleep(crash.after_s)
+        self.campus.stop_agent(victim, signal.SIGKILL)
+        self.campus.start_agent(victim, **AGENT)
+
+    def _resumed(self, name: str) -> bool:
+        try:
+            owner_client.resume(self.campus.state_dir(name))
+        except owner_client.AgentNotRunning:  # it was killed, and is on its way
+            return False
+        return True
+
+    def _judge(self, source: str, checkpoint_id: str, seen: list[tuple[int, float]]) -> Move:
+        """A step that was done again has another time than was `seen`: the file went back with its guest."""
         book = self.book()
+        done = set(book)
         counts = [count for count, _ in book]
         expected = list(range(1, len(counts) + 1))
         (saved,) = (c for c in self.checkpoints() if c["id"] == checkpoint_id)
@@ -128,7 +163,8 @@ class Play:
             downtime_s=max(gaps),
             shipped_bytes=int(saved["shipped_bytes"]),
             size_bytes=int(saved["size_bytes"]),
-            lost_or_repeated=sum(one != other for one, other in zip(counts, expected, strict=True)),
+            lost_or_repeated=sum(one != other for one, other in zip(counts, expected, strict=True))
+            + sum(row not in done for row in seen),
         )
 
     def _able(self) -> bool:
@@ -153,7 +189,7 @@ def play(root: Path) -> Iterator[Play]:
             campus.start_coordinator(GPUNION_COORDINATOR_HOST=net.address)
             for host in HOSTS:
                 campus.join(Lab(name=host, lab=host.upper(), model="TEST", memory_gib=8, speed=1.0))
-            campus.start_agent(*HOSTS, GPUNION_RUNTIME="podman")
+            campus.start_agent(*HOSTS, **AGENT)
             yield Play(campus=campus)
         finally:
             for host in HOSTS:

@@ -1,6 +1,6 @@
 """Tier `system`: an unmodified container moves 50 times between two machines and loses or repeats no step.
 
-    python bench/moves/run.py [--moves 50] [--ballast-mib 16]
+    python bench/moves/run.py [--moves 50] [--ballast-mib 16] [--kill-agents]
 
 Needs root, Podman, runc and CRIU (tools/install-criu). Makes two network namespaces, a bridge and a temporary
 folder, and removes them. Where something is missing it says so and measures nothing.
@@ -20,10 +20,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.moves.play import Move, play  # noqa: E402
+from bench.moves.play import Crash, Move, play  # noqa: E402
 from gpunion.adapters.podman.probing import no_means  # noqa: E402
 
 PERCENTILE = 95
+# From the beginning of the dump to the end of the restore, on a machine like that of the measurements.
+CRASHES = [
+    *(Crash(after_s=after_s, at_destination=False) for after_s in (0.3, 0.6, 0.9, 1.2)),
+    *(Crash(after_s=after_s, at_destination=True) for after_s in (1.2, 1.6, 2.0, 2.4, 2.8)),
+]
 
 
 def main() -> int:
@@ -34,6 +39,7 @@ def main() -> int:
     parser.add_argument(
         "--ballast-mib", type=int, default=16, help="memory the program holds beside its counter"
     )
+    parser.add_argument("--kill-agents", action="store_true", help="an agent is killed in every move")
     arguments = parser.parse_args()
     missing = no_means() or ("" if shutil.which("podman") else "podman is not installed")
     if missing:
@@ -44,7 +50,7 @@ def main() -> int:
         with play(root) as campus:
             campus.begin(arguments.ballast_mib)
             for number in range(1, arguments.moves + 1):
-                move = campus.move()
+                move = campus.move(CRASHES[number % len(CRASHES)] if arguments.kill_agents else None)
                 print(
                     f"{number:3} {move.source} -> {move.destination}  stood still {move.downtime_s:5.2f} s, "
                     f"shipped {move.shipped_bytes:>9,} of {move.size_bytes:,} bytes, "
