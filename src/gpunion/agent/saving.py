@@ -52,13 +52,14 @@ class Request:
         marker = read_saved(self._world.control, self._note.paths.control_dir)
         if marker is None or marker.id != self.effect.checkpoint_id:
             return None
-        waited_s = self._world.clock.now_s() - self._asked_s
+        waited_s = max(0.0, self._world.clock.now_s() - self._asked_s)
         return GuestSaved(
             run_id=self._note.run_id,
             checkpoint_id=self.effect.checkpoint_id,
             step=marker.step,
             progress=marker.progress,
-            stall_s=max(0.0, waited_s if marker.stall_s is None else marker.stall_s),
+            stall_s=waited_s if marker.stall_s is None else max(0.0, marker.stall_s),
+            capture_s=waited_s,
         )
 
 

@@ -140,6 +140,7 @@ class GuestSaved:
     step: int
     progress: float
     stall_s: float
+    capture_s: float = 0.0  # from the asking to the saved files; at least as long
     tier: Tier = Tier.APP
 
 

@@ -95,9 +95,15 @@ class DurablePoint:
 class SaveCost:
     """What saving this job has cost so far, smoothed; the policies plan with it."""
 
-    stall_s: float = 1.0
+    stall_s: float = 1.0  # how long the program stood still for it
+    capture_s: float = 0.0  # from asking it to the save on its disk; longer where it saves beside its work
     ship_bytes: int = 64 * 1024**2
     restart_s: float = 5.0
+
+    @property
+    def save_s(self) -> float:
+        """What a last save takes: nobody goes on beside that one."""
+        return max(self.stall_s, self.capture_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,6 +48,7 @@ class CheckpointCaptured:
     stall_s: float
     tier: Tier = Tier.APP
     tier_why: str = ""
+    capture_s: float = 0.0  # from the asking to the saved files; 0: as long as it stood still
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def _remaining_s(draft: Draft, job: Job, run: Run) -> float | None:
 def _downtime_s(draft: Draft, job: Job, run: Run) -> float:
     uplink_bps = draft.state.nodes[run.node_id].facts.lent_uplink_bps
     ship_s = 8.0 * job.cost.ship_bytes / max(reclaim_cap_bps(uplink_bps), 1.0)
-    return job.cost.stall_s + ship_s + job.cost.restart_s
+    return job.cost.save_s + ship_s + job.cost.restart_s
 
 
 def _speed(node: Node, gpu_indices: tuple[int, ...]) -> float:

@@ -88,7 +88,7 @@ def _candidate(draft: Draft, node: Node, run: Run) -> Candidate:
         run_id=run.id,
         priority=int(job.spec.priority),
         weight=_weight(job, len(run.grant.gpu_indices)),
-        save_s=job.cost.stall_s + 8.0 * job.cost.ship_bytes / wire_bps,
+        save_s=job.cost.save_s + 8.0 * job.cost.ship_bytes / wire_bps,
         restore_s=job.cost.restart_s,
         unsaved_s=draft.now_s - saved_s,
         remaining_s=_remaining_s(draft, job, run),

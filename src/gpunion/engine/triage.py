@@ -138,7 +138,7 @@ def _carry_out(
         )
         return
     if want.sends_afterwards:
-        draft.because(job.id, Why.CAPTURE_FITS, stall_s=job.cost.stall_s, left_s=left_s)
+        draft.because(job.id, Why.CAPTURE_FITS, stall_s=job.cost.save_s, left_s=left_s)
     else:
         draft.because(job.id, Why.FLUSH_FITS, needs_s=needs_s, left_s=left_s)
     destination = _destination(draft, node, job, planned.get(job.id))
@@ -194,7 +194,7 @@ def _at_stake(draft: Draft, run: Run) -> AtStake:
         since_s = max(since_s, job.durable.at_s)
     return AtStake(
         run_id=run.id,
-        stall_s=job.cost.stall_s,
+        stall_s=job.cost.save_s,
         ship_bytes=job.cost.ship_bytes,
         undurable_s=draft.now_s - since_s,
         weight=max(1, len(run.grant.gpu_indices)) * (1.0 + job.spec.priority),

@@ -98,7 +98,7 @@ class ExpectedLoss:
         again = 1.0 - self.hazard.survival(node, now_s, min(stays_s, HORIZON_MOST_S))
         if node.known_end_s is not None and now_s + stays_s > node.known_end_s:
             again = 1.0  # its owner's own terms say so
-        needs_s = job.cost.stall_s + 8.0 * job.cost.ship_bytes / max(node.facts.lent_uplink_bps / 2, 1.0)
+        needs_s = job.cost.save_s + 8.0 * job.cost.ship_bytes / max(node.facts.lent_uplink_bps / 2, 1.0)
         unsaved = 1.0 - self.notices.chance_in_time(needs_s, node.facts.terms.notice_s)
         redone_s = unsaved * self.timing.interval_s(job, node, now_s) / 2
         return down_s + stays_s + again * (redone_s + down_s)

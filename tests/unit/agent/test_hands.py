@@ -225,7 +225,9 @@ async def test_a_program_is_asked_in_a_file_and_by_signal_and_its_answer_is_told
     save(fake)
     await until(lambda: fake.posted)
     assert fake.posted == [
-        GuestSaved(run_id=RUN, checkpoint_id=a_checkpoint(1), step=7, progress=0.5, stall_s=2.0)
+        GuestSaved(
+            run_id=RUN, checkpoint_id=a_checkpoint(1), step=7, progress=0.5, stall_s=2.0, capture_s=2.0
+        )
     ]
 
 

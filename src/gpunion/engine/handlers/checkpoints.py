@@ -55,7 +55,8 @@ def captured(draft: Draft, report: CheckpointCaptured) -> None:
     job = draft.state.jobs[report.job_id]
     if report.stall_s > 0:  # a program that had ended by itself stood still for nobody
         stall_s = _learned(job, job.cost.stall_s, report.stall_s)
-        draft.put(replace(job, cost=replace(job.cost, stall_s=stall_s)))
+        capture_s = _learned(job, job.cost.save_s, max(report.capture_s, report.stall_s))
+        draft.put(replace(job, cost=replace(job.cost, stall_s=stall_s, capture_s=capture_s)))
     migration = moving.migration_of(draft, job)
     if migration is not None and migration.flush == checkpoint.id and migration.stopped_s is None:
         draft.put(replace(migration, stopped_s=draft.now_s - report.stall_s))

@@ -53,7 +53,7 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
     step = _step_of(guest, event)
     saving = replace(guest.saving, saved=True, step=step, progress=event.progress, tier=event.tier)
     guest = draft.put(replace(guest, saving=saving, last_step=max(guest.last_step, step)))
-    report_captured(draft, guest, saving, event.stall_s)
+    report_captured(draft, guest, saving, event.stall_s, event.capture_s)
     ship(draft, guest)
     if saving.final:
         # All it did is in the save: letting it go on would only make work to throw away.
@@ -74,7 +74,9 @@ def not_dumped(draft: AgentDraft, event: GuestNotDumped) -> None:
         draft.put(replace(guest, saving=replace(guest.saving, tier_why=event.why)))
 
 
-def report_captured(draft: AgentDraft, guest: Guest, saving: Saving, stall_s: float) -> None:
+def report_captured(
+    draft: AgentDraft, guest: Guest, saving: Saving, stall_s: float, capture_s: float = 0.0
+) -> None:
     draft.report(
         CheckpointCaptured(
             run_id=guest.run_id,
@@ -84,6 +86,7 @@ def report_captured(draft: AgentDraft, guest: Guest, saving: Saving, stall_s: fl
             step=saving.step,
             progress=saving.progress,
             stall_s=stall_s,
+            capture_s=capture_s,
             tier=saving.tier,
             tier_why=saving.tier_why,
         )

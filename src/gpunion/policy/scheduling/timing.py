@@ -76,7 +76,7 @@ class HazardAware:
             return 0.0
         others = [one for one in company if one.id != job.id]
         bits = 8.0 * (job.cost.ship_bytes + sum(one.cost.ship_bytes for one in others))
-        stall_s = max([job.cost.stall_s, *(one.cost.stall_s for one in others)])
+        stall_s = max([job.cost.save_s, *(one.cost.save_s for one in others)])
         needs_s = (stall_s + bits / max(reclaim_cap_bps(node.facts.lent_uplink_bps), 1.0) + GUARD_S) / (
             1.0 - GUARD_SHARE
         )

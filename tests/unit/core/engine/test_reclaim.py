@@ -14,7 +14,14 @@ from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.orders import StartRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.reports import (
+    CheckpointCaptured,
+    NodeLeft,
+    NodePaused,
+    NodeReclaimed,
+    NodeResumed,
+    NoticeGiven,
+)
 from gpunion.domain.resources import MIB
 from gpunion.domain.run import EndReason, RunPhase
 from gpunion.engine.moving import FLUSH_GUARD_S, WORD_GUARD_S
@@ -513,3 +520,26 @@ def test_a_state_that_stalled_nobody_teaches_nothing_about_stalls() -> None:
     stall_s = headquarters.job().cost.stall_s
     headquarters.captured("job-e1-a1", step=7, stall_s=0.0)
     assert headquarters.job().cost.stall_s == stall_s
+
+
+def test_a_program_that_saves_beside_its_work_needs_the_whole_save_in_a_notice_not_only_its_stall() -> None:
+    headquarters = a_running_job(nodes=["alpha", "beta"])
+    run = headquarters.run()
+    headquarters.fires(f"checkpoint:{run.id}")
+    headquarters.reported(
+        run.node_id,
+        CheckpointCaptured(
+            run_id=run.id,
+            job_id=run.job_id,
+            epoch=run.epoch,
+            checkpoint_id=checkpoint_id(run.id, 1),
+            step=10,
+            progress=0.01,
+            stall_s=0.1,
+            capture_s=40.0,
+        ),
+    )
+    headquarters.durable(f"{run.id}-c1", step=10)
+    assert (headquarters.job().cost.stall_s, headquarters.job().cost.save_s) == (0.1, 40.0)
+    decision = headquarters.reported(run.node_id, NoticeGiven(deadline_s=headquarters.now_s + 30))
+    assert Why.NOTICE_TOO_SHORT in whys(decision)
