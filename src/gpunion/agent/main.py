@@ -314,6 +314,7 @@ class Agent:
         self._settings.credential_file.unlink(missing_ok=True)
         (root / SETTINGS_FILE).unlink(missing_ok=True)
         (root / TERMS_FILE).unlink(missing_ok=True)  # or the next join would find terms nobody gave it
+        (root / "egress.json").unlink(missing_ok=True)  # the doorman's list, made from the terms
         # For `gpunion leave --purge`, which waits for it and takes it away with the rest.
         write_json(str(root / FAREWELL_FILE), {"coordinator_told": self._told}, durable=False)
         log.info("agent_left", message=f"this machine has left the campus; nothing is kept in {root}")

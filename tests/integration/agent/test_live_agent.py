@@ -210,7 +210,7 @@ async def test_an_owner_who_leaves_finds_nothing_of_us(campus: TestCampus, machi
     await eventually(lambda: machine.agent is not None and machine.agent.poll() is not None, "the agent ends")
     assert machine.agent.returncode == 0
     left = sorted(path.name for path in machine.state_dir.iterdir())
-    assert left == ["agent.lock"]
+    assert left == ["agent.lock", "farewell.json"]  # what `gpunion leave --purge` reads and then removes
     assert campus.station.engine.state.nodes[NodeId("a1")].phase is NodePhase.LEFT
 
 
