@@ -12,6 +12,7 @@ from pathlib import Path
 from gpunion.adapters.agentdisk import JsonAgentDisk
 from gpunion.adapters.containers.runtime import ContainerRuntime
 from gpunion.adapters.cuda import CudaMemory
+from gpunion.adapters.cuda.hooks import CudaHooks
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.files.cache import DirectoryCache
@@ -149,7 +150,8 @@ def _open_runtime(settings: Settings, gpus: Gpus) -> KeptRuntime:
         case "docker":
             return open_docker(settings.state_dir, image=settings.image)
         case "podman":
-            return open_podman(settings.state_dir, image=settings.image)
+            hooks = CudaHooks(gpus.device) if gpus.watched else None
+            return open_podman(settings.state_dir, image=settings.image, hooks=hooks)
         case _:
             return SandboxRuntime(
                 settings.state_dir,

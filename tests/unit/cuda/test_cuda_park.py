@@ -10,6 +10,9 @@ import pytest
 
 from gpunion.adapters import cuda
 from gpunion.adapters.cuda.child import STAND_IN_VARIABLE
+from gpunion.adapters.cuda.hooks import CudaHooks
+from gpunion.ports.checkpointer import RestoreRefused
+from gpunion.ports.gpus import GpuDevice
 from tests.unit.cuda.fake_cuda import CHECKPOINTED, FOLDER_VARIABLE, LOCKED, NOT_READY, RUNNING
 
 LIMIT_S = 20.0
@@ -115,3 +118,25 @@ def test_no_driver_at_all_is_a_reason_too(monkeypatch: pytest.MonkeyPatch) -> No
         pytest.skip("there is a driver here")
     with pytest.raises(cuda.NotParked, match="no NVIDIA driver here"):
         cuda.park([os.getpid()], 1.0)
+
+
+def test_a_restored_guest_gets_its_gpu_memory_back_and_the_rest_of_it_is_left_alone(driver: FakeCuda) -> None:
+    driver.has(p11=CHECKPOINTED, p13=RUNNING)
+    CudaHooks(lambda index: None).after_restore([11, 12, 13])  # 12 is a shell: the driver does not know it
+    assert (driver.state(11), driver.calls) == (RUNNING, ["restore 11", "unlock 11"])
+
+
+def test_a_restored_guest_whose_memory_stays_away_cannot_go_on(driver: FakeCuda) -> None:
+    driver.has(p11=CHECKPOINTED)
+    driver.plans({"restore:11": 801})
+    with pytest.raises(RestoreRefused, match="did not come back"):
+        CudaHooks(lambda index: None).after_restore([11])
+
+
+def test_guests_on_several_gpus_or_on_a_slice_are_not_dumped() -> None:
+    def slice_of(index: int) -> GpuDevice:
+        return GpuDevice(index=index, uuid="MIG-7", nodes=())
+
+    assert "NCCL" in CudaHooks(slice_of).covers((0, 1))
+    assert "MIG" in CudaHooks(slice_of).covers((0,))
+    assert CudaHooks(lambda index: None).covers(()) == ""

@@ -56,8 +56,15 @@ def unpark(library: Library, pids: Sequence[int], limit_ms: int) -> dict[str, fl
 
 
 def states(library: Library, pids: Sequence[int], limit_ms: int) -> dict[str, str]:
+    """Of those that the driver knows; the others do not use CUDA."""
     del limit_ms
-    return {str(pid): library.state(pid).name.lower() for pid in pids}
+    found: dict[str, str] = {}
+    for pid in pids:
+        try:
+            found[str(pid)] = library.state(pid).name.lower()
+        except CudaTrouble:
+            continue
+    return found
 
 
 def _undo(library: Library, pids: Sequence[int]) -> None:
