@@ -74,7 +74,7 @@ def lesson(draft: Draft) -> None:
     if len(due) > NODES_AT_ONCE:
         draft.set_timer(LESSON, draft.now_s + BETWEEN_S)
         return
-    campus = replace(campus, lesson_s=None, learned_s=draft.now_s)
+    campus = replace(_campus(draft), lesson_s=None, learned_s=draft.now_s)
     draft.put(campus)
     _next_lesson(draft, learning, campus)
 

@@ -14,7 +14,7 @@ from gpunion.policy.hazard.calibration import HORIZON_S
 from gpunion.policy.hazard.profile import Answer
 from gpunion.policy.hazard.week import DAY_S, HOUR_S
 from gpunion.policy.learning import Learning
-from gpunion.policy.policies import LIVE, Policies
+from gpunion.policy.policies import BASELINE, LIVE, Policies
 from gpunion.wire import codec
 from tests.builders import Headquarters, a_job, a_spec, timers_of
 
@@ -195,3 +195,56 @@ def test_a_bundle_that_does_not_learn_keeps_no_memory() -> None:
     headquarters = Headquarters(now_s=0.0)
     headquarters.joins("alpha")
     assert headquarters.state.memories.records() == ()
+
+
+def test_a_campus_that_begins_to_learn_knows_the_nodes_it_has_and_may_stop_again() -> None:
+    headquarters = Headquarters(now_s=0.0)
+    headquarters.joins("alpha")
+    headquarters.joins("beta")
+    headquarters.reported("beta", NodeReclaimed(freed_after_s=0.0, killed=True))
+    headquarters.engine.policies = LIVE
+    other = headquarters.restarts()
+    other.hears(CoordinatorStarted())
+    assert lending_of(other).free_since_s == other.now_s
+    assert lending_of(other, "beta").free_since_s is None
+    other.engine.policies = BASELINE
+    assert other.fires(lessons.LESSON).changes == ()
+    other.hears(CoordinatorStarted())
+
+
+def test_a_node_that_stays_silent_has_departed_when_the_lesson_comes() -> None:
+    headquarters = learning(now_s=0.0)
+    headquarters.later(600.0).silent("alpha")
+    headquarters.fires(lessons.LESSON)
+    lending = lending_of(headquarters)
+    assert lending.free_since_s is None
+    assert (lending.memory.ever_departures, lending.memory.ever_lent_s) == (1, 600.0)
+    campus = headquarters.state.memories.campus
+    assert campus is not None
+    assert campus.unannounced == 1
+
+
+def test_a_node_whose_agent_forgot_everything_has_lost_its_guests() -> None:
+    headquarters = learning(now_s=0.0)
+    headquarters.later(600.0).joins("alpha", incarnation="second")
+    assert lending_of(headquarters).recent == (span(0.0, 600.0),)
+    assert lending_of(headquarters).free_since_s == 600.0
+
+
+def test_an_end_that_nobody_saw_is_no_departure() -> None:
+    headquarters = learning(now_s=0.0)
+    headquarters.engine.policies = BASELINE
+    headquarters.later(600.0).reported("alpha", NodeReclaimed(freed_after_s=0.0, killed=True))
+    headquarters.engine.policies = LIVE
+    other = headquarters.restarts()
+    other.hears(CoordinatorStarted())
+    assert lending_of(other).free_since_s is None
+    assert lending_of(other).recent == ()
+
+
+def test_an_owner_who_comes_and_goes_all_day_brings_the_lesson_on() -> None:
+    headquarters = learning(now_s=0.0)
+    for _ in range(lessons.RECENT_MOST):
+        reclaim(headquarters.later(1.0), notice_s=1.0)
+        resume(headquarters)
+    assert headquarters.timers.at(lessons.LESSON) == pytest.approx(headquarters.now_s, abs=2.0)
