@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.gpu import park_scene
 from tests.gpu.rehearsal import rehearsed
 from tests.gpu.run_on_gpu import verdicts
 from tests.gpu.scene import Scene
@@ -18,3 +19,9 @@ def test_a_guest_is_seen_yields_to_the_owner_and_leaves_the_gpu_when_killed(tmp_
     assert all(judged.values()), found
     assert found["yield"]["cause"] == "own_work"
     assert any("compute" in sentence for sentence in found["yield"]["told_to_the_job"]), found["yield"]
+
+
+def test_a_guest_is_parked_while_the_owner_computes_and_goes_on_as_the_same_run(tmp_path: Path) -> None:
+    with rehearsed(tmp_path, tmp_path / "campus") as props:
+        found = park_scene.ParkScene(root=tmp_path / "campus", props=props).play()
+    assert all(park_scene.verdicts(found).values()), found
