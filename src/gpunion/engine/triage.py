@@ -71,6 +71,8 @@ def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
     if draft.policies.takes_turns and not want.sends_afterwards:
         now = whose_turn(draft, node, stakes, want.deadline_s)
         stakes = [stake for stake in stakes if stake.run_id in now]
+    if not stakes:
+        return  # nobody's turn yet
     uplink_bps = node.facts.lent_uplink_bps - active_flush_bps(draft, node.id) / RECLAIM_SHARE
     by_id = {run.id: run for run in runs}
     fates = _triage(draft, stakes, _in_no_hurry(draft, node, stakes, want, uplink_bps), max(uplink_bps, 1.0))
