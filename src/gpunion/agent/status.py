@@ -114,7 +114,7 @@ class StatusBoard:
             "user": guest.user,
             "lab": guest.lab,
             "epoch": guest.epoch,
-            "phase": guest.phase.value,
+            "phase": guest.phase.value if guest.parking is None else guest.parking.value,
             "leaves_because": guest.leave_why,
             "gpus": list(guest.grant.gpu_indices),
             "step": guest.last_step if reached is None else max(guest.last_step, reached.step),

@@ -129,6 +129,7 @@ def run_out(run: Run) -> jobs.RunOut:
         resumed_step=run.resumed_step,
         last_step=run.last_step,
         checkpoints=run.checkpoints,
+        parked_at=shown_time_or_none(run.parked_s if run.living else None),
     )
 
 

@@ -197,6 +197,7 @@ class RunOut(Answer):
     resumed_step: int
     last_step: int
     checkpoints: int
+    parked_at: str | None = Field(description="it stands still in its machine's memory since then")
 
 
 class MigrationOut(Answer):
