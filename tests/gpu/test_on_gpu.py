@@ -15,3 +15,9 @@ def test_a_guest_is_seen_yields_to_the_owner_and_leaves_the_gpu_when_killed(tmp_
     pytest.importorskip("torch")
     found = show(tmp_path)
     assert all(found["verdicts"].values()), found
+
+
+def test_a_guest_is_parked_while_the_owner_computes_and_goes_on_as_the_same_run(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    found = show(tmp_path, park=True)
+    assert all(found["verdicts"].values()), found

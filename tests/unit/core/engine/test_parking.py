@@ -16,6 +16,7 @@ from gpunion.domain.events import (
     GuestUnparked,
     OwnerReclaimed,
     OwnerResumed,
+    TimerFired,
 )
 from gpunion.domain.guest import Parking
 from gpunion.domain.ids import RunId
@@ -186,6 +187,27 @@ def test_a_restarted_agent_finds_out_what_became_of_a_move_that_was_under_way() 
         assert any(isinstance(done, effect) for done in decision.effects)
 
 
+def test_what_is_heard_of_a_guest_that_is_gone_or_not_being_moved_changes_nothing() -> None:
+    agent = a_guest_on_gpu_0()
+    gone = RunId("other-e1")
+    for event in (
+        GuestParked(run_id=gone, moved_bytes=GIB, took_s=1.0),
+        GuestNotParked(run_id=RUN, detail="late"),
+        GuestUnparked(run_id=RUN, took_s=1.0),
+        GuestNotUnparked(run_id=RUN, detail="late"),
+    ):
+        assert agent.hears(event).effects == ()
+    assert agent.hears(TimerFired(key="park:job-e1")).effects == ()
+
+
+def test_a_guest_that_was_told_to_end_is_not_moved_again_after_a_restart() -> None:
+    agent = a_guest_on_gpu_0()
+    agent.hears(OwnerReclaimed(notice_s=30, gpus=(0,)))
+    agent.later(30).fires("deadline:gpu:0")
+    decision = agent.hears(AgentStarted(found=(GuestFound(run_id=RUN, alive=True),)))
+    assert not any(isinstance(effect, ParkGuest) for effect in decision.effects)
+
+
 # --- the coordinator ---------------------------------------------------------------------------------
 
 
@@ -235,3 +257,17 @@ def test_a_parked_run_that_had_to_end_goes_on_elsewhere() -> None:
     hq.ended(RUN, EndReason.DEADLINE)
     assert hq.job().epoch == 2
     assert hq.run("job-e2").node_id == "beta"
+
+
+def test_late_words_of_parking_change_nothing() -> None:
+    hq = a_running_job()
+    job = hq.run().job_id
+    hq.ended(RUN, EndReason.DEADLINE)
+    for report in (
+        RunParked(run_id=RUN, job_id=job, epoch=1, moved_bytes=GIB, took_s=1.0),
+        RunNotParked(run_id=RUN, job_id=job, epoch=1, detail="late"),
+        RunUnparked(run_id=RUN, job_id=job, epoch=1, parked_s=1.0, took_s=1.0),
+        NoticeGiven(deadline_s=hq.now_s + 30, gpus=(0,), parking=(RUN,)),
+    ):
+        hq.reported("alpha", report)
+        assert (hq.run().parking, hq.run().parked_s) == (False, None)
