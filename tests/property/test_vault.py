@@ -31,6 +31,7 @@ from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
     CheckpointLabel,
     CorruptBlock,
+    JobKey,
     Manifest,
     MissingBlock,
     VaultFault,
@@ -113,9 +114,11 @@ class World:
     promised: set[str] = field(default_factory=set)
     may_fail: set[str] = field(default_factory=set)
     operations: CutOperations = field(default_factory=CutOperations)
+    encrypted: bool = False
 
     def vault(self) -> DirectoryVault:
-        return DirectoryVault(self.root / "vault", grace_s=0.0, operations=self.operations)
+        vault = DirectoryVault(self.root / "vault", grace_s=0.0, operations=self.operations)
+        return vault.keyed(JobKey(job_id=JOB, secret=bytes(32))) if self.encrypted else vault
 
     def save(self, files: dict[str, bytes], *, lag: int = 0, tidied: bool = False) -> None:
         self.saves += 1
@@ -160,7 +163,9 @@ class World:
     def damage(self, how: str, seed: int) -> None:
         """Of a block that a visible checkpoint needs; the next check finds it."""
         vault = self.vault()
-        named = {name for manifest in vault.manifests(JOB) for name in block_names(manifest)}
+        named = {
+            vault.packing.name(name) for manifest in vault.manifests(JOB) for name in block_names(manifest)
+        }
         needed = sorted(vault.blocks.with_bases(named))
         if not needed:
             return
@@ -229,12 +234,12 @@ cuts = st.one_of(st.none(), st.integers(min_value=0, max_value=40))
 
 
 @settings(max_examples=60, deadline=None)
-@given(script=st.lists(st.tuples(actions, cuts), max_size=12))
+@given(script=st.lists(st.tuples(actions, cuts), max_size=12), encrypted=st.booleans())
 def test_what_can_be_seen_can_be_restored_byte_for_byte_whatever_was_cut(
-    script: list[tuple[Action, int | None]],
+    script: list[tuple[Action, int | None]], encrypted: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(root=Path(folder))
+        world = World(root=Path(folder), encrypted=encrypted)
         for (_, act), cut in script:
             world.operations.left = cut
             with contextlib.suppress(Cut, VaultFault):
@@ -244,12 +249,12 @@ def test_what_can_be_seen_can_be_restored_byte_for_byte_whatever_was_cut(
 
 
 @settings(max_examples=25, deadline=None)
-@given(cut=st.integers(min_value=0, max_value=60), content=files, other=files)
+@given(cut=st.integers(min_value=0, max_value=60), content=files, other=files, encrypted=st.booleans())
 def test_a_save_cut_anywhere_can_be_repeated(
-    cut: int, content: dict[str, bytes], other: dict[str, bytes]
+    cut: int, content: dict[str, bytes], other: dict[str, bytes], encrypted: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(root=Path(folder))
+        world = World(root=Path(folder), encrypted=encrypted)
         world.save(other)
         world.operations.left = cut
         try:
@@ -263,13 +268,17 @@ def test_a_save_cut_anywhere_can_be_repeated(
 
 
 @settings(max_examples=30, deadline=None)
-@given(numbers=st.lists(st.integers(0, 11), min_size=1, max_size=14), tidy=st.sets(st.integers(0, 13)))
+@given(
+    numbers=st.lists(st.integers(0, 11), min_size=1, max_size=14),
+    tidy=st.sets(st.integers(0, 13)),
+    encrypted=st.booleans(),
+)
 def test_a_training_that_is_saved_forgotten_and_collected_can_always_go_on(
-    numbers: list[int], tidy: set[int]
+    numbers: list[int], tidy: set[int], encrypted: bool
 ) -> None:
     """Long series of differences, whose bases were forgotten long ago."""
     with tempfile.TemporaryDirectory() as folder:
-        world = World(root=Path(folder))
+        world = World(root=Path(folder), encrypted=encrypted)
         for index, number in enumerate(numbers):
             world.save({"w": STATES[number], "v": STATES[-number]})
             if index in tidy:
@@ -278,15 +287,15 @@ def test_a_training_that_is_saved_forgotten_and_collected_can_always_go_on(
             world.check()
 
 
-def test_the_states_of_these_tests_are_stored_as_differences(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_the_states_of_these_tests_are_stored_as_differences(tmp_path: Path, encrypted: bool) -> None:
     """Else they would show nothing about them."""
-    world = World(root=tmp_path)
+    world = World(root=tmp_path, encrypted=encrypted)
     for number in range(10):
         world.save({"w": STATES[number]})
-    blocks = world.vault().blocks
-    distances = [
-        blocks.head(manifest.files[0].blocks[0]).distance for manifest in world.vault().manifests(JOB)
-    ]
+    vault = world.vault()
+    names = [vault.packing.name(manifest.files[0].blocks[0]) for manifest in vault.manifests(JOB)]
+    distances = [vault.blocks.head(name).distance for name in names]
     assert distances == [0, 1, 2, 3, 4, 5, 6, 7, 8, 0]
 
 

@@ -56,7 +56,7 @@ from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
 from gpunion.ports.gpus import Gpus
 from gpunion.ports.images import ArchiveSource, ImageFault
 from gpunion.ports.runtime import ExitReason, Runtime, RuntimeFault
-from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
+from gpunion.ports.vault import CheckpointLabel, JobKey, Manifest, Vault
 from gpunion.ports.vault_care import Caretaker
 
 AGENT_DIR = "agent"
@@ -169,14 +169,20 @@ def world_of(
     known = KnownFiles()
 
     def ship(
-        directory: Path, label: CheckpointLabel, *, pace: Callable[[int], None], cancelled: Callable[[], bool]
+        directory: Path,
+        label: CheckpointLabel,
+        *,
+        key: JobKey | None,
+        pace: Callable[[int], None],
+        cancelled: Callable[[], bool],
     ) -> Manifest:
-        return ship_directory(
-            parts.open_vault(), directory, label, pace=pace, cancelled=cancelled, known=known
-        )
+        return ship_directory(vault_with(key), directory, label, pace=pace, cancelled=cancelled, known=known)
 
-    def restore(manifest: Manifest, into: Path) -> None:
-        restore_directory(parts.open_vault(), manifest, into)
+    def restore(manifest: Manifest, into: Path, *, key: JobKey | None) -> None:
+        restore_directory(vault_with(key), manifest, into)
+
+    def vault_with(key: JobKey | None) -> Vault:
+        return parts.open_vault() if key is None else parts.open_vault().keyed(key)
 
     return World(
         state_dir=settings.state_dir,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpunion.agent.run_notes import job_key
 from gpunion.agent.system_tier import bring_in
 from gpunion.agent.workdir import move_in
 from gpunion.agent.world import World
@@ -35,7 +36,8 @@ def candidates(world: World, order: StartRun) -> list[Manifest]:
     """Newest first. The coordinator may not know of the newest: its report can be lost, the seal cannot."""
     # A job whose dumps were given up goes on from what its program saved.
     unfit = {OUTPUT_TIER} if order.tier is Tier.SYSTEM else {OUTPUT_TIER, Tier.SYSTEM}
-    sealed = [manifest for manifest in world.vault.manifests(order.job_id) if manifest.tier not in unfit]
+    vault = world.vault_with(job_key(order.job_id, order.vault_key))
+    sealed = [manifest for manifest in vault.manifests(order.job_id) if manifest.tier not in unfit]
     sealed.sort(key=lambda manifest: (manifest.step >= order.restore_step, manifest.epoch, manifest.step))
     sealed.reverse()
     if not sealed and order.restore is not None:
@@ -56,7 +58,7 @@ def restore_newest(
         if cancelled():
             break
         try:
-            world.restore(manifest, landing)
+            world.restore(manifest, landing, key=job_key(order.job_id, order.vault_key))
         except (CorruptBlock, MissingBlock, BadManifest, UnknownCheckpoint) as fault:
             skipped.append(f"{manifest.checkpoint_id}: {fault}")
             continue

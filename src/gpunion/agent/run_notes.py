@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpunion.domain.ids import JobId, RunId
@@ -12,6 +12,7 @@ from gpunion.domain.orders import StartRun
 from gpunion.domain.system_tier import Tier
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.runtime import GuestPaths
+from gpunion.ports.vault import JobKey
 
 _PATHS = ("root", "checkpoint_dir", "control_dir", "output_dir", "scratch_dir", "log_file")
 
@@ -26,10 +27,22 @@ class RunNote:
     paths: GuestPaths
     tier: Tier = Tier.APP
     packages: str = ""  # the key of those installed for it
+    vault_key: str = field(default="", repr=False)  # in hex; "": what it saves is not encrypted
+
+    @property
+    def key(self) -> JobKey | None:
+        return job_key(self.job_id, self.vault_key)
+
+
+def job_key(job_id: JobId, vault_key: str) -> JobKey | None:
+    return JobKey(job_id=job_id, secret=bytes.fromhex(vault_key)) if vault_key else None
 
 
 class Notebook:
-    """One small file a run. Written before the guest starts, torn out when the guest is removed."""
+    """One small file a run, for this user's eyes only, since its job's key may be in it.
+
+    Written before the guest starts, torn out when the guest is removed.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -52,6 +65,7 @@ class Notebook:
             paths=paths,
             tier=order.tier,
             packages=packages,
+            vault_key=order.vault_key,
         )
         record: dict[str, object] = {
             "run_id": note.run_id,
@@ -61,9 +75,10 @@ class Notebook:
             "since_unix_s": note.since_unix_s,
             "tier": note.tier,
             "packages": note.packages,
+            "vault_key": note.vault_key,
             **{name: os.fspath(getattr(paths, name)) for name in _PATHS},
         }
-        write_json(os.fspath(self._directory / f"{note.run_id}.json"), record)
+        write_json(os.fspath(self._directory / f"{note.run_id}.json"), record, private=True)
         self._known[note.run_id] = note
         return note
 
@@ -84,6 +99,7 @@ def _from_record(record: dict[str, object] | None) -> RunNote | None:
         return None
     gpus = record.get("gpu_indices")
     try:
+        job_key(JobId(""), str(record.get("vault_key", "")))  # ValueError: not one
         return RunNote(
             run_id=RunId(str(record["run_id"])),
             job_id=JobId(str(record["job_id"])),
@@ -91,6 +107,7 @@ def _from_record(record: dict[str, object] | None) -> RunNote | None:
             gpu_indices=tuple(int(str(gpu)) for gpu in gpus) if isinstance(gpus, list) else (),
             since_unix_s=float(str(record["since_unix_s"])),
             packages=str(record.get("packages", "")),
+            vault_key=str(record.get("vault_key", "")),
             paths=GuestPaths(**{name: Path(str(record[name])) for name in _PATHS}),
             tier=Tier(str(record.get("tier", Tier.APP))),
         )

@@ -97,7 +97,7 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         pace = _pace(0.0, cancelled)
         for tries_left in reversed(range(OUTPUT_TRIES)):
             try:
-                manifest = _ship(world, note.paths.output_dir, label, pace, cancelled)
+                manifest = _ship(world, note, note.paths.output_dir, label, pace, cancelled)
                 return OutputShipped(run_id=note.run_id, output=CheckpointId(manifest.checkpoint_id))
             except VaultFault as fault:
                 if not fault.temporary or not tries_left:
@@ -137,7 +137,7 @@ def _ship_cut(world: World, shipment: Shipment) -> Manifest:
     )
     cut(note.paths.output_dir, place / OUTPUT_PART, files=None, still=still, cancelled=cancelled)
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=APP_TIER)
-    return _ship(world, place, label, _pace(effect.rate_bps, cancelled), cancelled)
+    return _ship(world, note, place, label, _pace(effect.rate_bps, cancelled), cancelled)
 
 
 def _ship_dump(world: World, shipment: Shipment) -> Manifest:
@@ -147,22 +147,27 @@ def _ship_dump(world: World, shipment: Shipment) -> Manifest:
     if not place.is_dir():
         raise CheckpointTorn(f"the dump {effect.checkpoint_id} is not there any more")
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=effect.tier)
-    manifest = _ship(world, place, label, _pace(effect.rate_bps, cancelled), cancelled)
+    manifest = _ship(world, note, place, label, _pace(effect.rate_bps, cancelled), cancelled)
     shutil.rmtree(place, ignore_errors=True)
     return manifest
 
 
 def _ship(
-    world: World, directory: Path, label: CheckpointLabel, pace: Callable[[int], None], cancelled: Cancelled
+    world: World,
+    note: RunNote,
+    directory: Path,
+    label: CheckpointLabel,
+    pace: Callable[[int], None],
+    cancelled: Cancelled,
 ) -> Manifest:
     pace = both(pace, world.caps, cancelled)
     try:
-        return world.ship(directory, label, pace=pace, cancelled=cancelled)
+        return world.ship(directory, label, key=note.key, pace=pace, cancelled=cancelled)
     except VaultFull:
         # Only now: looking for garbage reads the whole vault.
         world.vault.forget(label.job_id, KEEP_CHECKPOINTS)
         world.vault.collect_garbage()
-        return world.ship(directory, label, pace=pace, cancelled=cancelled)
+        return world.ship(directory, label, key=note.key, pace=pace, cancelled=cancelled)
 
 
 def _tidy_up(world: World, note: RunNote) -> None:

@@ -19,7 +19,7 @@ from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import Clock
 from gpunion.ports.coordinator_link import CoordinatorLink
 from gpunion.ports.runtime import Runtime
-from gpunion.ports.vault import CheckpointLabel, Manifest, Vault
+from gpunion.ports.vault import CheckpointLabel, JobKey, Manifest, Vault
 
 
 class ControlFiles(Protocol):
@@ -35,7 +35,7 @@ class ControlFiles(Protocol):
 class Ship(Protocol):
     """Seal a directory as a checkpoint. Blocks; raises a VaultFault, ShipCancelled among them.
 
-    `pace` is called with the number of bytes about to be sent and may sleep.
+    With a `key` it is encrypted. `pace` is called with the number of bytes about to be sent and may sleep.
     """
 
     def __call__(
@@ -43,6 +43,7 @@ class Ship(Protocol):
         directory: Path,
         label: CheckpointLabel,
         *,
+        key: JobKey | None,
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
     ) -> Manifest: ...
@@ -51,7 +52,7 @@ class Ship(Protocol):
 class Restore(Protocol):
     """Make `into` the sealed checkpoint's directory, every block verified. Blocks; raises a VaultFault."""
 
-    def __call__(self, manifest: Manifest, into: Path) -> None: ...
+    def __call__(self, manifest: Manifest, into: Path, *, key: JobKey | None) -> None: ...
 
 
 async def _nothing_to_see() -> None:
@@ -84,6 +85,10 @@ class World:
     def vault(self) -> Vault:
         """VaultUnavailable while its place cannot be reached: an agent must start, and obey, without one."""
         return self.open_vault()
+
+    def vault_with(self, key: JobKey | None) -> Vault:
+        """For reading and writing what a job saves, whether it has a key or not."""
+        return self.vault if key is None else self.vault.keyed(key)
 
     def spool(self, run_id: str) -> Path:
         """A run's place for things on their way in or out. On the guests' file system, so links work."""

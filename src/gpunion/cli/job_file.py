@@ -117,6 +117,12 @@ def _signal(value: Any) -> str:
     return str(value)
 
 
+def _yes_or_no(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not true or false")
+    return value
+
+
 def _network(value: Any) -> str:
     if value not in ("none", "allowed"):
         raise ValueError(f'{value!r} is not "none" or "allowed"')
@@ -210,4 +216,5 @@ CHECKPOINT_KEYS = {
     "tier": Key(_tier, '`"app"`: its program saves itself; `"system"`: it is saved whole, as it is'),
     "command": Key(_command, "saves a program that cannot be changed: run beside it, status 0 is a save"),
     "signal": Key(_signal, 'makes such a program save itself, like `"SIGUSR2"`'),
+    "encrypt": Key(_yes_or_no, "`true`: what it saves and leaves is stored encrypted, with a key of its own"),
 }

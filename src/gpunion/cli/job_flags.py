@@ -57,6 +57,11 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         help="app: its program saves itself; system: the machine saves it whole, as it is (app)",
     )
     job.add_argument(
+        "--encrypt",
+        action="store_true",
+        help="store what it saves and leaves encrypted, with a key of its own",
+    )
+    job.add_argument(
         "--checkpoint-every",
         type=positive_duration_s,
         metavar="TIME",
@@ -112,6 +117,8 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
         job["checkpoint"] = {**job.get("checkpoint", {}), "max_interval_s": arguments.checkpoint_every}
     if arguments.checkpoint_tier is not None:
         job["checkpoint"] = {**job.get("checkpoint", {}), "tier": arguments.checkpoint_tier}
+    if arguments.encrypt:
+        job["checkpoint"] = {**job.get("checkpoint", {}), "encrypt": True}
     return job
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunion.domain.account import Quota
 from gpunion.domain.checkpoint import CheckpointTrouble
@@ -30,6 +30,7 @@ class TimerFired:
 class JobSubmitted:
     job_id: JobId
     spec: JobSpec
+    vault_key: str = field(default="", repr=False)  # made by the shell, where the job asks for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ class CheckpointWish:
     # For programs that cannot be changed: what saves them from outside, or which signal makes them save.
     command: tuple[str, ...] = ()
     signal: str = ""
+    encrypt: bool = False
 
 
 # Stands between the agent and a program that knows nothing of it; every runtime gives guests this library.
@@ -135,6 +136,7 @@ class Job:
     image: Parcel | None = None  # what `spec.image` stood for when it was handed in: that and nothing else
     image_barred: bool = False  # the campus has taken it off its list since
     dump_failures: int = 0  # how often in a row its dump did not come to life
+    vault_key: str = field(default="", repr=False)  # in hex; only for a job that asked for it. Never shown
     dumps_given_up: bool = False  # from now on its program saves itself, or it begins anew
 
     @property

@@ -6,7 +6,7 @@ the agent has seen changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.image import Parcel
@@ -32,6 +32,7 @@ class StartRun:
     lockfile: str | None = None
     image: Parcel | None = None
     tier: Tier = Tier.APP  # how it is saved, and whether it may be brought back from a dump
+    vault_key: str = field(default="", repr=False)  # in hex; what it saves is encrypted with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,6 +215,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             restore_step=0 if job.durable is None else job.durable.step,
             image=job.image,
             tier=job.tier,
+            vault_key=job.vault_key,
         ),
     )
     draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)

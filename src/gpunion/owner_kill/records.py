@@ -17,11 +17,11 @@ def read_json(path: str) -> dict[str, object] | None:
     return value if isinstance(value, dict) else None
 
 
-def write_json(path: str, value: dict[str, object], *, durable: bool = True) -> None:
+def write_json(path: str, value: dict[str, object], *, durable: bool = True, private: bool = False) -> None:
     """Replace a file of ours whole or not at all. Not for directories a guest can write to."""
     temporary = f"{path}.{os.getpid()}.{time.monotonic_ns()}.tmp"
     try:
-        with open(temporary, "x", encoding="utf-8") as file:
+        with open(temporary, "x", encoding="utf-8", opener=_for_us_only if private else None) as file:
             json.dump(value, file)
             if durable:
                 file.flush()
@@ -33,6 +33,10 @@ def write_json(path: str, value: dict[str, object], *, durable: bool = True) -> 
         raise
     if durable:
         sync_directory(os.path.dirname(path))
+
+
+def _for_us_only(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def sync_directory(path: str) -> None:

@@ -7,7 +7,7 @@ agent makes them from a thread. All may be repeated after a crash at any point.
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpunion.domain.tree import BLOCK_SIZE_BYTES as BLOCK_SIZE_BYTES
@@ -30,6 +30,23 @@ class CheckpointLabel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobKey:
+    """With it a job's checkpoints are encrypted. Whoever has it can read them."""
+
+    job_id: str
+    secret: bytes = field(repr=False)  # 32 bytes of chance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedFiles:
+    """A manifest's files as one without the key has them."""
+
+    key_id: str  # tells one key from another, and nothing about it
+    blocks: tuple[str, ...]  # what the vault must keep; these names say nothing about what is in them
+    body: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """A whole checkpoint: always complete by itself, the parent is history and not a base."""
 
@@ -45,6 +62,7 @@ class Manifest:
     block_size_bytes: int
     total_bytes: int
     new_bytes: int  # bytes that this checkpoint added to the vault, as stored
+    sealed: SealedFiles | None = None  # encrypted, and the key is not here: `files` is empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +93,10 @@ class CorruptBlock(VaultFault):
 
 class BadManifest(VaultFault):
     """A manifest that is damaged, unsafe (paths that lead outside), or another under a sealed id."""
+
+
+class WrongKey(VaultFault):
+    """A checkpoint is encrypted, and the key is missing or another one. The vault itself is sound."""
 
 
 class UnknownCheckpoint(VaultFault):
@@ -111,6 +133,10 @@ class VaultUnavailable(VaultFault):
 
 class Vault(Protocol):
     """Keeps checkpoints. Between `begin` and `seal` unsealed blocks are safe from collection."""
+
+    def keyed(self, key: JobKey) -> "Vault":
+        """The same vault for that one job: all that is put is encrypted, and what is read is opened."""
+        ...
 
     def begin(self, job_id: str, epoch: int) -> None:
         """Record durably that `epoch` is the job's newest. The same again: fine. Older: `OldEpoch`.

@@ -30,6 +30,7 @@ class Unreadable:
     checkpoint_id: str
     blocks: tuple[str, ...]  # damaged or missing ones; none when the manifest itself is damaged
     detail: str
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class Findings:
     blocks: int
     plain_bytes: int
     unreadable: tuple[Unreadable, ...]
+    encrypted: int = 0  # of the checkpoints: only checked for being what was once stored
+    encrypted_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,23 +12,27 @@ from gpunion.ports.vault import Garbage
 
 
 class VaultDesk(Protocol):
-    """Faults are those of `ports.vault`. Every call may be repeated."""
+    """Faults are those of `ports.vault`. Every call may be repeated.
+
+    `job_id` is given for blocks of a job with a key. They are its own: nobody without the key can tell
+    whether one is what its name says, so nobody but this job relies on it. The vault checks its checksum.
+    """
 
     def describe(self) -> str: ...
 
     def begin(self, job_id: str, epoch: int) -> None: ...
 
-    def has(self, names: Collection[str]) -> set[str]: ...
+    def has(self, names: Collection[str], job_id: str | None = None) -> set[str]: ...
 
-    def put(self, name: str, stored: bytes) -> None:
+    def put(self, name: str, stored: bytes, job_id: str | None = None) -> None:
         """A block as a vault stores it. It is unpacked and verified. `MissingBlock`: its base is not here."""
         ...
 
-    def fetch(self, name: str) -> bytes:
+    def fetch(self, name: str, job_id: str | None = None) -> bytes:
         """A block as it is stored; its head names the base it needs. `MissingBlock`."""
         ...
 
-    def doubt(self, name: str) -> None:
+    def doubt(self, name: str, job_id: str | None = None) -> None:
         """It arrived damaged: the vault looks for itself, and counts it as absent if so."""
         ...
 

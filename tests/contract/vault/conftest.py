@@ -14,14 +14,15 @@ from blake3 import blake3
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.ports.vault import BLOCK_SIZE_BYTES, CheckpointLabel, FileEntry, Manifest, Vault
+from gpunion.adapters.files.sealing import JobCipher
+from gpunion.ports.vault import BLOCK_SIZE_BYTES, CheckpointLabel, FileEntry, JobKey, Manifest, Vault
 
 
 @dataclass
 class Place:
     """Somewhere a vault can be opened again and again, as if from several machines."""
 
-    open: Callable[[], Vault]
+    open: Callable[..., Vault]  # with the job, where that is not job-1
     damage_block: Callable[[str], None]
     damage_manifests: Callable[[], None]
 
@@ -36,7 +37,7 @@ def directory(tmp_path: Path) -> Place:
     root = tmp_path / "vault"
 
     def damage_block(block_hash: str) -> None:
-        damage(next(root.glob(f"blocks/*/{block_hash}")))
+        damage(next(root.rglob(f"blocks/*/{block_hash}")))
 
     def damage_manifests() -> None:
         for path in root.glob("jobs/*/manifests/*.json"):
@@ -44,7 +45,7 @@ def directory(tmp_path: Path) -> Place:
 
     # No grace: only what protects by itself protects here.
     return Place(
-        open=lambda: DirectoryVault(root, grace_s=0.0),
+        open=lambda job_id="job-1": DirectoryVault(root, grace_s=0.0),
         damage_block=damage_block,
         damage_manifests=damage_manifests,
     )
@@ -55,7 +56,7 @@ def mirrored(tmp_path: Path) -> Place:
     place = directory(tmp_path)
     mirrors = itertools.count()
 
-    def open_mirrored() -> Vault:
+    def open_mirrored(job_id: str = "job-1") -> Vault:
         vault = place.open()
         assert isinstance(vault, DirectoryVault)
         mirror = tmp_path / f"mirror-{next(mirrors)}"
@@ -63,13 +64,37 @@ def mirrored(tmp_path: Path) -> Place:
 
     def damage_every_copy(block_hash: str) -> None:
         place.damage_block(block_hash)
-        for path in tmp_path.glob(f"mirror-*/blocks/*/{block_hash}"):
-            damage(path)
+        for mirror in tmp_path.glob("mirror-*"):
+            for path in mirror.rglob(f"blocks/*/{block_hash}"):
+                damage(path)
 
     return replace(place, open=open_mirrored, damage_block=damage_every_copy)
 
 
-VAULTS = [pytest.param(directory, id="directory"), pytest.param(mirrored, id="mirrored")]
+def a_key(job_id: str = "job-1") -> JobKey:
+    return JobKey(job_id=job_id, secret=blake3(job_id.encode()).digest())
+
+
+def encrypted(plain: Callable[[Path], Place]) -> Callable[[Path], Place]:
+    """The same for a job with a key. Who asks about blocks never sees what they are stored as."""
+
+    def keyed_place(tmp_path: Path) -> Place:
+        place = plain(tmp_path)
+        return replace(
+            place,
+            open=lambda job_id="job-1": place.open().keyed(a_key(job_id)),
+            damage_block=lambda block_hash: place.damage_block(JobCipher(a_key()).name(block_hash)),
+        )
+
+    return keyed_place
+
+
+VAULTS = [
+    pytest.param(directory, id="directory"),
+    pytest.param(mirrored, id="mirrored"),
+    pytest.param(encrypted(directory), id="encrypted"),
+    pytest.param(encrypted(mirrored), id="encrypted-mirrored"),
+]
 
 
 @pytest.fixture(params=VAULTS)

@@ -47,7 +47,7 @@ def test_an_older_epoch_may_not_begin(place: Place) -> None:
         place.open().begin("job-1", 4)
     assert not fault.value.temporary
     place.open().begin("job-1", 5)
-    place.open().begin("another", 1)
+    place.open("another").begin("another", 1)
 
 
 def test_an_older_epoch_may_not_seal_even_when_it_began_first(vault: Vault) -> None:

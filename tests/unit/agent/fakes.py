@@ -28,9 +28,11 @@ from gpunion.ports.runtime import ExitReason, GuestPaths, GuestSpec, GuestStatus
 from gpunion.ports.vault import (
     CheckpointLabel,
     Garbage,
+    JobKey,
     Manifest,
     OldEpoch,
     UnknownCheckpoint,
+    Vault,
     VaultFault,
 )
 from tests.trees import SmallTree
@@ -189,12 +191,17 @@ class MemoryVault:
     ship_fault: VaultFault | None = None
     gate: threading.Event | None = None  # uploads wait for it, as on a slow network
     collected: int = 0
+    keys: list[JobKey | None] = field(default_factory=list)  # what was read, saved and restored with
 
     def begin(self, job_id: str, epoch: int) -> None:
         self.journal.append(f"begin {job_id} {epoch}")
         if epoch < self.epochs.get(job_id, 0):
             raise OldEpoch(f"{job_id} is at {self.epochs[job_id]}")
         self.epochs[job_id] = epoch
+
+    def keyed(self, key: JobKey) -> Vault:
+        self.keys.append(key)
+        return self
 
     def has(self, hashes: Iterable[str]) -> set[str]:
         return set(hashes)
@@ -239,11 +246,13 @@ class MemoryVault:
         directory: Path,
         label: CheckpointLabel,
         *,
+        key: JobKey | None,
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
     ) -> Manifest:
         from gpunion.ports.vault import ShipCancelled
 
+        self.keys.append(key)
         self.begin(label.job_id, label.epoch)
         if self.ship_fault is not None:
             fault, self.ship_fault = self.ship_fault, None
@@ -262,7 +271,8 @@ class MemoryVault:
         self.sealed.append(manifest)
         return manifest
 
-    def restore(self, manifest: Manifest, into: Path) -> None:
+    def restore(self, manifest: Manifest, into: Path, *, key: JobKey | None) -> None:
+        self.keys.append(key)
         if manifest.checkpoint_id in self.broken:
             raise self.broken[manifest.checkpoint_id]
         for name, text in self.trees.get(manifest.checkpoint_id, {"checkpoint/state": "saved"}).items():

@@ -1,10 +1,11 @@
-"""The blocks of a directory vault: one file each, named by the BLAKE3 of the plain content.
+"""Blocks of a directory vault: one file each, named by the BLAKE3 of the plain content, or by a job's key.
 
     blocks/ab/<hash>      as `coding` stores them
     suspects/<hash>       empty: that block was found damaged, and is to be stored again when it comes along
 
 A block may be stored as a difference from a base. A base is always whole at that moment, and whoever relies
-on a block relies on its base: both are looked for, made young and synced together.
+on a block relies on its base: both are looked for, made young and synced together. Here a name is always what
+a block is stored as.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from blake3 import blake3
 from gpunion.adapters.files import coding
 from gpunion.adapters.files.locks import translated
 from gpunion.adapters.files.operations import FileOperations
+from gpunion.adapters.files.packing import Packing, PlainPacking, StoredHead, check_stored
 from gpunion.domain.tree import HASH_PATTERN
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, BadManifest, CorruptBlock, MissingBlock, VaultFault
 
@@ -35,12 +37,14 @@ class Blocks:
         do: FileOperations,
         replace: Callable[[Path, bytes], None],
         relying: Callable[[], AbstractContextManager[None]],
+        packing: Packing | None = None,
     ) -> None:
         self._root = root / "blocks"
         self._suspects = root / "suspects"
         self._do = do
         self._replace = replace
         self._relying = relying
+        self._packing: Packing = packing or PlainPacking()
         self._durable_folders: set[Path] = set()  # made by whomever, synced by us
 
     def create(self) -> None:
@@ -65,7 +69,7 @@ class Blocks:
 
     def stored(self) -> Iterator[Path]:
         """Every file, whatever it holds."""
-        for folder in sorted(self._root.iterdir()):
+        for folder in sorted(self._root.iterdir() if self._root.exists() else ()):
             yield from sorted(folder.iterdir())
 
     def present(self, names: Iterable[str], *, renew: bool = True) -> set[str]:
@@ -78,7 +82,7 @@ class Blocks:
             return {name for name in names if self._rely_on(name, suspects, renew)}
 
     def put(self, name: str, data: bytes, like: str | None) -> int:
-        if len(data) > BLOCK_SIZE_BYTES or blake3(data).hexdigest() != name:
+        if len(data) > BLOCK_SIZE_BYTES or not self._fits(name, data):
             raise CorruptBlock(f"the bytes to be stored are not those of {name}")
         if self.present([name]):
             return 0
@@ -86,8 +90,8 @@ class Blocks:
             path = self.path(name)
             damaged = path.exists()
             # Others may need it as their base: it becomes whole.
-            stored = coding.encode(data, None if damaged else self._base(like, name))
-            self._do.make_directory(path.parent, sync=False)
+            stored = self._packing.encode(name, data, None if damaged else self._base(like, name))
+            self._make_folder(path.parent)
             self._replace(path, stored)
             if damaged:  # at once: a seal takes blocks that its parent has for durable
                 self._do.sync_directory(path.parent)
@@ -99,15 +103,15 @@ class Blocks:
         if self.present([name]):
             return 0
         path = self.path(name)
-        base = coding.read_head(stored).base
+        base = self._packing.read_head(stored).base
         if base is not None and not self.present([base]):
             raise MissingBlock(f"{name} is a difference from {base}, which is not here")
-        data = verified(name, coding.decode(stored, self.read))
+        data = self.unpacked(name, stored, self.read)
         # Damaged: `put` makes it whole. A base that is itself a difference here: `put` finds the whole one.
         if path.exists() or (base is not None and self.head(base).base is not None):
             return self.put(name, data, base)
         with translated("storing a block"):
-            self._do.make_directory(path.parent, sync=False)
+            self._make_folder(path.parent)
             self._replace(path, stored)
             return len(stored)
 
@@ -122,16 +126,23 @@ class Blocks:
     def read(self, name: str) -> bytes:
         """Verified. What proves damaged is remembered as such, so that it can be replaced."""
         try:
-            data = verified(name, self._plain(name, CHAIN_MAX))
+            return self._verified(name, self._plain(name, CHAIN_MAX))
         except CorruptBlock as error:
             self._blame(name)
             raise CorruptBlock(f"{name}: {error}") from error
-        return data
 
-    def head(self, name: str) -> coding.Head:
+    def examine(self, name: str) -> int:
+        """Read it and check what can be checked here; how many bytes that were."""
+        return len(self.read(name))
+
+    def unpacked(self, name: str, stored: bytes, plain_of: Callable[[str], bytes]) -> bytes:
+        """Verified, of one that lies elsewhere."""
+        return self._verified(name, self._packing.decode(name, stored, plain_of))
+
+    def head(self, name: str) -> StoredHead:
         """FileNotFoundError; CorruptBlock where it is damaged or cut short."""
-        start, size_bytes = self._do.read_start(self.path(name), coding.HEAD_BYTES_MAX)
-        head = coding.read_head(start)
+        start, size_bytes = self._do.read_start(self.path(name), self._packing.head_bytes_max)
+        head = self._packing.read_head(start)
         if head.stored_bytes != size_bytes:
             raise CorruptBlock("a stored block has another size than its head says")
         return head
@@ -152,7 +163,7 @@ class Blocks:
         return found
 
     def suspects(self) -> set[str]:
-        return set(os.listdir(self._suspects))
+        return set(os.listdir(self._suspects)) if self._suspects.exists() else set()
 
     def suspect(self, name: str) -> None:
         """Best effort: a full vault or one that may only be read keeps no such notes."""
@@ -161,6 +172,14 @@ class Blocks:
 
     def clear(self, name: str) -> None:
         self._do.unlink(self._suspects / name)
+
+    def _make_folder(self, folder: Path) -> None:
+        try:
+            self._do.make_directory(folder, sync=False)
+        except FileNotFoundError:  # the first block of a job with a key
+            self._do.make_directory(self._root.parent)
+            self.create()
+            self._do.make_directory(folder, sync=False)
 
     def _rely_on(self, name: str, suspects: set[str], renew: bool) -> bool:
         chain: list[str] = []
@@ -198,7 +217,9 @@ class Blocks:
     def _plain(self, name: str, chain_left: int) -> bytes:
         if not chain_left:
             raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
-        return coding.decode(self.read_stored(name), lambda base: self._plain(base, chain_left - 1))
+        return self._packing.decode(
+            name, self.read_stored(name), lambda base: self._plain(base, chain_left - 1)
+        )
 
     def _blame(self, name: str) -> None:
         """A difference is as good as its base: if that one is damaged, the block itself may be intact."""
@@ -213,8 +234,49 @@ class Blocks:
                 return
         self.suspect(name)
 
+    def _fits(self, name: str, data: bytes) -> bool:
+        return self._packing.name(blake3(data).hexdigest()) == name
 
-def verified(name: str, data: bytes) -> bytes:
-    if blake3(data).hexdigest() != name:
-        raise CorruptBlock("it has other bytes than its name says")
-    return data
+    def _verified(self, name: str, data: bytes) -> bytes:
+        if not self._fits(name, data):
+            raise CorruptBlock("it has other bytes than its name says")
+        return data
+
+
+class ForeignBlocks(Blocks):
+    """Of a job whose key is not here: they can be kept, and checked by their checksums."""
+
+    def put_stored(self, name: str, stored: bytes) -> int:
+        if self.present([name]):
+            return 0
+        base = check_stored(name, stored).base
+        # It cannot be packed anew here: whoever has the key sends it whole.
+        if base is not None and (
+            base == name or not self.present([base]) or self.head(base).base is not None
+        ):
+            raise MissingBlock(f"{name} is a difference from {base}, which is not here as a whole")
+        with translated("storing a block"):
+            path = self.path(name)
+            damaged = path.exists()
+            self._make_folder(path.parent)
+            self._replace(path, stored)
+            if damaged:  # as in `put`
+                self._do.sync_directory(path.parent)
+            self.clear(name)
+            return len(stored)
+
+    def examine(self, name: str) -> int:
+        return self._examine(name, CHAIN_MAX)
+
+    def _examine(self, name: str, chain_left: int) -> int:
+        stored = self.read_stored(name)
+        try:
+            if not chain_left:
+                raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
+            base = check_stored(name, stored).base
+        except CorruptBlock as error:
+            self.suspect(name)
+            raise CorruptBlock(f"{name}: {error}") from error
+        if base is not None:
+            self._examine(base, chain_left - 1)
+        return len(stored)

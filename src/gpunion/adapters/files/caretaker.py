@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
+from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.shelf import Shelf
@@ -39,25 +41,29 @@ class DirectoryCaretaker:
         reading.expect(self._manifest(path) for _, path in found)
         for shelf, path in found:
             checkpoints += 1
+            encrypted = False
             try:
-                trouble = reading.check(self._vault.read_manifest(path))
+                manifest = self._vault.read_manifest(path)
+                encrypted = manifest.sealed is not None
+                trouble = reading.check(manifest)
             except BadManifest as error:
                 trouble = ((), str(error))
             except (FileNotFoundError, UnknownCheckpoint):
                 continue  # forgotten meanwhile
             if trouble is not None:
-                unreadable.append(_unreadable(shelf, path, *trouble))
+                unreadable.append(_unreadable(shelf, path, *trouble, encrypted=encrypted))
         return Findings(
             checkpoints=checkpoints,
             blocks=len(reading.done),
             plain_bytes=reading.plain_bytes,
+            encrypted=reading.encrypted,
+            encrypted_bytes=reading.encrypted_bytes,
             unreadable=tuple(unreadable),
         )
 
     def repair(self, job_id: str | None, source: Path | None, progress: Progress) -> Repaired:
         before = self.verify(job_id, progress)
-        damaged = {name for lost in before.unreadable for name in lost.blocks}
-        replaced = self._replace(damaged, DirectoryVault(source, create=False)) if source is not None else ()
+        replaced = self._replace(before, DirectoryVault(source, create=False)) if source is not None else ()
         left = before if not replaced else self.verify(job_id, progress)
         set_aside: list[Unreadable] = []
         in_use: list[Unreadable] = []
@@ -91,19 +97,44 @@ class DirectoryCaretaker:
         except (BadManifest, FileNotFoundError):
             return None
 
-    def _replace(self, names: set[str], source: DirectoryVault) -> tuple[str, ...]:
+    def _replace(self, found: Findings, source: DirectoryVault) -> tuple[str, ...]:
         replaced = []
-        needed = self._vault.blocks.with_bases(names)  # the base may be the damaged one
-        for name in sorted(needed):
+        common = {name for lost in found.unreadable if not lost.encrypted for name in lost.blocks}
+        for name in sorted(self._vault.blocks.with_bases(common)):  # the base may be the damaged one
             try:
                 self._vault.read_block(name)
             except (CorruptBlock, MissingBlock):
-                try:
+                with suppress(CorruptBlock, MissingBlock):  # that one has lost it too
                     self._vault.put(name, source.read_block(name))
                     replaced.append(name)
-                except (CorruptBlock, MissingBlock):
-                    continue  # that one has lost it too
+        for lost in found.unreadable:
+            if lost.encrypted:
+                replaced += _replace_sealed(
+                    self._vault.foreign_blocks(lost.job_id), source.foreign_blocks(lost.job_id), lost.blocks
+                )
         return tuple(replaced)
+
+
+def _replace_sealed(blocks: Blocks, source: Blocks, names: Iterable[str]) -> list[str]:
+    """As the other vault stores them, whole ones first: a difference is not taken before its base."""
+    replaced = []
+    needed = blocks.with_bases(names) | source.with_bases(names)
+    for name in sorted(needed, key=lambda name: (_is_difference(source, name), name)):
+        try:
+            blocks.examine(name)
+        except (CorruptBlock, MissingBlock):
+            with suppress(CorruptBlock, MissingBlock):
+                source.examine(name)
+                blocks.put_stored(name, source.read_stored(name))
+                replaced.append(name)
+    return replaced
+
+
+def _is_difference(blocks: Blocks, name: str) -> bool:
+    try:
+        return blocks.head(name).base is not None
+    except (FileNotFoundError, CorruptBlock):
+        return False
 
 
 class _Reading:
@@ -114,7 +145,7 @@ class _Reading:
         self._progress = progress
         self._expected: set[str] = set()
         self.done: dict[str, str | None] = {}
-        self.plain_bytes = 0
+        self.plain_bytes = self.encrypted = self.encrypted_bytes = 0
 
     def expect(self, manifests: Iterable[Manifest | None]) -> None:
         for manifest in manifests:
@@ -123,31 +154,39 @@ class _Reading:
 
     def check(self, manifest: Manifest) -> tuple[tuple[str, ...], str] | None:
         """The blocks that cannot be read, and what is wrong with the first of them. None: all is well."""
-        names = block_names(manifest)
+        names, blocks = block_names(manifest), self._vault.blocks_of(manifest)
+        sealed = manifest.sealed is not None
+        self.encrypted += sealed
         with (
             self._vault.hold(manifest.job_id, manifest.checkpoint_id),
             ThreadPoolExecutor(WORKERS) as pool,
         ):
             new = sorted(names - self.done.keys())
-            for name, (size_bytes, trouble) in zip(new, pool.map(self._read, new), strict=True):
+            results = pool.map(lambda name: _examined(blocks, name), new)
+            for name, (size_bytes, trouble) in zip(new, results, strict=True):
                 self.done[name] = trouble
-                self.plain_bytes += size_bytes
+                self.plain_bytes += 0 if sealed else size_bytes
+                self.encrypted_bytes += size_bytes if sealed else 0
                 self._progress(len(self.done), max(len(self.done), len(self._expected)))
         bad = {name: trouble for name in sorted(names) if (trouble := self.done[name]) is not None}
         return (tuple(bad), next(iter(bad.values()))) if bad else None
 
-    def _read(self, name: str) -> tuple[int, str | None]:
-        try:
-            return len(self._vault.read_block(name)), None
-        except (CorruptBlock, MissingBlock) as fault:
-            return 0, str(fault)
+
+def _examined(blocks: Blocks, name: str) -> tuple[int, str | None]:
+    try:
+        return blocks.examine(name), None
+    except (CorruptBlock, MissingBlock) as fault:
+        return 0, str(fault)
 
 
-def _unreadable(shelf: Shelf, path: Path, blocks: tuple[str, ...], detail: str) -> Unreadable:
+def _unreadable(
+    shelf: Shelf, path: Path, blocks: tuple[str, ...], detail: str, *, encrypted: bool
+) -> Unreadable:
     return Unreadable(
         job_id=shelf.root.name,
         record=path.name,
         checkpoint_id=Shelf.checkpoint_id(path),
         blocks=blocks,
         detail=detail,
+        encrypted=encrypted,
     )

@@ -1,7 +1,9 @@
 """Deletes blocks that nobody needs, and nothing else.
 
 A block is needed when a sealed manifest names it, when it is the base of one that is needed, or when it is
-young. Young means touched within the grace time, or since the beginning of any upload still under way:
+young. A job with a key has blocks of its own, which only its manifests name.
+
+Young means touched within the grace time, or since the beginning of any upload still under way:
 whoever asks for a block or stores it makes it and its base young, so nothing that an upload was told it need
 not send can go before its seal. A checkpoint that is being read is kept by its hold, which keeps `forget`
 from dropping the manifest.
@@ -24,7 +26,8 @@ COLLECT_LOCK = "collect.lock"
 def collect(
     root: Path,
     do: FileOperations,
-    blocks: Blocks,
+    common: Blocks,
+    own: Callable[[Shelf], Blocks],
     read: Callable[[Path], Manifest],
     *,
     grace_s: float,
@@ -32,11 +35,27 @@ def collect(
 ) -> Garbage:
     """Under the collect lock alone. An unreadable manifest stops it: what that one needs is not known."""
     shelves = [Shelf(path) for path in sorted((root / "jobs").iterdir())]
-    needed = blocks.with_bases(_needed(shelves, read))
+    shared, by_job = _needed(shelves, read)
     now_s = _server_time_s(root, do)
     begun = (_modified_s(shelf.begun) for shelf in shelves)
     under_way = (begun_s for begun_s in begun if begun_s is not None and now_s - begun_s < begun_lease_s)
     young_since_s = min([now_s - grace_s, *under_way])
+    garbage = _sweep(do, common, shared, young_since_s)
+    for shelf in shelves:
+        if shelf.own_blocks.exists():
+            swept = _sweep(do, own(shelf), by_job.get(shelf.root.name, set()), young_since_s)
+            garbage = Garbage(
+                blocks=garbage.blocks + swept.blocks, stored_bytes=garbage.stored_bytes + swept.stored_bytes
+            )
+    for path in sorted((root / "tmp").iterdir()):
+        modified_s = _modified_s(path)
+        if modified_s is not None and modified_s < young_since_s:
+            do.unlink(path)
+    return garbage
+
+
+def _sweep(do: FileOperations, blocks: Blocks, named: set[str], young_since_s: float) -> Garbage:
+    needed = blocks.with_bases(named)
     removed = stored_bytes = 0
     for path in blocks.stored():
         about = path.stat()
@@ -46,23 +65,22 @@ def collect(
             stored_bytes += about.st_size
     for name in blocks.suspects() - needed:
         blocks.clear(name)
-    for path in sorted((root / "tmp").iterdir()):
-        modified_s = _modified_s(path)
-        if modified_s is not None and modified_s < young_since_s:
-            do.unlink(path)
     return Garbage(blocks=removed, stored_bytes=stored_bytes)
 
 
-def _needed(shelves: list[Shelf], read: Callable[[Path], Manifest]) -> set[str]:
-    needed: set[str] = set()
+def _needed(shelves: list[Shelf], read: Callable[[Path], Manifest]) -> tuple[set[str], dict[str, set[str]]]:
+    """Of the common blocks, and of each job's own."""
+    shared: set[str] = set()
+    by_job: dict[str, set[str]] = {}
     for shelf in shelves:
         for path in shelf.sealed():
             try:
                 manifest = read(path)
             except FileNotFoundError:
                 continue  # forgotten meanwhile
-            needed |= block_names(manifest)
-    return needed
+            own = manifest.sealed is not None
+            (by_job.setdefault(shelf.root.name, set()) if own else shared).update(block_names(manifest))
+    return shared, by_job
 
 
 def _server_time_s(root: Path, do: FileOperations) -> float:

@@ -10,6 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.ports.vault import BadManifest, CorruptBlock, Garbage, MissingBlock, UnknownCheckpoint
 from gpunion.ports.vault_desk import HOLD_S
@@ -39,18 +40,18 @@ class DirectoryDesk:
     def begin(self, job_id: str, epoch: int) -> None:
         self._vault.begin(job_id, epoch)
 
-    def has(self, names: Collection[str]) -> set[str]:
-        return self._vault.has(names)
+    def has(self, names: Collection[str], job_id: str | None = None) -> set[str]:
+        return self._blocks(job_id).present(names)
 
-    def put(self, name: str, stored: bytes) -> None:
-        self._vault.blocks.put_stored(name, stored)
+    def put(self, name: str, stored: bytes, job_id: str | None = None) -> None:
+        self._blocks(job_id).put_stored(name, stored)
 
-    def fetch(self, name: str) -> bytes:
-        return self._vault.blocks.read_stored(name)
+    def fetch(self, name: str, job_id: str | None = None) -> bytes:
+        return self._blocks(job_id).read_stored(name)
 
-    def doubt(self, name: str) -> None:
+    def doubt(self, name: str, job_id: str | None = None) -> None:
         with suppress(CorruptBlock, MissingBlock):  # reading it has noted as much
-            self._vault.read_block(name)
+            self._blocks(job_id).examine(name)
 
     def seal(self, job_id: str, manifest: bytes) -> None:
         decoded = manifest_format.decode(manifest)
@@ -100,6 +101,9 @@ class DirectoryDesk:
 
     def collect_garbage(self) -> Garbage:
         return self._vault.collect_garbage()
+
+    def _blocks(self, job_id: str | None) -> Blocks:
+        return self._vault.blocks if job_id is None else self._vault.foreign_blocks(job_id)
 
     def _drop_forsaken(self) -> None:
         with self._lock:

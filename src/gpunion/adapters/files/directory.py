@@ -5,6 +5,7 @@
     jobs/<job>/epoch.json  lock  begun          newest epoch; upload under way (its age is the file's)
     jobs/<job>/manifests/<epoch>-<step>-<id>.json    sealed checkpoints
     jobs/<job>/damaged/                         those that `repair` took out of view
+    jobs/<job>/blocks/  suspects/               of a job with a key: its blocks are its own, see `packing`
     tmp/                                        files on their way to their name
     collect.lock                                shared by those who rely on blocks, alone for the collector
 
@@ -15,6 +16,7 @@ neither a newer epoch nor a collection can come in between.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import secrets
@@ -23,22 +25,25 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from gpunion.adapters.files import manifests as manifest_format
-from gpunion.adapters.files.blocks import Blocks
+from gpunion.adapters.files.blocks import Blocks, ForeignBlocks
 from gpunion.adapters.files.collector import COLLECT_LOCK, collect
 from gpunion.adapters.files.locks import hold_file, if_not_held, locked, translated
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.operations import FileOperations
+from gpunion.adapters.files.packing import ForeignPacking, Packing, PlainPacking, SealedPacking
 from gpunion.adapters.files.shelf import Shelf
 from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
     KEEP_AT_LEAST,
     BadManifest,
     Garbage,
+    JobKey,
     Manifest,
     MissingBlock,
     OldEpoch,
     UnknownCheckpoint,
     VaultUnavailable,
+    WrongKey,
 )
 
 FORMAT = {"format": 2, "block_size_bytes": BLOCK_SIZE_BYTES}
@@ -61,7 +66,9 @@ class DirectoryVault:
         self._root = Path(root)
         self._grace_s = grace_s
         self._do = operations or FileOperations()
-        self.blocks = Blocks(self._root, self._do, self._replace_block, self._relying_on_blocks)
+        self._key_of: str | None = None
+        self.packing: Packing = PlainPacking()
+        self.blocks = self._common = self._blocks(Blocks, self._root, self.packing)
         with translated(f"opening the vault {self._root}"):
             if create and not (self._root / "vault.json").exists():
                 self._create()
@@ -69,6 +76,18 @@ class DirectoryVault:
 
     def describe(self) -> str:
         return f"directory {self._root}"
+
+    def keyed(self, key: JobKey) -> DirectoryVault:
+        view = copy.copy(self)
+        view._key_of = key.job_id
+        view.packing = SealedPacking(key)
+        view.blocks = self._blocks(Blocks, self._shelf(key.job_id).root, view.packing)
+        return view
+
+    def foreign_blocks(self, job_id: str) -> Blocks:
+        """Those of a job that has a key, as everybody else may handle them."""
+        manifest_format.check_id(job_id)
+        return self._blocks(ForeignBlocks, self._root / "jobs" / job_id, ForeignPacking())
 
     def begin(self, job_id: str, epoch: int) -> None:
         with translated(f"beginning epoch {epoch} of {job_id}"):
@@ -79,13 +98,16 @@ class DirectoryVault:
                 self._do.renew(shelf.begun)
 
     def has(self, hashes: Iterable[str]) -> set[str]:
-        return self.blocks.present(hashes)
+        plain_names = {self.packing.name(plain_name): plain_name for plain_name in hashes}
+        return {plain_names[name] for name in self.blocks.present(plain_names)}
 
     def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
-        return self.blocks.put(block_hash, data, like)
+        similar = None if like is None else self.packing.name(like)
+        return self.blocks.put(self.packing.name(block_hash), data, similar)
 
     def seal(self, manifest: Manifest) -> None:
         manifest_format.check(manifest)
+        manifest = self.packing.close(manifest)
         with translated(f"sealing {manifest.checkpoint_id}"):
             shelf = self._shelf(manifest.job_id, create=True)
             with locked(shelf.lock):
@@ -98,21 +120,22 @@ class DirectoryVault:
     def latest(self, job_id: str) -> Manifest | None:
         with translated(f"reading checkpoints of {job_id}"):
             paths = self._shelf(job_id).sealed()
-            return self._read(paths[-1]) if paths else None
+            return self.packing.open(self._read(paths[-1])) if paths else None
 
     def get(self, job_id: str, checkpoint_id: str) -> Manifest:
         with translated(f"reading {checkpoint_id}"):
             path = self._shelf(job_id).find(checkpoint_id)
             if path is None:
                 raise UnknownCheckpoint(f"{job_id} has no checkpoint {checkpoint_id}")
-            return self._read(path)
+            return self.packing.open(self._read(path))
 
     def manifests(self, job_id: str) -> tuple[Manifest, ...]:
         with translated(f"reading checkpoints of {job_id}"):
-            return tuple(found for path in self._shelf(job_id).sealed() if (found := self._readable(path)))
+            closed = (found for path in self._shelf(job_id).sealed() if (found := self._readable(path)))
+            return tuple(found for manifest in closed if (found := self._opened(manifest)))
 
     def read_block(self, block_hash: str) -> bytes:
-        return self.blocks.read(block_hash)
+        return self.blocks.read(self.packing.name(block_hash))
 
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
@@ -142,7 +165,8 @@ class DirectoryVault:
             return collect(
                 self._root,
                 self._do,
-                self.blocks,
+                self._common,
+                lambda shelf: self.foreign_blocks(shelf.root.name),
                 self._read,
                 grace_s=self._grace_s,
                 begun_lease_s=BEGUN_LEASE_S,
@@ -153,9 +177,19 @@ class DirectoryVault:
         with translated("looking for jobs"):
             return [Shelf(path) for path in sorted((self._root / "jobs").iterdir()) if path.is_dir()]
 
+    def stored(self) -> Iterator[Path]:
+        """Every block's file, the common ones and those of jobs with a key."""
+        yield from self._common.stored()
+        for shelf in self.shelves():
+            yield from self.foreign_blocks(shelf.root.name).stored()
+
     def read_manifest(self, path: Path) -> Manifest:
-        """BadManifest, FileNotFoundError."""
+        """As it is stored. BadManifest, FileNotFoundError."""
         return self._read(path)
+
+    def blocks_of(self, manifest: Manifest) -> Blocks:
+        """Where the blocks of a manifest are, as it is stored."""
+        return self._common if manifest.sealed is None else self.foreign_blocks(manifest.job_id)
 
     def set_aside(self, job_id: str, record: str) -> bool:
         """Take a sealed checkpoint out of view, for people to look at; False while somebody holds it."""
@@ -172,7 +206,7 @@ class DirectoryVault:
         self._root.mkdir(parents=True, exist_ok=True)
         for name in ("jobs", "tmp"):
             self._do.make_directory(self._root / name)
-        self.blocks.create()
+        self._common.create()
         self._replace(
             self._root / "vault.json", json.dumps(FORMAT).encode()
         )  # last: a vault is whole or not one
@@ -187,6 +221,8 @@ class DirectoryVault:
 
     def _shelf(self, job_id: str, *, create: bool = False) -> Shelf:
         manifest_format.check_id(job_id)
+        if self._key_of not in (None, job_id):
+            raise WrongKey(f"the key of {self._key_of} is not for {job_id}")
         shelf = Shelf(self._root / "jobs" / job_id)
         if create:
             for path in (shelf.root, shelf.manifests):
@@ -214,8 +250,9 @@ class DirectoryVault:
         return True
 
     def _publish(self, shelf: Shelf, manifest: Manifest) -> None:
-        names = block_names(manifest)
-        missing = sorted(names - self.blocks.present(names, renew=False))
+        """`manifest` and those of `_read` are as they are stored."""
+        names, blocks = block_names(manifest), self.blocks_of(manifest)
+        missing = sorted(names - blocks.present(names, renew=False))
         if missing:
             raise MissingBlock(f"{manifest.checkpoint_id} lacks {len(missing)} blocks, such as {missing[0]}")
         # Also those of an earlier try that was cut. Those of a sealed parent are durable already: a sync of a
@@ -226,7 +263,7 @@ class DirectoryVault:
         self._replace(
             shelf.path_of(manifest),
             manifest_format.encode(manifest),
-            before_renaming=lambda: self.blocks.sync(names - durable),
+            before_renaming=lambda: blocks.sync(names - durable),
         )
 
     def _forget(self, shelf: Shelf, keep: int) -> tuple[str, ...]:
@@ -254,6 +291,15 @@ class DirectoryVault:
             return self._read(path)
         except (BadManifest, FileNotFoundError):
             return None
+
+    def _opened(self, manifest: Manifest) -> Manifest | None:
+        try:
+            return self.packing.open(manifest)
+        except BadManifest:
+            return None
+
+    def _blocks(self, kind: type[Blocks], root: Path, packing: Packing) -> Blocks:
+        return kind(root, self._do, self._replace_block, self._relying_on_blocks, packing)
 
     def _replace_block(self, path: Path, data: bytes) -> None:
         self._replace(path, data, sync=False)  # the seal syncs the directories, once for all blocks

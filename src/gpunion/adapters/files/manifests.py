@@ -12,17 +12,25 @@ from typing import Any
 from blake3 import blake3
 
 from gpunion.domain import tree
-from gpunion.domain.tree import BLOCK_SIZE_BYTES, BadTree, FileEntry
-from gpunion.ports.vault import BadManifest, Manifest
+from gpunion.domain.tree import BLOCK_SIZE_BYTES, FILES_MAX, HASH_PATTERN, BadTree, FileEntry
+from gpunion.ports.vault import BadManifest, Manifest, SealedFiles
 
 FORMAT = 1
 ID_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
 def encode(manifest: Manifest) -> bytes:
-    body = json.dumps(asdict(manifest), sort_keys=True, separators=(",", ":"))
-    record = {"format": FORMAT, "blake3": blake3(body.encode()).hexdigest(), "manifest": body}
+    body = body_of(manifest)
+    record = {"format": FORMAT, "blake3": blake3(body).hexdigest(), "manifest": body.decode()}
     return json.dumps(record).encode()
+
+
+def body_of(manifest: Manifest) -> bytes:
+    """Equal ones have equal bodies."""
+    fields = asdict(manifest)
+    if manifest.sealed is None:
+        del fields["sealed"]
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> Manifest:
@@ -47,6 +55,9 @@ def check(manifest: Manifest) -> None:
         raise BadManifest(f"blocks of {manifest.block_size_bytes} bytes, not {BLOCK_SIZE_BYTES}")
     if manifest.epoch < 0 or manifest.step < 0:
         raise BadManifest("a negative epoch or step")
+    if manifest.sealed is not None:
+        _check_sealed(manifest, manifest.sealed)
+        return
     with _as_bad_manifest():
         tree.check_entries(manifest.files)
     if manifest.total_bytes != sum(entry.size_bytes for entry in manifest.files):
@@ -69,6 +80,9 @@ def check_link(path: str, target: str) -> None:
 
 
 def block_names(manifest: Manifest) -> set[str]:
+    """As they are stored, where it is sealed; else by the hash of what is in them."""
+    if manifest.sealed is not None:
+        return set(manifest.sealed.blocks)
     return {name for entry in manifest.files for name in entry.blocks}
 
 
@@ -80,6 +94,21 @@ def _as_bad_manifest() -> Iterator[None]:
         raise BadManifest(str(error)) from error
 
 
+def entries_of(rows: list[dict[str, Any]]) -> tuple[FileEntry, ...]:
+    return tuple(FileEntry(**(entry | {"blocks": tuple(entry["blocks"])})) for entry in rows)
+
+
+def _check_sealed(manifest: Manifest, sealed: SealedFiles) -> None:
+    if manifest.files:
+        raise BadManifest("it is encrypted and names files in the clear as well")
+    if manifest.total_bytes < 0 or len(sealed.blocks) > manifest.total_bytes // BLOCK_SIZE_BYTES + FILES_MAX:
+        raise BadManifest("the sizes do not add up")
+    if not all(HASH_PATTERN.fullmatch(name) for name in sealed.blocks):
+        raise BadManifest("it names a block that cannot be")
+
+
 def _manifest(fields: dict[str, Any]) -> Manifest:
-    files = tuple(FileEntry(**(entry | {"blocks": tuple(entry["blocks"])})) for entry in fields["files"])
-    return Manifest(**(fields | {"files": files}))
+    sealed = fields.get("sealed")
+    if sealed is not None:
+        sealed = SealedFiles(**(sealed | {"blocks": tuple(sealed["blocks"])}))
+    return Manifest(**(fields | {"files": entries_of(fields["files"]), "sealed": sealed}))

@@ -7,20 +7,21 @@ the mirror, a full disk for one, costs bytes on the wire and no checkpoint.
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpunion.adapters.files import coding
 from gpunion.adapters.files import manifests as manifest_format
-from gpunion.adapters.files.blocks import CHAIN_MAX, verified
+from gpunion.adapters.files.blocks import CHAIN_MAX
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.ports.vault import (
     KEEP_AT_LEAST,
     BadManifest,
     CorruptBlock,
     Garbage,
+    JobKey,
     Manifest,
     MissingBlock,
     UnknownCheckpoint,
@@ -40,31 +41,42 @@ class MirrorVault:
         self._desk = desk
         self._mirror = DirectoryVault(root, grace_s=MIRROR_GRACE_S)
         self._limit_bytes = limit_bytes
+        self._own: str | None = None  # the job whose key we have
 
     def describe(self) -> str:
         return self._desk.describe()
+
+    def keyed(self, key: JobKey) -> MirrorVault:
+        """On this machine's disk, too, everything is encrypted."""
+        view = copy.copy(self)
+        view._mirror = self._mirror.keyed(key)
+        view._own = key.job_id
+        return view
 
     def begin(self, job_id: str, epoch: int) -> None:
         self._desk.begin(job_id, epoch)
 
     def has(self, hashes: Iterable[str]) -> set[str]:
-        return self._desk.has(tuple(hashes))
+        plain_names = {self._stored_as(plain_name): plain_name for plain_name in hashes}
+        return {plain_names[name] for name in self._desk.has(tuple(plain_names), self._own)}
 
     def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
-        if self._desk.has((block_hash,)):
+        name = self._stored_as(block_hash)
+        if self._desk.has((name,), self._own):
             return 0
-        stored = self._packed(block_hash, data, like)
+        stored = self._packed(name, data, None if like is None else self._stored_as(like))
         try:
-            self._desk.put(block_hash, stored)
+            self._desk.put(name, stored, self._own)
         except MissingBlock:
             # What it is the difference from has been collected there: this one goes as it is.
-            stored = coding.encode(data)
-            self._desk.put(block_hash, stored)
+            stored = self._mirror.packing.encode(name, data, None)
+            self._desk.put(name, stored, self._own)
         return len(stored)
 
     def seal(self, manifest: Manifest) -> None:
         manifest_format.check(manifest)
-        self._desk.seal(manifest.job_id, manifest_format.encode(manifest))
+        closed = self._mirror.packing.close(manifest)
+        self._desk.seal(manifest.job_id, manifest_format.encode(closed))
         with suppress(VaultFault):  # sealed here too, so that the mirror keeps what the next save builds on
             self._mirror.seal(manifest)
             self._mirror.forget(manifest.job_id, KEEP_AT_LEAST)
@@ -72,7 +84,7 @@ class MirrorVault:
 
     def latest(self, job_id: str) -> Manifest | None:
         found = self._desk.latest(job_id)
-        return None if found is None else manifest_format.decode(found)
+        return None if found is None else self._manifest(found)
 
     def get(self, job_id: str, checkpoint_id: str) -> Manifest:
         for manifest in self.manifests(job_id):
@@ -84,11 +96,11 @@ class MirrorVault:
         found = []
         for data in self._desk.sealed(job_id):
             with suppress(BadManifest):
-                found.append(manifest_format.decode(data))
+                found.append(self._manifest(data))
         return tuple(found)
 
     def read_block(self, block_hash: str) -> bytes:
-        return self._plain(block_hash, CHAIN_MAX)
+        return self._plain(self._stored_as(block_hash), CHAIN_MAX)
 
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
@@ -113,23 +125,32 @@ class MirrorVault:
             self._mirror.collect_garbage()
         return self._desk.collect_garbage()
 
+    def _stored_as(self, plain_name: str) -> str:
+        return self._mirror.packing.name(plain_name)
+
+    def _manifest(self, data: bytes) -> Manifest:
+        return self._mirror.packing.open(manifest_format.decode(data))
+
     def _packed(self, name: str, data: bytes, like: str | None) -> bytes:
+        """Names from here on are what a block is stored as."""
         try:
-            self._mirror.put(name, data, like)
+            self._mirror.blocks.put(name, data, like)
             return self._mirror.blocks.read_stored(name)
+        except CorruptBlock:
+            raise  # these are not the bytes of that name; where there is a key the desk could not tell
         except VaultFault:
-            return coding.encode(data)
+            return self._mirror.packing.encode(name, data, None)
 
     def _plain(self, name: str, chain_left: int) -> bytes:
         with suppress(VaultFault):
-            return self._mirror.read_block(name)
+            return self._mirror.blocks.read(name)
         if not chain_left:
             raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
-        stored = self._desk.fetch(name)
+        stored = self._desk.fetch(name, self._own)
         try:
-            data = verified(name, coding.decode(stored, lambda base: self._plain(base, chain_left - 1)))
+            data = self._mirror.blocks.unpacked(name, stored, lambda base: self._plain(base, chain_left - 1))
         except CorruptBlock as error:
-            self._desk.doubt(name)
+            self._desk.doubt(name, self._own)
             raise CorruptBlock(f"{name}: {error}") from error
         with suppress(VaultFault):
             self._mirror.blocks.put_stored(name, stored)
@@ -137,7 +158,7 @@ class MirrorVault:
 
     def _trim(self, newest_job: str) -> None:
         """All but the newest job's blocks go: the others were saved here longer ago."""
-        if sum(map(_size_bytes, self._mirror.blocks.stored())) <= self._limit_bytes:
+        if sum(map(_size_bytes, self._mirror.stored())) <= self._limit_bytes:
             return
         for shelf in self._mirror.shelves():
             if shelf.root.name != newest_job:

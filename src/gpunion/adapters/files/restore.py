@@ -17,7 +17,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpunion.adapters.files.manifests import check, check_link
-from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock, FileEntry, LocalDiskTrouble, Manifest, Vault
+from gpunion.ports.vault import (
+    BLOCK_SIZE_BYTES,
+    CorruptBlock,
+    FileEntry,
+    LocalDiskTrouble,
+    Manifest,
+    Vault,
+    WrongKey,
+)
 
 ReadBlock = Callable[[str], bytes]
 
@@ -38,6 +46,8 @@ def restore_directory(
     (While an old directory is being replaced there is a moment with none; never one with a part.)
     """
     check(manifest)
+    if manifest.sealed is not None:
+        raise WrongKey(f"{manifest.checkpoint_id} is encrypted, and the key of {manifest.job_id} is not here")
     with vault.hold(manifest.job_id, manifest.checkpoint_id):
         restore_tree(vault.read_block, manifest.files, target, durable=durable, workers=workers)
 

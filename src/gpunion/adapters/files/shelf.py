@@ -21,6 +21,7 @@ class Shelf:
         self.epoch_file = root / "epoch.json"
         self.manifests = root / "manifests"
         self.damaged = root / "damaged"
+        self.own_blocks = root / "blocks"
 
     def epoch(self) -> int | None:
         """The newest epoch that has begun; None when none has."""

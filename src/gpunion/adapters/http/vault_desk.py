@@ -54,20 +54,21 @@ class HttpVaultDesk:
     def begin(self, job_id: str, epoch: int) -> None:
         self._ask("POST", f"/jobs/{job_id}/begin", json={"epoch": epoch})
 
-    def has(self, names: Collection[str]) -> set[str]:
+    def has(self, names: Collection[str], job_id: str | None = None) -> set[str]:
         found: set[str] = set()
         for batch in _batches(names):
-            found |= set(self._ask("POST", "/has", json={"blocks": batch}).json()["blocks"])
+            answer = self._ask("POST", f"{_owner(job_id)}/has", json={"blocks": batch})
+            found |= set(answer.json()["blocks"])
         return found
 
-    def put(self, name: str, stored: bytes) -> None:
-        self._ask("PUT", f"/blocks/{name}", content=stored)
+    def put(self, name: str, stored: bytes, job_id: str | None = None) -> None:
+        self._ask("PUT", f"{_owner(job_id)}/blocks/{name}", content=stored)
 
-    def fetch(self, name: str) -> bytes:
-        return self._ask("GET", f"/blocks/{name}").content
+    def fetch(self, name: str, job_id: str | None = None) -> bytes:
+        return self._ask("GET", f"{_owner(job_id)}/blocks/{name}").content
 
-    def doubt(self, name: str) -> None:
-        self._ask("POST", f"/blocks/{name}/doubt")
+    def doubt(self, name: str, job_id: str | None = None) -> None:
+        self._ask("POST", f"{_owner(job_id)}/blocks/{name}/doubt")
 
     def seal(self, job_id: str, manifest: bytes) -> None:
         self._ask("POST", f"/jobs/{job_id}/seal", content=manifest)
@@ -110,6 +111,11 @@ class HttpVaultDesk:
                 return answer
             raise _fault(answer, self.describe())
         raise AssertionError("unreachable")
+
+
+def _owner(job_id: str | None) -> str:
+    """Blocks of everybody, or of one job with a key."""
+    return "" if job_id is None else f"/jobs/{job_id}"
 
 
 def _batches(names: Collection[str]) -> Iterator[list[str]]:

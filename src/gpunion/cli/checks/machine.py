@@ -18,7 +18,7 @@ PROBE_LIMIT_S = 10.0  # a driver that takes longer hangs
 DISK_LEAST_BYTES, DISK_COMFORTABLE_BYTES = 256 * 1024**2, 4 * 1024**3
 LIBRARIES = {
     "cli": ("httpx", "rich"),
-    "agent": ("msgspec", "websockets", "httpx", "blake3", "zstandard", "structlog"),
+    "agent": ("msgspec", "websockets", "httpx", "blake3", "zstandard", "structlog", "cryptography"),
     "coordinator": (
         "fastapi",
         "uvicorn",
@@ -28,6 +28,7 @@ LIBRARIES = {
         "alembic",
         "aiosqlite",
         "structlog",
+        "cryptography",
     ),
 }
 

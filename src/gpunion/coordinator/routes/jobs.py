@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
@@ -25,6 +26,7 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 # A story longer than this is read from its end backwards by nobody; the log itself has all of it.
 STORY_LIMIT_LINES = 20_000
 _PAGE = 1000
+VAULT_KEY_BYTES = 32
 _KEY = Header(alias="Idempotency-Key", min_length=1, max_length=255)
 
 
@@ -121,7 +123,8 @@ async def _submit(campus: Campus, spec: JobSpec, key: str | None) -> wire.JobAns
         detail = f"directory {spec.bundle} is not here, or not all of it"
         raise ApiError(422, "bundle_missing", detail, f"PUT /api/v1/trees/{spec.bundle} first")
     job_id = campus.names.next()
-    outcome = await campus.loop.post(JobSubmitted(job_id=job_id, spec=spec), key=key)
+    vault_key = secrets.token_hex(VAULT_KEY_BYTES) if spec.checkpoint.encrypt else ""
+    outcome = await campus.loop.post(JobSubmitted(job_id=job_id, spec=spec, vault_key=vault_key), key=key)
     reasons = outcome.commit.decision.reasons
     job = campus.state.jobs.get(job_id)
     if job is None:

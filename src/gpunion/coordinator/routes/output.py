@@ -21,7 +21,15 @@ from gpunion.coordinator.routes.access import Admin, TheCampus
 from gpunion.coordinator.routes.jobs import find
 from gpunion.domain.job import Job
 from gpunion.domain.tree import FileEntry
-from gpunion.ports.vault import CorruptBlock, Manifest, MissingBlock, UnknownCheckpoint, Vault, VaultFault
+from gpunion.ports.vault import (
+    CorruptBlock,
+    JobKey,
+    Manifest,
+    MissingBlock,
+    UnknownCheckpoint,
+    Vault,
+    VaultFault,
+)
 from gpunion.wire.trees import encode_record, frame
 from gpunion.wire.v1.trees import OutputBlocksIn
 
@@ -84,7 +92,7 @@ async def _stream(vault: Vault, names: list[str]) -> AsyncIterator[bytes]:
 
 
 def _find_output(campus: Campus, job: Job) -> Output:
-    vault = _open(campus)
+    vault = _open(campus, job)
     try:
         sealed = sorted(vault.manifests(job.id), key=lambda manifest: (manifest.epoch, manifest.step))
     except VaultFault as fault:
@@ -119,7 +127,7 @@ def _output(manifest: Manifest, *, final: bool) -> Output:
 
 
 def _sealed(campus: Campus, job: Job, checkpoint_id: str) -> tuple[Vault, Manifest]:
-    vault = _open(campus)
+    vault = _open(campus, job)
     try:
         return vault, vault.get(job.id, checkpoint_id)
     except UnknownCheckpoint as error:
@@ -130,9 +138,12 @@ def _sealed(campus: Campus, job: Job, checkpoint_id: str) -> tuple[Vault, Manife
         raise _unavailable(campus, fault) from fault
 
 
-def _open(campus: Campus) -> Vault:
+def _open(campus: Campus, job: Job) -> Vault:
     try:
-        return campus.open_vault()
+        vault = campus.open_vault()
+        if not job.vault_key:
+            return vault
+        return vault.keyed(JobKey(job_id=job.id, secret=bytes.fromhex(job.vault_key)))
     except VaultFault as fault:
         raise _unavailable(campus, fault) from fault
 

@@ -1,7 +1,8 @@
 """The campus's vault for nodes that share no file system with it.
 
 A node speaks for the jobs it was given runs of. Blocks are known by the hash of what is in them: who can name
-one has seen it or a manifest that names it, and what is put is verified.
+one has seen it or a manifest that names it, and what is put is verified. What is put for a job with a key
+cannot be: it is kept among that job's own blocks, where it can do no harm to others.
 """
 
 from __future__ import annotations
@@ -94,6 +95,40 @@ async def get_block(name: BlockName, campus: TheCampus, _caller: NodeOnly) -> Re
 async def doubt_block(name: BlockName, campus: TheCampus, _caller: NodeOnly) -> None:
     """It arrived damaged: the vault looks for itself."""
     await _ask(campus, lambda desk: desk.doubt(name))
+
+
+@router.post("/jobs/{job_id}/has")
+async def has_own_blocks(job_id: JobName, body: NamesIn, campus: TheCampus, caller: NodeOnly) -> NamesOut:
+    """The same of a job whose checkpoints are encrypted: its blocks are its own."""
+    _has_a_run_of(campus, caller, job_id)
+    return NamesOut(blocks=sorted(await _ask(campus, lambda desk: desk.has(body.blocks, job_id))))
+
+
+@router.put(
+    "/jobs/{job_id}/blocks/{name}",
+    status_code=204,
+    openapi_extra={"requestBody": {"required": True, "content": _STORED}},
+)
+async def put_own_block(
+    job_id: JobName, name: BlockName, campus: TheCampus, caller: NodeOnly, request: Request
+) -> None:
+    """An encrypted block, whose checksum is verified."""
+    _has_a_run_of(campus, caller, job_id)
+    stored = await request.body()
+    await _ask(campus, lambda desk: desk.put(name, stored, job_id))
+
+
+@router.get("/jobs/{job_id}/blocks/{name}", response_class=Response, responses={200: {"content": _STORED}})
+async def get_own_block(job_id: JobName, name: BlockName, campus: TheCampus, caller: NodeOnly) -> Response:
+    _has_a_run_of(campus, caller, job_id)
+    return Response(await _ask(campus, lambda desk: desk.fetch(name, job_id)), media_type=STORED_TYPE)
+
+
+@router.post("/jobs/{job_id}/blocks/{name}/doubt", status_code=204)
+async def doubt_own_block(job_id: JobName, name: BlockName, campus: TheCampus, caller: NodeOnly) -> None:
+    """It arrived damaged: the vault compares its checksum."""
+    _has_a_run_of(campus, caller, job_id)
+    await _ask(campus, lambda desk: desk.doubt(name, job_id))
 
 
 @router.post("/collect")

@@ -76,6 +76,9 @@ class CheckpointIn(Strict):
         default_factory=list, max_length=ARGUMENTS_LIMIT, description="saves a program that cannot be changed"
     )
     signal: SaveSignal = Field(default="", description="makes such a program save itself")
+    encrypt: bool = Field(
+        default=False, description="what it saves is stored encrypted, with a key of its own"
+    )
 
     @model_validator(mode="after")
     def _saved_in_one_way(self) -> CheckpointIn:
