@@ -61,14 +61,22 @@ class Scene:
         campus.start_agent(*labs, **({} if vault is None else {"GPUNION_VAULT": vault}))
         return scene
 
-    def submit(self, *, steps: int = 30, step_s: float = 0.05, every_s: float = 1.0, key: str = "") -> str:
+    def submit(
+        self,
+        *,
+        steps: int = 30,
+        step_s: float = 0.05,
+        every_s: float = 1.0,
+        key: str = "",
+        encrypt: bool = False,
+    ) -> str:
         digest = self.patiently(lambda: self.campus.client().put_tree({JOB_FILE.name: JOB_FILE.read_bytes()}))
         job = {
             "name": f"beating-{self.submitted}",
             "command": ["python", JOB_FILE.name, str(steps), str(step_s)],
             "bundle": digest,
             "resources": {"gpus": 1, "cpus": 0.1, "memory": "64MiB"},
-            "checkpoint": {"max_interval_s": every_s},
+            "checkpoint": {"max_interval_s": every_s, "encrypt": encrypt},
         }
         key = key or f"key-{time.monotonic_ns()}"
         answer = self.patiently(lambda: self.campus.client().submit(job, idempotency_key=key))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import signal
+import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gpunion.agent import owner_client
+from gpunion.wire.trees import decode_record
 from tests.system.scene import Scene
 
 pytestmark = [pytest.mark.xdist_group("vault-elsewhere"), pytest.mark.timeout(300)]
@@ -47,3 +52,47 @@ def test_a_coordinator_that_is_away_for_a_moment_costs_no_checkpoint(scene: Scen
     assert job["phase"] == "succeeded", scene.story(job_id)
     assert job["epoch"] == 1, scene.story(job_id)
     scene.check_trail(job_id)
+
+
+def test_an_encrypted_job_moves_and_nobody_but_its_nodes_is_told_the_key(scene: Scene) -> None:
+    job_id = scene.submit(steps=40, encrypt=True)
+    scene.until(job_id, "a durable step", lambda job: job["durable"] is not None)
+    key = key_of(scene, job_id)
+    note = next((scene.campus.state_dir("a") / "agent" / "runs").glob(f"{job_id}*.json"))
+    assert key in note.read_text()
+    assert note.stat().st_mode & 0o077 == 0
+    owner_client.reclaim(scene.campus.state_dir("a"), 10.0)
+    job = scene.until_over(job_id)
+    assert (job["phase"], job["epoch"]) == ("succeeded", 2), scene.story(job_id)
+    scene.check_trail(job_id)
+    steps = [step for _, _, step in scene.beats(job_id)]
+    assert steps == sorted(set(steps)), "a step was done twice"
+
+    client = scene.campus.client()
+    answer = client.output(job_id)
+    (name,) = next(entry for entry in decode_record(answer) if entry.path == "count.json").blocks
+    assert dict(client.output_blocks(job_id, answer["checkpoint_id"], [name])) == {name: b'{"value": 40}'}
+
+    told = [job, answer, client.why(job_id), client.checkpoints(job_id), client.jobs()]
+    assert key not in json.dumps(told)
+    for log in ("coordinator", "a", "b"):
+        assert key not in scene.campus.log_of(log).read_text()
+    assert job["checkpoint"]["encrypt"]
+    # The code that travels is no checkpoint and lies beside it.
+    mirrors = [scene.campus.state_dir(name) / "cache" / "vault" for name in "ab"]
+    for place in (scene.campus.vault_dir, *mirrors):
+        stored = b"".join(path.read_bytes() for path in place.rglob("*") if path.is_file())
+        assert stored
+        assert not [secret for secret in (b"count.json", b'"value"', key.encode()) if secret in stored]
+    limit_s = time.monotonic() + 60
+    while list(scene.campus.state_dir("b").glob(f"agent/runs/{job_id}*")):
+        assert time.monotonic() < limit_s, "the key stays on the node when its run is over"
+        time.sleep(0.05)
+
+
+def key_of(scene: Scene, job_id: str) -> str:
+    with contextlib.closing(sqlite3.connect(scene.campus.data_dir / "gpunion.db")) as database:
+        (body,) = database.execute("SELECT body FROM jobs WHERE id = ?", [job_id]).fetchone()
+    key = str(json.loads(body)["vault_key"])
+    assert len(bytes.fromhex(key)) == 32
+    return key

@@ -51,6 +51,21 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="install the packages it lists, a file of the directory that travels: requirements.txt",
     )
+    _add_checkpoint_flags(job)
+    job.add_argument(
+        "--expect", type=positive_duration_s, metavar="TIME", help="about how long it runs, like 2h"
+    )
+    parser.add_argument(
+        "--deadline",
+        type=positive_duration_s,
+        metavar="TIME",
+        help="from now, by when it should be done, like 8h; needs --expect",
+    )
+    job.add_argument("--dir", type=Path, metavar="DIR", help="the directory that travels with it (.)")
+    job.add_argument("--no-dir", action="store_true", help="nothing travels with it")
+
+
+def _add_checkpoint_flags(job: argparse._ArgumentGroup) -> None:
     job.add_argument(
         "--checkpoint-tier",
         choices=("app", "system"),
@@ -67,17 +82,6 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="save it at least this often, like 60s",
     )
-    job.add_argument(
-        "--expect", type=positive_duration_s, metavar="TIME", help="about how long it runs, like 2h"
-    )
-    parser.add_argument(
-        "--deadline",
-        type=positive_duration_s,
-        metavar="TIME",
-        help="from now, by when it should be done, like 8h; needs --expect",
-    )
-    job.add_argument("--dir", type=Path, metavar="DIR", help="the directory that travels with it (.)")
-    job.add_argument("--no-dir", action="store_true", help="nothing travels with it")
 
 
 def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> Json:

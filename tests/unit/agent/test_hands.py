@@ -35,14 +35,16 @@ from gpunion.ports.runtime import ExitReason, RuntimeFault
 from gpunion.ports.vault import (
     CheckpointTorn,
     CorruptBlock,
+    JobKey,
     LocalDiskTrouble,
     OldEpoch,
     VaultFault,
     VaultFull,
     VaultUnavailable,
+    WrongKey,
 )
 from tests.trees import a_tree
-from tests.unit.agent.fakes import RUN, FakeWorld, a_checkpoint, a_manifest, an_order, until
+from tests.unit.agent.fakes import JOB, RUN, FakeWorld, a_checkpoint, a_manifest, an_order, until
 
 
 @pytest.fixture
@@ -287,6 +289,26 @@ async def test_what_the_program_named_and_its_output_so_far_become_durable(fake:
     ]
     assert fake.vault.trees[a_checkpoint(1)] == {"checkpoint/state": "weights", "output/metrics.csv": "1,2"}
     assert list((fake.root / "spool" / RUN).iterdir()) == []
+
+
+async def test_a_job_with_a_key_is_looked_for_restored_and_saved_with_it(fake: FakeWorld) -> None:
+    fake.vault.sealed.append(a_manifest("c1", 10))
+    hands = start(fake, an_order(restore=CheckpointId("c1"), restore_step=10, vault_key="ab" * 32))
+    await until(lambda: fake.of(GuestStarted))
+    save(fake, files=None)
+    hands.ship(ship())
+    await until(lambda: fake.of(CheckpointShipped))
+    key = JobKey(job_id=JOB, secret=bytes.fromhex("ab" * 32))
+    assert fake.vault.keys == [key, key, key]
+
+
+async def test_another_key_ends_the_start_instead_of_beginning_anew(fake: FakeWorld) -> None:
+    fake.vault.sealed.append(a_manifest("c1", 10))
+    fake.vault.broken["c1"] = WrongKey("c1 was encrypted with another key")
+    start(fake, an_order(vault_key="ab" * 32))
+    await until(lambda: fake.of(GuestStartFailed))
+    assert "another key" in str(fake.of(GuestStartFailed))
+    assert f"start {RUN}" not in fake.journal
 
 
 async def test_a_program_that_names_no_files_has_its_whole_directory_saved(fake: FakeWorld) -> None:

@@ -22,6 +22,7 @@ from gpunion.domain.frames import Progress
 from gpunion.domain.ids import RunId
 from gpunion.domain.run import EndReason
 from gpunion.ports.runtime import ExitReason
+from gpunion.ports.vault import JobKey
 from tests.unit.agent.fakes import RUN, FakeWorld, an_order, until
 
 
@@ -110,3 +111,22 @@ def test_a_note_that_is_damaged_makes_its_guest_a_stranger(tmp_path: Path) -> No
     notebook = Notebook(tmp_path)
     notebook.open()
     assert notebook.all() == ()
+
+
+def test_a_key_is_noted_for_this_user_only_and_torn_out_with_the_run(fake: FakeWorld, tmp_path: Path) -> None:
+    order = an_order(vault_key="ab" * 32)
+    Notebook(tmp_path).write(order, fake.runtime.paths(RUN))
+    path = tmp_path / f"{RUN}.json"
+    assert path.stat().st_mode & 0o077 == 0
+    again = Notebook(tmp_path)
+    again.open()
+    note = again.get(RUN)
+    assert note is not None
+    assert note.key == JobKey(job_id=order.job_id, secret=bytes.fromhex("ab" * 32))
+    assert "abab" not in f"{order} {note}"
+    damaged = path.read_text().replace("ab" * 32, "no key")
+    again.forget(RUN)
+    assert not path.exists()
+    path.write_text(damaged)
+    again.open()
+    assert again.get(RUN) is None, "going on without the key would save in the clear"

@@ -28,6 +28,7 @@ memory = "8GiB"
 [checkpoint]
 max_interval = "60s"
 min_interval = 5
+encrypt = true
 
 [env]
 SEED = "1"
@@ -55,7 +56,7 @@ def test_a_whole_file_becomes_the_request(tmp_path: Path) -> None:
             "cpus": 4.0,
             "memory": 8 * 2**30,
         },
-        "checkpoint": {"max_interval_s": 60.0, "min_interval_s": 5.0},
+        "checkpoint": {"max_interval_s": 60.0, "min_interval_s": 5.0, "encrypt": True},
         "environment": {"SEED": "1"},
         "lockfile": "env/requirements.txt",
     }
@@ -76,6 +77,8 @@ def test_false_means_that_nothing_travels(tmp_path: Path) -> None:
         ("[resources]\nvram = 'lots'", "resources.vram: 'lots' is not a size"),
         ("[resources]\ngpus = -1", "resources.gpus: -1 is not a whole number"),
         ("[checkpoint]\nmax_interval = 'often'", "checkpoint.max_interval: 'often' is not a duration"),
+        ("[checkpoint]\nencrypted = true", "unknown key checkpoint.encrypted; did you mean encrypt?"),
+        ("[checkpoint]\nencrypt = 'yes'", "checkpoint.encrypt: 'yes' is not true or false"),
         ("priority = 'urgent'", "priority: 'urgent' is not low, normal or high"),
         ("command = [1, 2]", "command: [1, 2] is not a list of texts"),
         ('command = "unclosed \'quote"', "command: No closing quotation"),
