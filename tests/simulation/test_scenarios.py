@@ -180,3 +180,15 @@ def test_fuzz_counts_troubles_and_says_how_to_repeat_a_failure() -> None:
     assert "3 seeds" in summary(outcome)
     assert told[0].repeat == "gpunion sim fuzz --from 3 --seeds 1"
     assert run_seed(4).digest == told[1].digest
+
+
+def test_a_guest_whose_owner_visits_its_gpu_stands_still_and_redoes_nothing() -> None:
+    scenario = read_scenario(SCENARIOS / "parked.toml")
+    outcome = run_scenario(scenario)
+    assert outcome.violations == ()
+    assert {job.phase for job in outcome.jobs.values()} == {"succeeded"}
+    told = "\n".join(transcript(recorded(scenario).coordinator))
+    counts = [told.count(word) for word in ("RunParked", "RunUnparked", "parked_too_long")]
+    assert counts == [3, 2, 1]
+    # The long visit alone made one of them move.
+    assert sorted(job.moves for job in outcome.jobs.values()) == [0, 1]

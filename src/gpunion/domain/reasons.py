@@ -196,7 +196,8 @@ SENTENCES: dict[Why, str] = {
     "it stands still there until the owner is done",
     Why.NOT_PARKED: "it could not be parked on {node} ({detail}); it is saved and moved instead",
     Why.UNPARKED: "goes on on {node} after {parked_s} s in its memory; nothing was lost",
-    Why.PARKED_TOO_LONG: "the owner of {node} went on for longer than {patience_s} s: it goes on elsewhere",
+    Why.PARKED_TOO_LONG: "the owner of {node} was not done after {patience_s} s; "
+    "it goes on elsewhere, from its last save",
     Why.NOT_UNPARKED: "it did not get back onto its GPU on {node}: {detail}",
     Why.FLUSH_FITS: "saving takes about {needs_s} s and fits the {left_s} s left",
     Why.CAPTURE_FITS: "saving takes about {stall_s} s and fits the {left_s} s left on the GPU; "

@@ -38,6 +38,11 @@ class Box:
         return self.process is not None and not self.ended
 
     @property
+    def parked(self) -> bool:
+        """Alive and standing still, with nothing of it on a GPU."""
+        return self.process is not None and self.process.frozen
+
+    @property
     def step(self) -> int:
         return self.process.step if self.process is not None and not self.ended else self.last_step
 

@@ -46,6 +46,7 @@ class Machine(Watch):
         self.on = True
         self.word = Word.SHARING
         self.deadline_s: float | None = None  # true time; nothing of a guest after it until the owner resumes
+        self.gpus_taken: dict[int, float] = {}  # by when each has to be its owner's, in true time
         self._leaving = False
         self._incarnations = 1
         self._kernel = kernel
@@ -67,6 +68,7 @@ class Machine(Watch):
         self._incarnations += 1
         self.agent.disk = AgentDisk(f"{self.id}-{self._incarnations}")
         self.agent.killed_meanwhile = False
+        self.gpus_taken.clear()
         self._leaving = False
         self._say(Word.SHARING, None)
         self.join()
@@ -97,16 +99,23 @@ class Machine(Watch):
 
     # --- the owner -------------------------------------------------------------------------------
 
-    def reclaim(self, notice_s: float, *, leaving: bool = False, when_safe: bool = False) -> bool:
+    def reclaim(
+        self,
+        notice_s: float,
+        *,
+        leaving: bool = False,
+        when_safe: bool = False,
+        gpus: tuple[int, ...] = (),
+    ) -> bool:
         """False: no agent answered. The owner waits, or takes the way that needs none."""
-        word = OwnerReclaimed(notice_s=notice_s, leaving=leaving, when_safe=when_safe)
+        word = OwnerReclaimed(notice_s=notice_s, leaving=leaving, when_safe=when_safe, gpus=gpus)
         return self.on and self.agent.post(word)
 
     def pause(self) -> bool:
         return self.on and self.agent.post(OwnerPaused())
 
-    def resume(self) -> bool:
-        return self.on and self.agent.post(OwnerResumed())
+    def resume(self, gpus: tuple[int, ...] = ()) -> bool:
+        return self.on and self.agent.post(OwnerResumed(gpus=gpus))
 
     def kill(self) -> bool:
         """Always works. Without an agent, or when it dies over it, the command ends the guests itself."""
@@ -125,6 +134,13 @@ class Machine(Watch):
         if node_id != self.id:
             return
         match commit.event:
+            case OwnerReclaimed(gpus=gpus, notice_s=notice_s) if gpus:
+                deadline_s = self.clock.true(commit.at_s + max(0.0, notice_s))
+                for gpu in gpus:
+                    self.gpus_taken[gpu] = min(deadline_s, self.gpus_taken.get(gpu, deadline_s))
+            case OwnerResumed(gpus=gpus) if gpus:
+                for gpu in gpus:
+                    self.gpus_taken.pop(gpu, None)
             case OwnerReclaimed(notice_s=notice_s, leaving=leaving):
                 self._asked_back(self.clock.true(commit.at_s + max(0.0, notice_s)), leaving)
             case OwnerKilled():
@@ -135,6 +151,7 @@ class Machine(Watch):
                 self._say(Word.PAUSED, None)
             case OwnerResumed() if self.word is not Word.LEFT:
                 self._leaving = False
+                self.gpus_taken.clear()
                 self._say(Word.SHARING, None)
             case _:
                 pass

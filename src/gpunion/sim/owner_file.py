@@ -44,7 +44,7 @@ def owner_plans(table: Table, node_ids: list[NodeId], folder: Path, streams: Str
 
 
 def read_acts(path: Path) -> list[OwnerAct]:
-    """A CSV with the columns at_s, do, notice_s, or a TOML file with [[acts]]."""
+    """A CSV with the columns at_s, do, notice_s, gpu, or a TOML file with [[acts]]."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -75,7 +75,15 @@ def _cell(key: str, value: str) -> object:
 
 def _act(table: Table) -> OwnerAct:
     do = one_of(f"{table.where}.do", table.text("do"), WORDS)
-    act = OwnerAct(at_s=table.number("at_s"), do=do, notice_s=table.optional("notice_s"))
+    gpu = table.optional("gpu")
+    if gpu is not None and do not in ("reclaim", "resume"):
+        raise ScenarioError(f"{table.where}.gpu: one GPU alone can be reclaimed and resumed, not {do!r}")
+    act = OwnerAct(
+        at_s=table.number("at_s"),
+        do=do,
+        notice_s=table.optional("notice_s"),
+        gpu=None if gpu is None else round(gpu),
+    )
     table.done()
     return act
 

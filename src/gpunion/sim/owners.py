@@ -51,6 +51,8 @@ class Owner:
 
     def _said(self, act: OwnerAct) -> bool:
         machine = self._machine
+        if act.gpu is not None:
+            return self._said_of_gpu(act, act.gpu)
         if act.do in ("reclaim", "leave"):
             notice_s = machine.plan.facts.terms.notice_s if act.notice_s is None else act.notice_s
             return self._reclaimed(notice_s, leaving=act.do == "leave")
@@ -64,6 +66,13 @@ class Owner:
         if act.do == "pause":
             return machine.pause()
         return machine.resume()
+
+    def _said_of_gpu(self, act: OwnerAct, gpu: int) -> bool:
+        """Without an agent to hear it the owner asks again: one GPU has no way around the agent."""
+        if act.do == "resume":
+            return self._machine.resume(gpus=(gpu,))
+        notice_s = self._machine.plan.facts.terms.notice_s if act.notice_s is None else act.notice_s
+        return self._machine.reclaim(notice_s, gpus=(gpu,))
 
     def _reclaimed(self, notice_s: float, *, leaving: bool, when_safe: bool = False) -> bool:
         machine, now_s = self._machine, self._kernel.now_s

@@ -41,7 +41,7 @@ class Process:
         self._answers: dict[CheckpointId, tuple[int, float]] = {}
         self.capturing_s = 0.0
         self.alive = True
-        self._frozen = False
+        self.frozen = False
         self._capture = kernel.after(program.boot_s, self._go)
 
     @property
@@ -59,7 +59,7 @@ class Process:
 
     def ask_to_save(self, checkpoint_id: CheckpointId, *, final: bool, slowness: float) -> None:
         """A request has a name: asking again for the same one finds the answer lying there."""
-        if not self.alive or self._frozen or not self.program.answers_saves:
+        if not self.alive or self.frozen or not self.program.answers_saves:
             return
         if checkpoint_id in self._seen:
             self._answer_again(checkpoint_id)
@@ -80,15 +80,15 @@ class Process:
 
     def freeze(self) -> None:
         """Stands still where it is: neither a step nor a save goes on."""
-        if self.alive and not self._frozen:
-            self._frozen = True
+        if self.alive and not self.frozen:
+            self.frozen = True
             self._pause()
             if self._capture is not None:
                 self._capture.cancel()
 
     def thaw(self) -> None:
-        if self.alive and self._frozen:
-            self._frozen = False
+        if self.alive and self.frozen:
+            self.frozen = False
             self._go()  # a save that was under way was given up by whoever asked
 
     def kill(self) -> None:

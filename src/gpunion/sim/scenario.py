@@ -59,6 +59,7 @@ class OwnerAct:
     at_s: float
     do: str
     notice_s: float | None = None  # None: what the terms say
+    gpu: int | None = None  # reclaim and resume: this one alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,7 @@ def _nodes(table: Table, streams: Streams) -> list[NodePlan]:
                 uplink_bps=uplink_bps,
             ),
             terms=one.table("terms").fill(Terms),
+            parks=one.flag("parks", False),
         )
         for known in ("model", "vram_gib", "speed"):
             one.has(known)

@@ -251,6 +251,8 @@ def _await(draft: Draft, migration: Migration, checkpoint: Checkpoint) -> None:
 
 def _stood_still(draft: Draft, run: Run, report: RunEnded) -> float:
     node = draft.state.nodes[run.node_id]
+    if run.parked_s is not None:
+        return run.parked_s
     if report.reason is EndReason.NODE_LOST:
         return min(draft.now_s, node.phase_since_s)
     return draft.now_s
@@ -279,6 +281,9 @@ def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
             draft.because(job.id, Why.START_FAILED, node=node, detail=report.detail or "no detail given")
         case EndReason.SAVED if job.migration is None:
             draft.because(job.id, Why.ENDED_ITSELF)
+        case EndReason.DEADLINE if job.migration is None and run.parked_s is not None:
+            waited_s = draft.now_s - run.parked_s
+            draft.because(job.id, Why.PARKED_TOO_LONG, node=node, patience_s=waited_s)
         case EndReason.DEADLINE if job.migration is None:
             draft.because(job.id, Why.OWNER_WANTS_NODE, node=node, notice_s=0.0)
         case EndReason.GUEST_LOST | EndReason.UNKNOWN | EndReason.STOPPED:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpunion.domain.commit import AgentCommit
+from gpunion.domain.events import OwnerReclaimed
 from gpunion.domain.ids import NodeId
 from gpunion.sim.box import Box
 from gpunion.sim.checkers.court import Checker
@@ -16,6 +18,20 @@ class NothingAfterTheDeadline(Checker):
     def owner_spoke(self, node_id: NodeId, word: str, deadline_true_s: float | None) -> None:
         if deadline_true_s is not None:
             self.world.kernel.at(deadline_true_s + INSTANT_S, lambda: self._look(node_id, deadline_true_s))
+
+    def agent_committed(self, node_id: NodeId, commit: AgentCommit) -> None:
+        if isinstance(commit.event, OwnerReclaimed) and commit.event.gpus:
+            clock = self.world.machines[node_id].clock
+            at_s = clock.true(commit.at_s + max(0.0, commit.event.notice_s)) + INSTANT_S
+            self.world.kernel.at(at_s, lambda: self._look_at_gpus(node_id))
+
+    def _look_at_gpus(self, node_id: NodeId) -> None:
+        """A guest that is parked has nothing on the GPU: it may stand still in memory."""
+        machine = self.world.machines[node_id]
+        over = {gpu for gpu, by_s in machine.gpus_taken.items() if by_s + INSTANT_S <= self.court.now_s}
+        for box in machine.runtime.living():
+            if not box.parked and over & set(box.order.grant.gpu_indices):
+                self.court.find(1, node_id, f"{box.run_id} computes on a GPU after its owner's deadline")
 
     def guest_began(self, box: Box) -> None:
         if self._too_late(box.node_id):
@@ -47,6 +63,9 @@ class NoStartAgainstTheTerms(Checker):
         facts, terms = machine.plan.facts, machine.plan.facts.terms
         if machine.word is not Word.SHARING:
             self.court.find(2, box.node_id, f"{box.run_id} starts though the owner said {machine.word}")
+        taken = set(machine.gpus_taken) & set(box.order.grant.gpu_indices)
+        if taken:
+            self.court.find(2, box.node_id, f"{box.run_id} starts on GPU {sorted(taken)}, which is not lent")
         lab = next(job.spec.lab for job in self.world.scenario.jobs if job.id == box.job_id)
         if not terms.admits_lab(lab):
             self.court.find(2, box.node_id, f"{box.run_id} of lab '{lab}' is not admitted")

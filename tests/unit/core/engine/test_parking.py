@@ -254,7 +254,7 @@ def test_a_parked_run_that_had_to_end_goes_on_elsewhere() -> None:
     job = hq.run().job_id
     hq.reported("alpha", RunParked(run_id=RUN, job_id=job, epoch=1, moved_bytes=GIB, took_s=1.5))
     hq.joins("beta")
-    hq.ended(RUN, EndReason.DEADLINE)
+    assert Why.PARKED_TOO_LONG in whys(hq.later(900).ended(RUN, EndReason.DEADLINE))
     assert hq.job().epoch == 2
     assert hq.run("job-e2").node_id == "beta"
 
