@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.cli.exits import ERROR, NOT_FOUND, OK, UNAVAILABLE
-from tests.contract.vault.conftest import Place, directory, name_of, sealed
+from tests.contract.vault.conftest import Place, a_key, directory, name_of, sealed
 from tests.unit.cli.campus_double import CampusDouble, Terminal
 
 
@@ -36,6 +36,19 @@ def test_ls_shows_every_checkpoint(place: Place, gpunion: Terminal) -> None:
 def test_verify_says_that_all_is_well(place: Place, gpunion: Terminal) -> None:
     assert gpunion("vault", "verify", "vault", "--job", "job-1") == OK
     assert "All can be restored." in gpunion.out
+
+
+def test_verify_without_the_keys_claims_no_more_than_it_knows(place: Place, gpunion: Terminal) -> None:
+    sealed(place.open().keyed(a_key("job-2")), {"w": b"secret"}, job_id="job-2", checkpoint_id="d1")
+    assert gpunion("vault", "verify", "vault") == OK
+    assert "1 of the checkpoints are encrypted" in gpunion.out
+    assert "Nothing is missing or damaged." in gpunion.out
+    assert "All can be restored." not in gpunion.out
+    assert gpunion("vault", "verify", "vault", "--json") == OK
+    answer = json.loads(gpunion.out)
+    assert (answer["checkpoints"], answer["encrypted"]) == (3, 1)
+    assert gpunion("vault", "ls", "vault") == OK
+    assert "d1" in gpunion.out
 
 
 def test_verify_fails_and_names_what_is_lost_and_repair_takes_it_out_of_view(

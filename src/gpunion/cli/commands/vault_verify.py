@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             "stored. What is inside was not read: the jobs' keys are not here."
         )
     if not findings.unreadable:
-        screen.line("All can be restored.")
+        screen.line("All can be restored." if not findings.encrypted else "Nothing is missing or damaged.")
         return OK
     screen.line(
         f"{len(findings.unreadable)} cannot be restored. Next: gpunion vault repair {arguments.vault}"
