@@ -160,7 +160,7 @@ SENTENCES: dict[Why, str] = {
     Why.IMAGE_REMOVED: "{by} took {image} off the campus's list",
     Why.QUOTA_REACHED: "waits: {who} holds {held} of the {limit} GPU(s) allowed at once; this needs {needs}",
     Why.QUOTA_SET: "{who} may hold {gpus} GPU(s) at once, says {by}",
-    Why.TURN: "waits for its turn, {ahead} job(s) go first: {who} has had {share} % of what was used lately "
+    Why.TURN: "{turn}: {who} has had {share} % of what was used lately "
     "({used_h} GPU-hours) and has lent {lent_h}",
     Why.BEHIND_DEADLINE: "it is {behind_s} s of work behind the line to its deadline: it goes before others "
     "of its class, and to machines that stay",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpunion.domain.account import Account, Charge, lab_account, user_account
 from gpunion.domain.events import QuotaSet
 from gpunion.domain.ids import NodeId
@@ -41,6 +43,16 @@ def follow_ends(draft: Draft) -> None:
     for former, run in draft.changed_runs():
         if former is not None and former.living and not run.living:
             _count(draft, run, sign=-1)
+            _lent(draft, run)
+
+
+def _lent(draft: Draft, run: Run) -> None:
+    """What a machine has given to guests, whoever they were; one that never started had nothing of it."""
+    node = draft.state.nodes.get(run.node_id)
+    if node is None or run.started_s is None:
+        return
+    lent_gpu_s = len(run.grant.gpu_indices) * max(0.0, draft.now_s - run.started_s)
+    draft.put(replace(node, lent_gpu_s=node.lent_gpu_s + lent_gpu_s))
 
 
 def set_quota(draft: Draft, event: QuotaSet) -> None:
@@ -90,7 +102,7 @@ def _turn(draft: Draft, job: Job) -> Reason:
     return because(
         job.id,
         Why.TURN,
-        ahead=ahead,
+        turn=f"waits for its turn, {ahead} job(s) go first" if ahead else "nobody waiting goes before it",
         who=name.replace(":", " ", 1),
         share=round(100 * known.used_share(name)),
         used_h=account.used_gpu_s / _HOUR_S,

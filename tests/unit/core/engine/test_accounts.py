@@ -73,7 +73,7 @@ def test_who_used_more_lately_waits_longer_and_is_told_so() -> None:
     assert holders(headquarters) == ["other"]
     (turn,) = headquarters.engine.waits_because(headquarters.now_s, JobId("again"))
     assert turn.sentence() == (
-        "waits for its turn, 0 job(s) go first: lab vision has had 100 % of what was used lately "
+        "nobody waiting goes before it: lab vision has had 100 % of what was used lately "
         "(1 GPU-hours) and has lent 0"
     )
 
@@ -104,6 +104,8 @@ def test_a_labs_own_jobs_come_first_on_its_own_machines_and_cost_it_nothing() ->
     account = headquarters.state.memories.accounts["lab:vision"]
     assert account.used_gpu_s == 0.0
     assert account.lent_gpu_s > 0.9 * HOUR_S
+    (machine,) = headquarters.state.nodes.values()
+    assert machine.lent_gpu_s > account.lent_gpu_s  # its own lab's jobs are guests as well
 
 
 def test_a_quota_holds_back_and_says_so_and_lifting_it_lets_go() -> None:
