@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from gpunion.agent import owner_client
+from gpunion.cli.commands import status as status_command
 from tests.unit.cli.campus_double import Terminal
 
 
@@ -60,10 +63,36 @@ def test_joining_needs_an_address_and_a_token(gpunion: Terminal) -> None:
 def test_a_campus_that_does_not_answer_cannot_be_joined(gpunion: Terminal) -> None:
     state = gpunion.here / "state"
     assert gpunion("join", "http://127.0.0.1:1", "--token", "t", "--state-dir", str(state)) == 6
-    assert "did not let this machine in" in gpunion.err
+    assert "cannot be reached" in gpunion.err
+    assert "Next: check the address" in gpunion.err
     assert not (state / "agent.toml").exists()
 
 
 def test_kill_is_the_same_command_here(gpunion: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
     assert gpunion("--json", "kill", "--state-dir", str(gpunion.here)) == 0
     assert json.loads(capsys.readouterr().out)["complete"] is True
+
+
+@pytest.mark.parametrize(
+    ("tenure", "deadline_in_s", "shown"),
+    [
+        ("sharing", None, "yes"),
+        ("paused", None, "no new guests"),
+        ("reclaiming", 15.0, "yours in 15 s"),
+        ("reclaimed", None, "no"),
+    ],
+)
+def test_no_gpu_of_a_machine_that_is_taken_back_is_called_lent(
+    gpunion: Terminal,
+    monkeypatch: pytest.MonkeyPatch,
+    tenure: str,
+    deadline_in_s: float | None,
+    shown: str,
+) -> None:
+    gpu = dict.fromkeys(["memory_used_bytes", "utilisation", "temperature_c", "power_w", "withheld"])
+    of_it = {"index": 0, "model": "A100", "memory_bytes": 1, "declared": True, "runs": [], "processes": []}
+    status = {"tenure": tenure, "deadline_in_s": deadline_in_s, "gpus": [{**gpu, **of_it}], "guests": []}
+    monkeypatch.setattr(owner_client, "status", lambda state_dir: {"message": "", "status": status})
+    monkeypatch.setattr(status_command, "_lines", lambda status: [])
+    assert gpunion("status") == 0, gpunion.err
+    assert re.split(r"\s{2,}", gpunion.out.splitlines()[2])[2] == shown

@@ -28,7 +28,14 @@ class HttpRegistrar:
         }
         with faults(what):
             async with httpx.AsyncClient(timeout=ENROL_LIMIT_S, trust_env=False) as client:
-                answer = await client.post(f"{self._url}/api/v1/enrol", json=body)
+                try:
+                    answer = await client.post(f"{self._url}/api/v1/enrol", json=body)
+                except httpx.ConnectError as error:
+                    raise LinkFault(
+                        f"the coordinator at {self._url} cannot be reached: {error or type(error).__name__}. "
+                        "Next: check the address, and that it runs",
+                        temporary=True,
+                    ) from error
             if answer.status_code not in (httpx.codes.OK, httpx.codes.CREATED):
                 raise refusal(answer, what)
             given = answer.json()

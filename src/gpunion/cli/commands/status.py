@@ -88,15 +88,17 @@ def _show_gpus(context: Context, status: Json) -> None:
     names = {
         guest["run_id"]: f"{_who(guest)}: {guest['name'] or guest['run_id']}" for guest in status["guests"]
     }
-    context.screen.table(Table(columns=columns, rows=[_gpu_row(gpu, names) for gpu in status["gpus"]]))
+    context.screen.table(
+        Table(columns=columns, rows=[_gpu_row(gpu, names, status) for gpu in status["gpus"]])
+    )
 
 
-def _gpu_row(gpu: Json, names: dict[str, str]) -> list[str]:
+def _gpu_row(gpu: Json, names: dict[str, str], status: Json) -> list[str]:
     used, total = gpu["memory_used_bytes"], shown_size(gpu["memory_bytes"])
     return [
         str(gpu["index"]),
         gpu["model"],
-        _lent(gpu["withheld"]),
+        _lent(gpu["withheld"], status),
         ", ".join(_on_it(gpu, names)) or "nobody",
         total if used is None else f"{shown_size(used)} of {total}",
         "-" if gpu["utilisation"] is None else f"{gpu['utilisation']:.0%}",
@@ -106,9 +108,12 @@ def _gpu_row(gpu: Json, names: dict[str, str]) -> list[str]:
     ]
 
 
-def _lent(withheld: Json | None) -> str:
+def _lent(withheld: Json | None, status: Json) -> str:
+    """What is true of the whole machine is true of each GPU that was not taken back alone."""
     if withheld is None:
-        return "yes"
+        if status["tenure"] == "reclaiming" and status["deadline_in_s"] is not None:
+            return f"yours in {shown_duration(status['deadline_in_s'])}"
+        return {"sharing": "yes", "paused": "no new guests"}.get(status["tenure"], "no")
     if withheld["deadline_in_s"] is not None:
         return f"yours in {shown_duration(withheld['deadline_in_s'])}"
     return "no new guests" if withheld["phase"] == "paused" else "no"
