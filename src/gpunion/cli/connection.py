@@ -24,6 +24,12 @@ EXITS_BY_STATUS = {
     429: UNAVAILABLE,
     503: UNAVAILABLE,
 }
+COMMANDS_BY_PATH = {
+    "/api/v1/jobs lists": "gpunion ps -a lists",
+    "/api/v1/nodes": "gpunion nodes",
+    "/api/v1/images": "gpunion images ls",
+    "/api/v1/quotas": "gpunion quotas",
+}
 MISTAKES = frozenset({"unknown_key", "invalid_request"})
 
 
@@ -60,7 +66,7 @@ def trouble_of(error: ClientError) -> Trouble:
 
 def _refused(problem: ApiProblem) -> Trouble:
     code = USAGE if problem.code in MISTAKES else EXITS_BY_STATUS.get(problem.status, ERROR)
-    next_step = problem.next_step
+    next_step = _in_commands(problem.next_step)
     if problem.status == 401:
         next_step = (
             "gpunion login URL --token TOKEN, with the token the coordinator printed at its first start"
@@ -68,7 +74,15 @@ def _refused(problem: ApiProblem) -> Trouble:
     why = "; ".join(f"{found['at']}: {found['message']}" for found in problem.errors)
     if problem.verdicts:
         why = "\n" + "\n".join(f"  {line}" for line in verdict_table(problem.verdicts).plain())
+        next_step = "ask for less, or for what a node has: gpunion nodes"
     return Trouble(problem.detail, why="" if why == problem.detail else why, next_step=next_step, code=code)
+
+
+def _in_commands(next_step: str) -> str:
+    """The API tells its callers what to GET; who types commands is told the command that does."""
+    for path, command in COMMANDS_BY_PATH.items():
+        next_step = next_step.replace(f"GET {path}", command)
+    return next_step
 
 
 def _was_slow(cause: BaseException | None) -> bool:

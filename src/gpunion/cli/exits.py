@@ -32,7 +32,8 @@ class Trouble(Exception):
     def text(self) -> str:
         lines = [f"Error: {self.what}"]
         if self.why:
-            lines.append(f"Why: {self.why}")
+            between = "" if self.why.startswith("\n") else " "  # a table begins on a line of its own
+            lines.append(f"Why:{between}{self.why}")
         if self.next_step:
             lines.append(f"Next: {self.next_step}")
         return "\n".join(lines)

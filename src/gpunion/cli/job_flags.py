@@ -103,6 +103,12 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     _put(job, "network", arguments.network)
     _put(job, "expected_s", arguments.expect)
     _put(job, "finish_within_s", arguments.deadline)
+    if "finish_within_s" in job and "expected_s" not in job:
+        raise Trouble(
+            "a deadline alone does not say when the job has to start",
+            next_step="say as well how long it runs, about, with --expect, like: --expect 2h --deadline 8h",
+            code=USAGE,
+        )
     resources: Json = dict(job.get("resources", {}))
     for key, value in (
         ("gpus", arguments.gpus),

@@ -82,6 +82,7 @@ def build_parser(command: Command, module: CommandModule) -> Parser:
     # No brackets around the flags: which there are is in the list below it.
     tail = " -- COMMAND ..." if module.takes_command else ""
     parser = Parser(prog=f"gpunion {command.name}", description=_sentence(command.summary), epilog=epilog)
+    parser.takes_command = module.takes_command
     module.configure(parser)
     if module.json_shape is not None:
         parser.add_argument(
@@ -130,6 +131,10 @@ def _unknown_command(words: list[str]) -> Trouble:
         return Trouble(
             f"gpunion has no command {' '.join(words[:2])!r}{meant}", next_step="gpunion --help", code=USAGE
         )
+    if words[0].startswith("-"):
+        flag = words[0].partition("=")[0]
+        meant = did_you_mean(flag, GLOBAL_FLAGS)
+        return Trouble(f"gpunion has no flag {flag}{meant}", next_step="gpunion --help", code=USAGE)
     meant = did_you_mean(words[0], [command.name for command in COMMANDS])
     return Trouble(f"gpunion has no command {words[0]!r}{meant}", next_step="gpunion --help", code=USAGE)
 

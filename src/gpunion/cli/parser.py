@@ -13,6 +13,8 @@ CLOSE_ENOUGH = 0.6
 
 
 class Parser(argparse.ArgumentParser):
+    takes_command = False  # whether a command to run may follow after --
+
     """One command's parser. It raises Trouble where argparse would print and exit."""
 
     def __init__(self, **details: Any) -> None:
@@ -37,9 +39,10 @@ class Parser(argparse.ArgumentParser):
         flag = word.partition("=")[0]
         known = [name for action in self._actions for name in action.option_strings]
         if not flag.startswith("-"):
+            after_dashes = f"write the command after --, like: {self.prog} -- {word} ..."
             return Trouble(
                 f"{self.prog} does not know what to do with {word!r}",
-                next_step=f"{self.prog} --help",
+                next_step=after_dashes if self.takes_command else f"{self.prog} --help",
                 code=USAGE,
             )
         meant = did_you_mean(flag, known)

@@ -31,7 +31,7 @@ Made by `make docs` from the commands themselves; do not edit.
   `gpunion login` kept in `~/.config/gpunion/client.toml` (mode 0600), else a coordinator of the same user on
   the same machine. A token that was kept is only ever sent to the address it was kept for.
 - **What travels with a job** is the working directory, without what `.gpunionignore` names (patterns as in a
-  `.gitignore`), at most 32 MiB packed.
+  `.gitignore`); docs/jobs.md says how it gets there.
 - **`GPUNION_DEBUG=1`** shows the traceback of a bug; otherwise it is put into a file that the message names.
 """
 

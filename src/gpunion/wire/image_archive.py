@@ -52,7 +52,9 @@ def reduce_archive(
                 _copy(archive, place, reduced, f"layer-{number}.tar", copied)
             return image.digest
     except (tarfile.TarError, EOFError, KeyError) as error:
-        raise BadArchive(f"{source} is no archive of an image: {error}") from error
+        # After its first line the library lists everything it tried to unpack the file with.
+        said = str(error).partition("\n")[0].removesuffix(":")
+        raise BadArchive(f"{source} is no archive of an image: {said}") from error
 
 
 def check_reduced(file: Path) -> str:

@@ -83,6 +83,8 @@ def test_quiet_prints_the_id_and_nothing_else(gpunion: Terminal) -> None:
         (("submit", "--priority", "urgent", "--", "x"), "invalid choice: 'urgent'"),
         (("submit", "--vrma", "1GB", "--", "x"), "no flag --vrma; did you mean --vram?"),
         (("ps", "train"), "does not know what to do with 'train'"),
+        (("run", "python", "train.py"), "write the command after --, like: gpunion run -- python"),
+        (("submit", "--deadline", "8h", "--", "x"), "--expect 2h --deadline 8h"),
         (("ps", "--", "train"), "takes nothing after --"),
         (("logs",), "the following arguments are required: JOB"),
     ],

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from gpunion.cli.config import config_path
+from gpunion.sdk.errors import ApiProblem
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_problem
 
 
@@ -57,6 +58,19 @@ def test_login_keeps_what_the_coordinator_accepts(gpunion: Terminal, campus: Cam
     path = config_path(gpunion.environment)
     assert path.read_text() == 'url = "http://campus.example"\ntoken = "t"\n'
     assert str(path) in gpunion.out
+
+
+def test_what_the_api_says_to_get_is_told_as_a_command(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.refuses = ApiProblem(
+        code="not_found",
+        title="Not found",
+        detail="there is no node x",
+        next_step="GET /api/v1/nodes lists the nodes there are",
+        status=404,
+        body={},
+    )
+    assert gpunion("nodes") == 3
+    assert "Next: gpunion nodes lists the nodes there are" in gpunion.err
 
 
 def test_login_keeps_nothing_that_is_refused(gpunion: Terminal, campus: CampusDouble) -> None:

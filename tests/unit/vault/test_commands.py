@@ -67,4 +67,5 @@ def test_verify_fails_and_names_what_is_lost_and_repair_takes_it_out_of_view(
 
 def test_what_is_not_there_is_said(place: Place, gpunion: Terminal) -> None:
     assert gpunion("vault", "ls", "elsewhere") == UNAVAILABLE
+    assert "is no vault, or nothing was saved there yet" in gpunion.err
     assert gpunion("vault", "verify", "vault", "--job", "nobody") == NOT_FOUND

@@ -42,7 +42,8 @@ def open_docker(
         mend = "systemctl start docker, and see that this user may use it (docker info)"
         if "permission denied" in str(trouble).lower():
             mend = "sudo usermod -aG docker $USER, and log in again (who is in that group is as good as root)"
-        raise RuntimeFault(f"docker does not answer: {trouble}. Next: {mend}", temporary=True) from trouble
+        said = str(trouble).rstrip(".?")
+        raise RuntimeFault(f"docker does not answer: {said}. Next: {mend}", temporary=True) from trouble
     facts = facts_of(info, os.geteuid(), os.getegid())
     limits = {} if processes_max is None else {"processes_max": processes_max}
     return ContainerRuntime(state_dir, engine, facts, image=image, log_limit_bytes=log_limit_bytes, **limits)

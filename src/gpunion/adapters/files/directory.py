@@ -72,6 +72,8 @@ class DirectoryVault:
         with translated(f"opening the vault {self._root}"):
             if create and not (self._root / "vault.json").exists():
                 self._create()
+            if not (self._root / "vault.json").exists():
+                raise VaultUnavailable(f"{self._root} is no vault, or nothing was saved there yet")
             self._check_format()
 
     def describe(self) -> str:

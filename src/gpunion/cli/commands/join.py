@@ -110,17 +110,20 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         joined = join(request)
     except JoinTrouble as trouble:
         raise _not_joined(trouble) from trouble
+    where = f" --state-dir {arguments.state_dir}" if arguments.state_dir else ""
+    next_step = joined.next_step.replace("gpunion agent", f"gpunion agent{where}")
+    next_step = next_step.replace("gpunion status", f"gpunion status{where}")
     if context.screen.as_json:
         shown = {
             "node_id": joined.node_id,
             "settings_file": str(joined.settings_file),
-            "next_step": joined.next_step,
+            "next_step": next_step,
         }
         context.screen.data(shown)
     else:
         context.screen.line(f"This machine is {joined.node_id} of the campus at {url}. Nobody is on it yet.")
-        context.screen.line("To see and change your terms: gpunion terms")
-        context.screen.line(f"Next: {joined.next_step}")
+        context.screen.line(f"To see and change your terms: gpunion terms{where}")
+        context.screen.line(f"Next: {next_step}")
     return OK
 
 

@@ -88,6 +88,7 @@ def _show_all(context: Context, answer: Json) -> None:
     columns = ("NODE", "PHASE", "1 H", "4 H", "12 H", "WANTED BACK IN", "BASED ON")
     screen.table(Table(columns=columns, rows=[_row(node) for node in answer["nodes"]]))
     screen.line()
+    screen.line("1 H, 4 H, 12 H: how likely it is lent for that long from now on.")
     screen.line(_learned(answer))
     if answer["learns"]:
         screen.line(

@@ -109,7 +109,7 @@ def _find_output(campus: Campus, job: Job) -> Output:
         if manifest.tier != OUTPUT_TIER:
             return _output(manifest, final=False)
     if job.phase.over:
-        detail = f"{job.id} is {job.phase.value} and left nothing in GPUNION_OUTPUT_DIR"
+        detail = f"{job.id} is over ({job.phase.value}) and left nothing in GPUNION_OUTPUT_DIR"
         raise ApiError(404, "no_output", detail, "its words are in: gpunion logs")
     detail = f"{job.id} is {job.phase.value} and nothing of it is saved yet"
     raise ApiError(404, "no_output", detail, "ask again when it has saved a checkpoint, or has ended")

@@ -275,7 +275,8 @@ def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
             detail = report.detail or "no detail given"
             draft.because(job.id, Why.DUMP_REFUSED_THERE, node=node, detail=detail)
         case EndReason.REFUSED:
-            refusal = report.detail or ("no reason given" if report.why is None else report.why.value)
+            said = "no reason given" if report.why is None else report.why.value.replace("_", " ")
+            refusal = report.detail or said
             draft.because(job.id, Why.RUN_REFUSED, node=node, refusal=refusal)
         case EndReason.START_FAILED:
             draft.because(job.id, Why.START_FAILED, node=node, detail=report.detail or "no detail given")
