@@ -150,10 +150,14 @@ class OwnerApi:
             if when_safe:
                 text = (
                     "Every guest goes as soon as what it did is saved; the machine is yours in "
-                    f"{deadline_in_s:.0f} s at most. `gpunion kill` takes it at once."
+                    f"{_shown(deadline_in_s)} at most. `gpunion kill` takes it at once."
                 )
                 return _remembering(text, answer.forgettable)
-            text = f"The machine is yours in {deadline_in_s:.0f} s at most. `gpunion kill` takes it at once."
+            then = " Then it leaves the campus." if leaving else ""
+            text = (
+                f"The machine is yours in {_shown(deadline_in_s)} at most.{then} "
+                "`gpunion kill` takes it at once."
+            )
         return _remembering(text, answer.forgettable)
 
     async def _about_gpus(self, verb: str, request: dict[str, Any], gpus: tuple[int, ...]) -> str:
@@ -234,6 +238,13 @@ class OwnerApi:
 
     def _tenure(self) -> Tenure:
         return self._loop.station.engine.state.holding.tenure
+
+
+def _shown(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes or (minutes < 2 and rest == 0):
+        return f"{round(seconds)} s"
+    return f"{minutes} min" + (f" {rest} s" if rest else "")
 
 
 def _remembering(text: str, trouble: str) -> str:

@@ -35,6 +35,7 @@ OURS = frozenset({
     "podman-seccomp.json", "system-tier.json", "farewell.json",
 })  # fmt: skip
 FAREWELL_FILE = "farewell.json"
+NOT_OURS = "it is not ours"
 # The mark of what the campus's install script has made; only that is removed with us.
 INSTALLED_MARK = ".installed-by-gpunion"
 WAIT_S = 0.1
@@ -56,6 +57,11 @@ class Receipt:
     @property
     def clean(self) -> bool:
         return not self.left_behind
+
+    @property
+    def left_only_yours(self) -> bool:
+        """What is left behind is nothing but files that the owner put there."""
+        return all(item.endswith(NOT_OURS) for item in self.left_behind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +133,9 @@ def _leave(
     except owner_client.Refused:
         say("The agent has left already, or is about to.")
     except owner_client.OwnerTrouble as trouble:
-        say(f"{trouble}\nGuests are ended without a notice: nobody is there to save them.")
+        if settings is not None:
+            what = str(trouble).partition("\n")[0].partition(";")[0]
+            say(f"{what.removesuffix('.')}. Guests are ended without a notice: nobody is there to save them.")
         _end_all(state_dir)
         return False
     else:
@@ -177,7 +185,7 @@ def _remove_files(state_dir: Path, receipt: Receipt) -> None:
         return
     for entry in _entries(state_dir):
         if entry.name not in OURS:
-            receipt.left_behind.append(f"{entry}: it is not ours")
+            receipt.left_behind.append(f"{entry}: {NOT_OURS}")
         elif entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry, ignore_errors=True)
         else:

@@ -94,7 +94,7 @@ def test_with_agent_and_coordinator_gone_nothing_is_left_either_and_it_says_whom
     (lending.state / "notes of the owner.txt").write_text("mine")
     done = lending("leave", "--purge")
     assert done.code == 1
-    assert "notes of the owner.txt: it is not ours" in done.out
+    assert "notes of the owner.txt: it is not ours\nNext: keep it, or remove it yourself" in done.out
     assert "could not be told" in done.out
     assert [path.name for path in lending.state.iterdir()] == ["notes of the owner.txt"]
     (lending.state / "notes of the owner.txt").unlink()

@@ -73,7 +73,10 @@ def _show(receipt: Receipt, context: Context) -> None:
         line("STILL HERE:")
         for item in receipt.left_behind:
             line(f"  {item}")
-        line("Next: run this again as root, or as the agent's user")
+        if receipt.left_only_yours:
+            line("Next: keep it, or remove it yourself")
+        else:
+            line("Next: run this again as root, or as the agent's user")
     else:
         line("Nothing of ours is left on this machine.")
     if receipt.coordinator and not receipt.coordinator_told:
