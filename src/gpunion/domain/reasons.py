@@ -7,6 +7,7 @@ does not carry is a bug that the tests find.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -141,7 +142,7 @@ SENTENCES: dict[Why, str] = {
     Why.LAB_NOT_ADMITTED: "its owner does not admit guests of lab '{lab}'",
     Why.PERSON_NOT_ADMITTED: "its owner does not admit {person}",
     Why.NOT_LENT_NOW: "{because}",
-    Why.ENDS_SOON: "by its owner's terms it is lent for {left_s} s more only",
+    Why.ENDS_SOON: "by its owner's terms it is lent for {left_s} more only",
     Why.UNSANDBOXED: "it cannot shut guests in and its owner has not allowed that",
     Why.NO_NETWORK_HERE: "its owner allows guests no network, and the job asks for one",
     Why.GUESTS_FULL: "it already has the {limit} guests its owner allows",
@@ -162,11 +163,11 @@ SENTENCES: dict[Why, str] = {
     Why.QUOTA_SET: "{who} may hold {gpus} GPU(s) at once, says {by}",
     Why.TURN: "{turn}: {who} has had {share} % of what was used lately "
     "({used_h} GPU-hours) and has lent {lent_h}",
-    Why.BEHIND_DEADLINE: "it is {behind_s} s of work behind the line to its deadline: it goes before others "
+    Why.BEHIND_DEADLINE: "it is {behind_s} of work behind the line to its deadline: it goes before others "
     "of its class, and to machines that stay",
     Why.ROOM_MADE: "{jobs} make(s) room for it on {node}",
     Why.MADE_ROOM: "made room on {node} for {job}, which is of a higher class; "
-    "it is saved first, {unsaved_s} s after its last save",
+    "it is saved first, {unsaved_s} after its last save",
     Why.DEADLINE_MISSED: "its deadline cannot be met any more; it takes its turn like others",
     Why.SUBMITTED: "accepted from {owner}",
     Why.IMPOSSIBLE: "no node of this campus could ever run it: {blockers}",
@@ -183,45 +184,45 @@ SENTENCES: dict[Why, str] = {
     Why.DUMP_REFUSED_THERE: "its dump did not come to life on {node}: {detail}",
     Why.DUMP_GIVEN_UP: "its dump came to life nowhere; going on from what its program saved, or anew",
     Why.STEP_BEHIND: "a checkpoint of step {step} was ignored; step {durable} is already durable",
-    Why.OWNER_WANTS_NODE: "the owner of {node} wants it back in {notice_s} s",
-    Why.OWNER_WANTS_GPU: "the owner of {node} wants GPU {gpus} back in {notice_s} s",
+    Why.OWNER_WANTS_NODE: "the owner of {node} wants it back in {notice_s}",
+    Why.OWNER_WANTS_GPU: "the owner of {node} wants GPU {gpus} back in {notice_s}",
     Why.TERMS_CHANGED: "the owner of {node} changed the terms: {said}",
-    Why.TERMS_END_LENDING: "the terms of {node} end its lending in {notice_s} s: {detail}",
-    Why.TERMS_END_STAY: "the terms of {node} let it stay for {notice_s} s more: {detail}",
+    Why.TERMS_END_LENDING: "the terms of {node} end its lending in {notice_s}: {detail}",
+    Why.TERMS_END_STAY: "the terms of {node} let it stay for {notice_s} more: {detail}",
     Why.MAY_STAY: "it may stay on {node} after all",
     Why.OWNER_COMPUTES: "the owner of {node} began to compute on GPU {gpus} ({detail}); "
-    "it is theirs in {notice_s} s",
+    "it is theirs in {notice_s}",
     Why.GPU_SICK: "GPU {gpus} of {node} is out of order ({detail})",
-    Why.PARKED: "{gib} GiB of its GPU memory went into the memory of {node} in {took_s} s; "
+    Why.PARKED: "{gib} GiB of its GPU memory went into the memory of {node} in {took_s}; "
     "it stands still there until the owner is done",
     Why.NOT_PARKED: "it could not be parked on {node} ({detail}); it is saved and moved instead",
-    Why.UNPARKED: "goes on on {node} after {parked_s} s in its memory; nothing was lost",
-    Why.PARKED_TOO_LONG: "the owner of {node} was not done after {patience_s} s; "
+    Why.UNPARKED: "goes on on {node} after {parked_s} in its memory; nothing was lost",
+    Why.PARKED_TOO_LONG: "the owner of {node} was not done after {patience_s}; "
     "it goes on elsewhere, from its last save",
     Why.NOT_UNPARKED: "it did not get back onto its GPU on {node}: {detail}",
-    Why.FLUSH_FITS: "saving takes about {needs_s} s and fits the {left_s} s left",
-    Why.CAPTURE_FITS: "saving takes about {stall_s} s and fits the {left_s} s left on the GPU; "
+    Why.FLUSH_FITS: "saving takes about {needs_s} and fits the {left_s} left",
+    Why.CAPTURE_FITS: "saving takes about {stall_s} and fits the {left_s} left on the GPU; "
     "what was saved is sent afterwards",
-    Why.NOTICE_TOO_SHORT: "saving takes about {needs_s} s and does not fit the {left_s} s left; "
+    Why.NOTICE_TOO_SHORT: "saving takes about {needs_s} and does not fit the {left_s} left; "
     "going on from step {durable} later",
-    Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s} s, {redone} steps to redo",
+    Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s}, {redone} steps to redo",
     Why.FELL_BACK: "the last save did not arrive ({trouble}); going on from step {durable}",
     Why.OWNER_KILLED: "the owner of {node} took it back without notice",
     Why.OWNER_LEFT: "{node} is leaving the campus",
     Why.LEASE_LOST: "{node} lost touch with the coordinator and ended its guests",
-    Why.NODE_WENT_SILENT: "{node} went silent; its guests are certainly gone in {fence_s} s",
+    Why.NODE_WENT_SILENT: "{node} went silent; its guests are certainly gone in {fence_s}",
     Why.NODE_GIVEN_UP: "{node} stayed silent; going on from step {durable}",
     Why.NODE_HEARD_AGAIN: "{node} is heard again",
     Why.NODE_JOINED: "{node} of lab {lab} joined with {gpus} GPU(s)",
     Why.NODE_BACK: "{node} is lent again",
     Why.GPU_PAUSED: "the owner of {node} takes no new guests on GPU {gpus}",
-    Why.GPU_FREE: "GPU {gpus} was free {freed_after_s} s after it was wanted",
+    Why.GPU_FREE: "GPU {gpus} was free {freed_after_s} after it was wanted",
     Why.GPU_BACK: "GPU {gpus} of {node} is lent again",
-    Why.GOING_HOME: "going home to {node}: saves about {gain_s} s",
+    Why.GOING_HOME: "going home to {node}: saves about {gain_s}",
     Why.RUN_REFUSED: "{node} refused it: {refusal}",
     Why.START_FAILED: "could not start on {node}: {detail}",
     Why.STOP_ASKED: "its user asked to stop it",
-    Why.ENDED_ITSELF: "it saved itself and asked to be run again",
+    Why.ENDED_ITSELF: "it saved itself and ended without being asked from here; it is run again",
     Why.GUEST_VANISHED: "it died on {node} without a word from itself or its owner",
     Why.FINISHED: "finished on {node} after {moves} move(s)",
     Why.FAILED: "failed: {detail}",
@@ -239,7 +240,7 @@ SENTENCES: dict[Why, str] = {
     Why.ADOPTED: "{run} was still alive after the agent's restart",
     Why.STRANGER_ENDED: "{run} was alive but not known; ended",
     Why.NO_ROOM_FOR_IMAGE: "there was no room for its image: {detail}",
-    Why.MACHINE_FREE: "the machine was free {freed_after_s} s after the owner asked",
+    Why.MACHINE_FREE: "the machine was free {freed_after_s} after the owner asked",
 }
 
 
@@ -250,7 +251,9 @@ class Reason:
     facts: tuple[tuple[str, Fact], ...] = ()
 
     def sentence(self) -> str:
-        facts = {name: _shown(value) for name, value in self.facts}
+        facts = {
+            name: _shown_time(value) if name.endswith("_s") else _shown(value) for name, value in self.facts
+        }
         return SENTENCES[self.why].format(**facts)
 
 
@@ -269,6 +272,19 @@ class Verdict:
     @property
     def fits(self) -> bool:
         return self.refusal is None
+
+
+_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def _shown_time(value: Fact) -> str:
+    """Seconds as long as they are easily read, two units at most after that."""
+    if not isinstance(value, int | float) or not 120 <= value < math.inf:
+        return f"{_shown(value)} s"
+    whole = round(value)
+    size, unit, smaller, smaller_unit = next(row for row in _UNITS if whole >= row[0])
+    rest = whole % size // smaller
+    return f"{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
 
 
 def _shown(value: Fact) -> str:

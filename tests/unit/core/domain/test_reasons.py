@@ -99,3 +99,19 @@ def test_numbers_are_shown_as_people_say_them(value: float | str, shown: str) ->
 def test_a_verdict_without_a_refusal_fits() -> None:
     assert Verdict(node="alpha").fits
     assert not Verdict(node="alpha", refusal=because("alpha", Why.NODE_PAUSED)).fits
+
+
+@pytest.mark.parametrize(
+    ("notice_s", "shown"),
+    [
+        (0.0, "0 s"),
+        (16.6, "16.6 s"),
+        (119, "119 s"),
+        (900.0, "15 min"),
+        (463.8, "7 min 44 s"),
+        (90000, "1 d 1 h"),
+    ],
+)
+def test_long_times_are_not_told_in_seconds(notice_s: float, shown: str) -> None:
+    reason = because("job", Why.OWNER_WANTS_NODE, node="a", notice_s=notice_s)
+    assert reason.sentence() == f"the owner of a wants it back in {shown}"
