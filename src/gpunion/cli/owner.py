@@ -47,10 +47,14 @@ def gpu_numbers(text: str) -> list[int]:
 
 
 def state_dir(arguments: argparse.Namespace, context: Context) -> Path:
+    return Path(arguments.state_dir).absolute() if arguments.state_dir else usual_state_dir(context)
+
+
+def usual_state_dir(context: Context) -> Path:
+    """The one that is meant where nobody names one."""
     from gpunion.owner_kill.command import default_state_dir
 
-    chosen = arguments.state_dir or context.environment.get("GPUNION_STATE_DIR") or default_state_dir()
-    return Path(chosen).absolute()
+    return Path(context.environment.get("GPUNION_STATE_DIR") or default_state_dir()).absolute()
 
 
 def ask(question: Callable[[], Json]) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,5 @@ def test_a_runtime_that_does_not_work_is_named_before_the_token_is_spent(gpunion
     assert not (gpunion.home / "tried").exists()
     joined = gpunion(*words, "--runtime", "sandbox", "--allow-unsandboxed", "--json")
     assert joined.code == 0, joined.err
+    # Where it joined with another directory than the usual one, what to type next names it.
+    assert f"gpunion agent --state-dir {gpunion.home / 'tried'}" in json.loads(joined.out)["next_step"]

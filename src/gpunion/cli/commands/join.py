@@ -10,7 +10,7 @@ from gpunion.cli.config import checked_url
 from gpunion.cli.context import Context
 from gpunion.cli.exits import DENIED, ERROR, OK, UNAVAILABLE, USAGE, Trouble
 from gpunion.cli.extras import missing_extra
-from gpunion.cli.owner import add_state_dir, state_dir
+from gpunion.cli.owner import add_state_dir, state_dir, usual_state_dir
 from gpunion.cli.quantities import duration_s, positive_count, positive_number, size_bytes
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         joined = join(request)
     except JoinTrouble as trouble:
         raise _not_joined(trouble) from trouble
-    where = f" --state-dir {arguments.state_dir}" if arguments.state_dir else ""
+    where = "" if request.state_dir == usual_state_dir(context) else f" --state-dir {request.state_dir}"
     next_step = joined.next_step.replace("gpunion agent", f"gpunion agent{where}")
     next_step = next_step.replace("gpunion status", f"gpunion status{where}")
     if context.screen.as_json:
