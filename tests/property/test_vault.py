@@ -37,6 +37,9 @@ from gpunion.ports.vault import (
     VaultFault,
 )
 
+# Whole campuses: following every line would triple their time, and the core has tests enough that count.
+pytestmark = pytest.mark.no_cover
+
 JOB = "job-1"
 
 

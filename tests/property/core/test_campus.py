@@ -10,6 +10,7 @@ from __future__ import annotations
 from copy import deepcopy
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,9 @@ from gpunion.domain.reports import (
 from gpunion.engine.state import CampusState
 from tests.builders import Campus, Machine, a_spec, at_once, facts
 from tests.property.core.profile import FEW
+
+# Whole campuses: following every line would triple their time, and the core has tests enough that count.
+pytestmark = pytest.mark.no_cover
 
 NODES = ("alpha", "beta", "gamma")
 JOBS = 3

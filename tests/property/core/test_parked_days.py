@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 
 from gpunion.domain.guest import Parking
@@ -14,6 +15,9 @@ from tests.builders import Machine, facts
 from tests.property.core.profile import FEW
 from tests.property.core.test_campus import NODES, a_day
 from tests.property.core.test_per_gpu_days import ABOUT_GPUS, GPUS, GpuCampus, GpuDay
+
+# Whole campuses: following every line would triple their time, and the core has tests enough that count.
+pytestmark = pytest.mark.no_cover
 
 PARKS = (True, False, None)  # it works, it does not, no word comes of it
 

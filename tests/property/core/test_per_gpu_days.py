@@ -3,6 +3,7 @@ on one that is not lent, and every job ends."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,9 @@ from gpunion.domain.withheld import GpuPhase, HoldCause
 from tests.builders import Machine, facts
 from tests.property.core.profile import FEW
 from tests.property.core.test_campus import NODES, Day, WatchedCampus, a_day
+
+# Whole campuses: following every line would triple their time, and the core has tests enough that count.
+pytestmark = pytest.mark.no_cover
 
 GPUS = 2
 CAUSES = (HoldCause.OWNER, HoldCause.OWN_WORK, HoldCause.SICK)

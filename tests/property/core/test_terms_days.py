@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,9 @@ from gpunion.policy.terms.welcome import unwelcome
 from tests.builders import Machine, a_grant, a_guest, facts
 from tests.property.core.profile import FEW, QUICK
 from tests.property.core.test_campus import NODES, Day, WatchedCampus, a_day
+
+# Whole campuses: following every line would triple their time, and the core has tests enough that count.
+pytestmark = pytest.mark.no_cover
 
 MANY_TERMS = (
     Terms(),

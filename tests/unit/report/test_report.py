@@ -19,6 +19,9 @@ from gpunion.sim.run import run_scenario
 from gpunion.sim.scenario import TroublePlan
 from tests.unit.report.test_reference import a_campus
 
+# Whole campuses: following every line would triple their time, and the core has tests enough that count.
+pytestmark = pytest.mark.no_cover
+
 
 def results() -> list[Result]:
     """Two are simulated; the page does not ask whose figures the others have."""
