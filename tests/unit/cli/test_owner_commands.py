@@ -96,3 +96,21 @@ def test_no_gpu_of_a_machine_that_is_taken_back_is_called_lent(
     monkeypatch.setattr(status_command, "_lines", lambda status: [])
     assert gpunion("status") == 0, gpunion.err
     assert re.split(r"\s{2,}", gpunion.out.splitlines()[2])[2] == shown
+
+
+@pytest.mark.parametrize(("connected", "guests"), [(False, 1), (True, 1), (False, 0)])
+def test_with_the_coordinator_away_it_is_said_how_long_guests_stay(connected: bool, guests: int) -> None:
+    guest = {"run_id": "r", "leaves_because": ""}
+    status = {
+        **dict.fromkeys(["deadline_in_s", "images", "terms", "because", "killed", "disk_trouble"]),
+        "tenure": "sharing",
+        "node_id": "a",
+        "lab": "",
+        "gpus": [],
+        "guests": [guest] * guests,
+        "runtime": {"sandboxed": True, "described": "-"},
+        "coordinator": {"url": "http://x.example", "connected": connected, "trouble": ""},
+        "lease_left_s": 42.0,
+    }
+    said = any("guests are saved and end in 42 s" in line for line in status_command._lines(status))
+    assert said == (not connected and guests > 0)

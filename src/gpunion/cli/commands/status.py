@@ -141,6 +141,9 @@ def _lines(status: Json) -> list[str]:
     trouble = f" ({coordinator['trouble']})" if coordinator["trouble"] else ""
     link = "connected" if coordinator["connected"] else "NOT connected"
     lines.append(f"Coordinator: {coordinator['url']}, {link}{trouble}")
+    if not coordinator["connected"] and status["guests"] and status["lease_left_s"] is not None:
+        left = shown_duration(max(0.0, status["lease_left_s"]))
+        lines.append(f"If it stays away, guests are saved and end in {left} (gpunion terms: autonomy)")
     lines.append(
         f"Guests are shut in: {'yes' if runtime['sandboxed'] else 'NO, UNSANDBOXED'} ({runtime['described']})"
     )
