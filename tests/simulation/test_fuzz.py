@@ -10,7 +10,7 @@ from gpunion.sim.tally import KINDS
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
 pytestmark = pytest.mark.no_cover
 
-SLICES = [range(first, first + 20) for first in range(0, 80, 20)]
+SLICES = [range(first, first + 20) for first in range(0, 40, 20)]
 
 
 @pytest.mark.parametrize("seeds", SLICES, ids=lambda seeds: f"seeds-{seeds.start}-to-{seeds.stop - 1}")

@@ -127,8 +127,8 @@ def test_office_hours_of_the_campus_breaks_nothing() -> None:
     campus = read_scenario(SCENARIOS / "campus.toml")
     day = replace(
         campus,
-        horizon_s=50000.0,
-        jobs=tuple(job for job in campus.jobs if job.submit_s < 30000.0),
+        horizon_s=30000.0,
+        jobs=tuple(job for job in campus.jobs if job.submit_s < 20000.0),
         troubles=replace(campus.troubles, heal_s=None),
     )
     outcome = run_scenario(day)
@@ -159,7 +159,8 @@ class CrashAtCommit(Watch):
 def test_coordinator_may_die_around_any_commit_of_the_small_scenario(moment: Moment) -> None:
     small = read_scenario(SCENARIOS / "small.toml")
     broken = {}
-    for number in range(1, commits_of_small()):
+    # Every third, by turns: real processes meet every one (tests/system).
+    for number in range(1 + list(Moment).index(moment), commits_of_small(), 3):
 
         def prepare(world: World, number: int = number) -> None:
             world.watch(CrashAtCommit(world, number, moment))

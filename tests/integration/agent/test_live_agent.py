@@ -235,7 +235,7 @@ async def test_an_agent_that_crashes_again_and_again_costs_the_job_nothing(
     campus: TestCampus, machine: Machine, tmp_path: Path
 ) -> None:
     """At any moment: while it fetches, saves, ships or buries. The result is that of an undisturbed run."""
-    steps = 500
+    steps = 250
     moments = random.Random(7)
     machine.boot()
     job = campus.submit("job-1", TRAIN, every_s=0.1, STEPS=str(steps))
