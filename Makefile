@@ -23,6 +23,7 @@ demo: $(VENV)/.stamp-demo ## three labs on this machine: a job is reclaimed, mov
 test: $(VENV)/.stamp-dev ## everything: check, then all tests with the coverage gate
 	tools/install-services
 	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m compileall -q src  # hundreds of processes are started, some by guests who may write nothing
 	tools/with-services $(BIN)/python -m pytest tests -n $(TEST_WORKERS) --dist loadgroup \
 		--cov --cov-context=test --cov-report= --core-coverage 95 $(PYTEST_ARGS)
 

@@ -10,10 +10,18 @@ fails instead, so that a CI machine cannot lose a service without anybody notici
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Generator
 
 import pytest
 
 from tests.services import KNOWN_SERVICES, why_absent
+
+# Guests of a root agent are one user, whose number of processes is limited: beside a fork bomb nobody starts.
+SANDBOXED = ("tests/escape/", "tests/contract/runtime/", "tests/integration/sandbox/")
+
+# As in pyproject.toml, where the report's contexts are named.
+COUNTING = ("tests/unit/", "tests/property/", "tests/simulation/")
 
 pytest_plugins = ["tests.core_coverage", "tests.escape.count"]
 
@@ -26,10 +34,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start processes share one worker, so that two campuses never fight for the machine."""
+    """Tests that fight over something take turns: they share a worker."""
     for item in items:
-        if item.nodeid.startswith("tests/system/") and item.get_closest_marker("xdist_group") is None:
+        if item.get_closest_marker("xdist_group") is not None:
+            continue
+        if item.nodeid.startswith("tests/system/"):
             item.add_marker(pytest.mark.xdist_group("system"))
+        elif item.nodeid.startswith(SANDBOXED) and "sandbox" in item.nodeid:
+            item.add_marker(pytest.mark.xdist_group("sandbox"))
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Only what counts for the core is followed, and `no_cover` holds in worker processes too.
+
+    There pytest-cov's own pause wakes another tracer, so this comes after it.
+    """
+    tracing = sys.gettrace()
+    counts = item.nodeid.startswith(COUNTING) and item.get_closest_marker("no_cover") is None
+    if counts or tracing is None:
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracing)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

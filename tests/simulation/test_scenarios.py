@@ -127,8 +127,8 @@ def test_office_hours_of_the_campus_breaks_nothing() -> None:
     campus = read_scenario(SCENARIOS / "campus.toml")
     day = replace(
         campus,
-        horizon_s=30000.0,
-        jobs=tuple(job for job in campus.jobs if job.submit_s < 20000.0),
+        horizon_s=50000.0,
+        jobs=tuple(job for job in campus.jobs if job.submit_s < 30000.0),
         troubles=replace(campus.troubles, heal_s=None),
     )
     outcome = run_scenario(day)
