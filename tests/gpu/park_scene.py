@@ -6,26 +6,13 @@ import time
 from typing import Any
 
 from gpunion.cli.demo.campus import LocalCampus
-from tests.gpu.scene import NODE, TIMING, OwnWork, Scene
+from tests.gpu.scene import NODE, OwnWork, Scene
 
 
 class ParkScene(Scene):
-    def play(self) -> dict[str, Any]:
-        campus = LocalCampus(root=self.root, timing=TIMING, unsandboxed=self.props.unsandboxed)
-        try:
-            self._open(campus)
-            self._inventory()
-            idle_bytes = self.props.used_bytes()
-            job = self._submit(campus)
-            self._guest_is_seen(campus, job)
-            self._owner_comes(campus, job, idle_bytes)
-            self._guest_goes_on(campus, job)
-            return self.found
-        except BaseException:
-            self._show_logs(campus)
-            raise
-        finally:
-            campus.close()
+    def _acts(self, campus: LocalCampus, job: str, idle_bytes: int) -> None:
+        self._owner_comes(campus, job, idle_bytes)
+        self._guest_goes_on(campus, job)
 
     def _open(self, campus: LocalCampus) -> None:
         self.agreed = f"park = true\nallow_unsandboxed = {str(self.props.unsandboxed).lower()}\n"

@@ -66,15 +66,18 @@ class Scene:
             idle_bytes = self.props.used_bytes()
             job = self._submit(campus)
             self._guest_is_seen(campus, job)
-            self._owner_computes(campus, job)
-            self._guest_comes_back(campus, job)
-            self._owner_kills(idle_bytes)
+            self._acts(campus, job, idle_bytes)
             return self.found
         except BaseException:
             self._show_logs(campus)
             raise
         finally:
             campus.close()
+
+    def _acts(self, campus: LocalCampus, job: str, idle_bytes: int) -> None:
+        self._owner_computes(campus, job)
+        self._guest_comes_back(campus, job)
+        self._owner_kills(idle_bytes)
 
     # --- the acts --------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +16,9 @@ from gpunion.agent.settings import (
     checked_url,
     settings_of,
 )
+from gpunion.agent.writing import write_whole
 from gpunion.domain.resources import Gpu
 from gpunion.domain.terms import Terms
-from gpunion.owner_kill.records import sync_directory
 from gpunion.ports.coordinator_link import Application, Enrolment, Registrar
 
 
@@ -144,15 +143,8 @@ def _given(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(unfinished, path)
-        sync_directory(os.fspath(path.parent))
+        write_whole(path, text)
     except OSError as error:
         raise JoinTrouble(
             f"{path} cannot be written: {error.strerror}. Next: make room and ask for a new token"

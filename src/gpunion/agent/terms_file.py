@@ -30,7 +30,6 @@ from gpunion.agent.terms_values import (
     seconds,
 )
 from gpunion.domain.terms import OwnersTerms
-from gpunion.owner_kill.records import sync_directory
 
 TERMS_FILE = "terms.toml"
 FILE_LIMIT_BYTES = 256 * 1024
@@ -179,18 +178,6 @@ def read_terms(path: Path) -> OwnersTerms:
         raise TermsTrouble(f"{path} is no text: {error.reason}") from error
     except OSError as error:
         raise TermsTrouble(f"{path} cannot be read: {error.strerror}") from error
-
-
-def write_terms(path: Path, text: str) -> None:
-    """All of it or nothing. OSError where the disk does not take it."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(unfinished, path)
-    sync_directory(os.fspath(path.parent))
 
 
 def _flat(table: Mapping[str, Any]) -> dict[str, Any]:

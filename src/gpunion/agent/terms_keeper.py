@@ -18,10 +18,10 @@ from gpunion.agent.terms_file import (
     changed,
     parse_terms,
     read_terms,
-    write_terms,
     written,
 )
 from gpunion.agent.wall_time import zone_named, zone_of_terms
+from gpunion.agent.writing import write_whole
 from gpunion.domain.terms import OwnersTerms
 from gpunion.policy.terms.appointments import Appointment
 from gpunion.policy.terms.civil import Zone
@@ -101,7 +101,7 @@ class TermsKeeper:
     def write(self, terms: OwnersTerms, text: str | None = None) -> None:
         """Before they are in force. TermsTrouble: the disk does not take them. Blocks."""
         try:
-            write_terms(self.path, written(terms) if text is None else text)
+            write_whole(self.path, written(terms) if text is None else text)
         except OSError as error:
             raise TermsTrouble(f"{self.path} cannot be written: {error.strerror}") from error
         self._mark, self.trouble = _mark(self.path), ""
@@ -176,7 +176,7 @@ class TermsKeeper:
     def _keep(self, name: str, text: str) -> None:
         try:
             self._kept.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_terms(self._kept / name, text)
+            write_whole(self._kept / name, text)
         except OSError:
             return  # a copy for bad days; the good day goes on without it
 

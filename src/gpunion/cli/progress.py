@@ -15,10 +15,13 @@ LINE_EVERY_S = 15.0
 
 
 class Progress:
-    def __init__(self, screen: Screen, total: int, what: str, *, redraw_s: float = REDRAW_S) -> None:
+    def __init__(
+        self, screen: Screen, total: int, what: str, *, quiet: bool = False, redraw_s: float = REDRAW_S
+    ) -> None:
         self._screen = screen
         self._total = total
         self._what = what
+        self._quiet = quiet
         self._done = 0
         self._began_s = time.monotonic()
         self._drawn_s = self._began_s
@@ -37,9 +40,9 @@ class Progress:
         self.reach(self._done + 1)
 
     def reach(self, done: int) -> None:
-        self._done = min(done, self._total)
+        self._done = max(0, min(done, self._total))
         now_s = time.monotonic()
-        if now_s - self._drawn_s >= self._every_s:
+        if not self._quiet and now_s - self._drawn_s >= self._every_s:
             self._drawn_s = now_s
             self._draw(now_s)
 
@@ -48,17 +51,19 @@ class Progress:
         self._clear()
         self._screen.note(text)
 
-    def _draw(self, now_s: float) -> None:
+    def text(self, now_s: float) -> str:
         left_s = (now_s - self._began_s) / max(1, self._done) * (self._total - self._done)
-        text = f"{self._done}/{self._total} {self._what}, about {shown_duration(left_s)} left"
+        return f"{self._done}/{self._total} {self._what}, about {shown_duration(left_s)} left"
+
+    def _draw(self, now_s: float) -> None:
         if not self._bar:
-            self._screen.note(text)
+            self._screen.note(self.text(now_s))
             return
-        filled = WIDTH * self._done // self._total
-        self._screen.err.write(f"\r\033[K[{'#' * filled}{'.' * (WIDTH - filled)}] {text}")
+        filled = WIDTH * self._done // max(1, self._total)
+        self._screen.err.write(f"\r\033[K[{'#' * filled}{'.' * (WIDTH - filled)}] {self.text(now_s)}")
         self._screen.err.flush()
 
     def _clear(self) -> None:
-        if self._bar:
+        if self._bar and not self._quiet:
             self._screen.err.write("\r\033[K")
             self._screen.err.flush()

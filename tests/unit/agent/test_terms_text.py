@@ -16,10 +16,10 @@ from gpunion.agent.terms_file import (
     differences,
     parse_terms,
     read_terms,
-    write_terms,
     written,
 )
 from gpunion.agent.terms_keeper import Found, TermsKeeper, find_terms
+from gpunion.agent.writing import write_whole
 from gpunion.domain.resources import GIB
 from gpunion.domain.terms import HouseRules, OwnersTerms, Terms
 
@@ -141,11 +141,11 @@ def a_keeper(folder: Path, terms: OwnersTerms | None = None) -> TermsKeeper:
 def test_a_hand_edited_file_is_found_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
     keeper = a_keeper(tmp_path)
     assert keeper.look() is None
-    write_terms(keeper.path, 'notice = "5s"\n')
+    write_whole(keeper.path, 'notice = "5s"\n')
     found = keeper.look()
     assert found is not None
     keeper.take(found)
-    write_terms(keeper.path, 'notise = "5s"\n')
+    write_whole(keeper.path, 'notise = "5s"\n')
     assert keeper.look() is None
     assert "did you mean 'notice'?" in keeper.trouble
     assert keeper.terms.terms.notice_s == 5.0
@@ -176,10 +176,10 @@ def test_settings_have_the_terms_of_their_own_file(tmp_path: Path) -> None:
         'coordinator = "http://campus.example"\nnode_id = "a"\nvault = "v"\n[terms]\nnotice_s = 5\n'
     )
     assert load_settings(tmp_path, {}).terms.notice_s == 5.0
-    write_terms(tmp_path / "terms.toml", 'notice = "9s"\nhours = "Sat-Sun"\n')
+    write_whole(tmp_path / "terms.toml", 'notice = "9s"\nhours = "Sat-Sun"\n')
     settings = load_settings(tmp_path, {})
     assert (settings.terms.notice_s, settings.house.hours) == (9.0, "Sat-Sun")
-    write_terms(tmp_path / "terms.toml", 'notice = "9"\nnotice = "8"\n')
+    write_whole(tmp_path / "terms.toml", 'notice = "9"\nnotice = "8"\n')
     with pytest.raises(SettingsTrouble, match="not TOML"):
         load_settings(tmp_path, {})
 

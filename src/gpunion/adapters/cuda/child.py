@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from gpunion.adapters.cuda.library import CudaTrouble, Library, State, open_library
+from gpunion.adapters.cuda.driver import CudaTrouble, Library, State, open_library
 
 # Tests put a driver of theirs in the place of NVIDIA's; nothing else sets this.
 STAND_IN_VARIABLE = "GPUNION_TEST_CUDA"

@@ -11,8 +11,8 @@ from pathlib import Path
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import ERROR, NOT_FOUND, OK, USAGE, Trouble
-from gpunion.cli.progress import Progress
 from gpunion.cli.quantities import shown_size
+from gpunion.cli.transfer import Transfer
 from gpunion.domain.image import Image, parse_image
 
 CONNECTS = True
@@ -100,6 +100,6 @@ def _send(context: Context, campus: Campus, archive: Path, name: str, digest: st
         size_bytes = reduced.stat().st_size
         if not context.screen.as_json:
             context.screen.note(f"Sending {image.ref}, {shown_size(size_bytes)}.")
-        with Progress(context.screen, size_bytes, "bytes sent") as progress:
+        with Transfer(context.screen, size_bytes, "sent") as progress:
             sent = campus.put_image_archive(reduced, progress.reach)
         return campus.add_image(image.ref, sent)
