@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,9 @@ from gpunion.ports.runtime import GuestStatus, RuntimeFault
 # Between two tries to end processes that a stuck driver or disk keeps from dying.
 KILL_AGAIN_S = 1.0
 WATCH_AGAIN_S = 0.5
+# How long a program that saved for the last time has to leave by itself, and how often is looked.
+LEAVE_S = 2.0
+LEAVE_LOOK_S = 0.02
 
 FollowLog = Callable[[str, Path], None]
 
@@ -269,10 +273,23 @@ class GuestHands:
             self._in_turn(self._world.runtime.signal(self.run_id, signal.SIGTERM))
 
     def kill(self, cause: EndReason) -> None:
-        """At once, ahead of everything else that is being done for this guest."""
+        """At once, ahead of everything else that is being done for this guest.
+
+        Only a program that answered its last save is let go by itself for a moment: it ends with status 85,
+        and may have something of its own to close on the way.
+        """
         self._cause = self._cause or cause
         self._stop_start.ask()
-        self._task(self._kill(cause))
+        note = self.note
+        leaving = cause is EndReason.SAVED and note is not None and note.tier is not Tier.SYSTEM
+        self._task(self._let_leave(cause) if leaving else self._kill(cause))
+
+    async def _let_leave(self, cause: EndReason) -> None:
+        until_s = time.monotonic() + LEAVE_S
+        while not self.gone and time.monotonic() < until_s:
+            await asyncio.sleep(LEAVE_LOOK_S)
+        if not self.gone:
+            await self._kill(cause)
 
     async def _kill(self, cause: EndReason) -> None:
         while True:

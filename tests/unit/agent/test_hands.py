@@ -422,7 +422,35 @@ async def test_who_ended_a_guest_is_told(
     assert event.cause is cause
 
 
-async def test_a_killed_guest_s_end_names_the_cause_it_was_killed_for(fake: FakeWorld) -> None:
+async def test_a_program_that_saved_for_the_last_time_may_leave_by_itself(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    hands.kill(EndReason.SAVED)
+    fake.runtime.end(RUN, 85, ExitReason.EXITED)
+    await until(lambda: fake.posted)
+    await hands.remove()
+    [event] = fake.posted
+    assert isinstance(event, GuestExited)
+    assert (event.exit_code, event.cause) == (85, None)
+    assert f"kill {RUN} stopped" not in fake.journal
+
+
+async def test_a_program_that_stays_after_its_last_save_is_ended_and_the_owner_s_kill_does_not_wait(
+    fake: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpunion.agent.hands.LEAVE_S", 3600.0)
+    hands = await started(fake)
+    hands.kill(EndReason.SAVED)
+    await asyncio.sleep(0)
+    assert not fake.of(GuestExited)
+    hands.kill(EndReason.KILLED_BY_OWNER)
+    await until(lambda: fake.of(GuestExited))
+    assert f"kill {RUN} killed_by_owner" in fake.journal
+
+
+async def test_a_killed_guest_s_end_names_the_cause_it_was_killed_for(
+    fake: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpunion.agent.hands.LEAVE_S", 0.0)
     hands = await started(fake)
     hands.kill(EndReason.SAVED)
     await until(lambda: fake.posted)
