@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 BENCH_LIMIT_S ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench docs clean pins
+.PHONY: help demo test explore check lint bench docs clean pins
 
 help: ## say what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -26,6 +26,9 @@ test: $(VENV)/.stamp-dev ## everything: check, then all tests with the coverage 
 	$(BIN)/python -m compileall -q src  # hundreds of processes are started, some by guests who may write nothing
 	tools/with-services $(BIN)/python -m pytest tests -n $(TEST_WORKERS) --dist loadgroup \
 		--cov --cov-context=test --cov-report= --core-coverage 95 $(PYTEST_ARGS)
+
+explore: $(VENV)/.stamp-dev ## the property tests with examples nobody has tried: for who goes looking for bugs
+	GPUNION_EXPLORE=1 $(BIN)/python -m pytest -q tests/property tests/unit -n $(TEST_WORKERS) $(PYTEST_ARGS)
 
 check: lint ## style, types, import rules, fresh generated documents, tidiness
 	$(BIN)/python -m pytest -q tests/tidy

@@ -23,7 +23,7 @@ SANDBOXED = ("tests/escape/", "tests/contract/runtime/", "tests/integration/sand
 # As in pyproject.toml, where the report's contexts are named.
 COUNTING = ("tests/unit/", "tests/property/", "tests/simulation/")
 
-pytest_plugins = ["tests.core_coverage", "tests.escape.count"]
+pytest_plugins = ["tests.core_coverage", "tests.escape.count", "tests.searching"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,7 +13,7 @@ from gpunion.domain.terms import OwnersTerms
 from gpunion.policy.terms.civil import Zone
 from gpunion.policy.terms.forecast import Times
 from gpunion.policy.terms.icalendar import CalendarTrouble, read_calendar
-from tests.property.core.profile import QUICK
+from tests.searching import QUICK
 
 sensible = st.sampled_from(
     (

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunion.policy.bandwidth import Flow, earliest_deadline_first
-from tests.property.core.profile import QUICK
+from tests.searching import QUICK
 
 ROUNDING = 1e-6
 flows = st.lists(

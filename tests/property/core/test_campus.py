@@ -34,7 +34,7 @@ from gpunion.domain.reports import (
 )
 from gpunion.engine.state import CampusState
 from tests.builders import Campus, Machine, a_spec, at_once, facts
-from tests.property.core.profile import FEW
+from tests.searching import FEW
 
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
 pytestmark = pytest.mark.no_cover

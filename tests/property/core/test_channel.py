@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from gpunion.domain.effects import CancelTimer, SetTimer
 from gpunion.engine.channel import Receiver, Sender, Skew
 from gpunion.engine.timers import Timers
-from tests.property.core.profile import FEW, QUICK
+from tests.searching import FEW, QUICK
 
 RESEND_S = 3.0
 

@@ -17,7 +17,7 @@ from gpunion.policy.fairness import HALF_LIFE_S, Shares, accounts_of, after_char
 from gpunion.policy.ordering import PATIENCE_S, FairShare, Queue
 from gpunion.policy.policies import LIVE
 from tests.builders import Headquarters, a_job, a_spec, facts
-from tests.property.core.profile import FEW, QUICK
+from tests.searching import FEW, QUICK
 
 USERS = st.sampled_from(("ada", "bob", "cy"))
 LABS = st.sampled_from(("", "vision", "robots"))

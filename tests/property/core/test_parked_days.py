@@ -12,9 +12,9 @@ from gpunion.domain.guest import Parking
 from gpunion.domain.job import JobPhase
 from gpunion.domain.withheld import GpuPhase
 from tests.builders import Machine, facts
-from tests.property.core.profile import FEW
 from tests.property.core.test_campus import NODES, a_day
 from tests.property.core.test_per_gpu_days import ABOUT_GPUS, GPUS, GpuCampus, GpuDay
+from tests.searching import FEW
 
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
 pytestmark = pytest.mark.no_cover

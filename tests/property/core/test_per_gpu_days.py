@@ -12,8 +12,8 @@ from gpunion.domain.job import JobPhase
 from gpunion.domain.orders import StartRun
 from gpunion.domain.withheld import GpuPhase, HoldCause
 from tests.builders import Machine, facts
-from tests.property.core.profile import FEW
 from tests.property.core.test_campus import NODES, Day, WatchedCampus, a_day
+from tests.searching import FEW
 
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
 pytestmark = pytest.mark.no_cover

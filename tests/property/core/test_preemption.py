@@ -15,7 +15,7 @@ from gpunion.domain.run import EndReason, RunPhase
 from gpunion.policy.policies import LIVE
 from gpunion.policy.preemption import SETTLED_LEAST_S, ByLastCheckpoint, Candidate, Crowd
 from tests.builders import Headquarters, a_spec, facts
-from tests.property.core.profile import FEW, QUICK
+from tests.searching import FEW, QUICK
 
 SECONDS = st.floats(min_value=0.0, max_value=5000.0)
 GPUS = st.integers(1, 4)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gpunion.domain.ids import RunId
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE, AtStake, FlushWhatFits, Triage
-from tests.property.core.profile import QUICK
+from tests.searching import QUICK
 
 ROUNDING = 1e-6
 

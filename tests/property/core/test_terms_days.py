@@ -24,8 +24,8 @@ from gpunion.domain.terms import Terms
 from gpunion.domain.withheld import HoldCause
 from gpunion.policy.terms.welcome import unwelcome
 from tests.builders import Machine, a_grant, a_guest, facts
-from tests.property.core.profile import FEW, QUICK
 from tests.property.core.test_campus import NODES, Day, WatchedCampus, a_day
+from tests.searching import FEW, QUICK
 
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
 pytestmark = pytest.mark.no_cover

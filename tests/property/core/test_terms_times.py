@@ -12,7 +12,7 @@ from gpunion.policy.terms.appointments import Appointment, Every, Rule, Stamp, b
 from gpunion.policy.terms.civil import DAY_NAMES, DAY_S, Zone, date_of, day_of, days_in, moment_s, weekday
 from gpunion.policy.terms.forecast import Times
 from gpunion.policy.terms.hours import parse_hours
-from tests.property.core.profile import FEW, QUICK
+from tests.searching import FEW, QUICK
 
 # Half an hour of summer time, none at all, and a change at midnight are the odd ones.
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "America/Asuncion")
