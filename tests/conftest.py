@@ -17,7 +17,8 @@ import pytest
 
 from tests.services import KNOWN_SERVICES, why_absent
 
-# Guests of a root agent are one user, whose number of processes is limited: beside a fork bomb nobody starts.
+# Guests of an agent that is not root are its own user, whose number of processes is limited: beside a fork
+# bomb nobody starts. And they are heavy.
 SANDBOXED = ("tests/escape/", "tests/contract/runtime/", "tests/integration/sandbox/")
 
 # As in pyproject.toml, where the report's contexts are named.

@@ -32,6 +32,16 @@ for signum in range(1, 32):
     if signum not in (9, 17, 19): signal.signal(signum, signal.SIG_IGN)
 time.sleep(100000)
 """
+# Has as many processes as it may have and wants more; tells so once it has been refused.
+FORKS_FOR_EVER = """
+import os, time
+while True:
+    try:
+        if os.fork() == 0: time.sleep(100000)
+    except OSError:
+        open(os.environ["GPUNION_OUTPUT_DIR"] + "/refused", "w").close()
+        time.sleep(0.05)
+"""
 # Twice what it may have, and kept: more than that is never taken from the host. In turn page by page in one
 # process, in several that share nothing, in a file system in memory, and in a file that has no name.
 FILLS_MEMORY = {
@@ -93,6 +103,22 @@ time.sleep(100000)
 @pytest.mark.parametrize("attempt", sorted(ATTEMPTS))
 def test_from_inside_a_guest_cannot(lab: Lab, attempt: str) -> None:
     assert lab.results[attempt].startswith("refused: "), lab.results[attempt]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only a root agent's guests are users of their own")
+def test_a_guest_that_forks_without_end_cannot_keep_another_from_running(lab: Lab) -> None:
+    bomb = lab.start("bomb", "python", "-c", FORKS_FOR_EVER)
+    try:
+        eventually((bomb / "output" / "refused").exists)
+        root = lab.start("beside-the-bomb", "sh", "-c", "for i in 1 2 3; do python -c pass || exit 1; done")
+        assert lab.ended("beside-the-bomb") == (ExitReason.EXITED, 0), (root / "log.txt").read_text()
+        status = asyncio.run(lab.runtime.status("bomb"))
+        assert status is not None
+        assert status.alive
+        if lab.runtime_name != "podman":  # whose guests share a mapping, with a count for each container
+            assert (bomb / "scratch").stat().st_uid != (root / "scratch").stat().st_uid
+    finally:
+        asyncio.run(lab.runtime.kill("bomb", ExitReason.STOPPED))
 
 
 @pytest.mark.parametrize("way", sorted(FILLS_MEMORY))

@@ -20,9 +20,8 @@ def docker_info(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def test_under_a_root_agent_the_guest_is_a_user_that_owns_nothing_else() -> None:
-    user = docker_facts(docker_info(), 0, 0).user
-    assert (user.inside, user.host_id) == ("60990:60990", 60990)
+def test_under_a_root_agent_each_guest_is_a_user_of_its_own() -> None:
+    assert docker_facts(docker_info(), 0, 0).user.own
 
 
 def test_where_docker_maps_users_the_guests_directories_belong_to_the_mapped_one() -> None:
@@ -55,7 +54,8 @@ def test_a_podman_that_can_map_users_gives_a_guest_of_root_a_namespace() -> None
     user = guest_user(0, 0, maps_users=True)
     assert (user.inside, user.host_id) == ("1000:1000", 1_900_001_000)
     assert user.words[:2] == ("--uidmap", "0:1900000000:65536")
-    assert guest_user(0, 0, maps_users=False).words == ()
+    shared = guest_user(0, 0, maps_users=False)
+    assert (shared.inside, shared.words, shared.host_id) == ("60990:60990", (), 60990)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,6 @@ def words(*, gpus: tuple[int, ...] = (), way: GpuWay = GpuWay.DECLARED, cpus: fl
         work_source=None,
     )
     confines = Confines(
-        user="60990:60990",
         engine_words=("--userns", "keep-id"),
         gpus=way,
         cpus_max=4.0,
@@ -43,7 +42,7 @@ def words(*, gpus: tuple[int, ...] = (), way: GpuWay = GpuWay.DECLARED, cpus: fl
         readable=((Path("/a,b"), Path("/usr")),),
         hidden=(Path("/s"),),
     )
-    return create_words(spec, guest_paths(ROOT), request, confines)
+    return create_words(spec, guest_paths(ROOT), request, confines, "60706:60706")
 
 
 def has(found: list[str], *wanted: str) -> bool:
@@ -54,7 +53,7 @@ def has(found: list[str], *wanted: str) -> bool:
     "wanted",
     [
         ("--pull", "never"),
-        ("--user", "60990:60990"),
+        ("--user", "60706:60706"),
         ("--userns", "keep-id"),
         ("--network", "none"),
         ("--ipc", "private"),

@@ -12,7 +12,7 @@ import subprocess
 import time
 
 CALL_LIMIT_S = 60.0  # an engine under load; one that is silent for longer is as good as gone
-REMOVE_TRIES = 10
+REMOVE_TRIES = 50
 REMOVE_PAUSE_S = 0.2
 WORDS_MAX = 400  # of an engine's complaint that are passed on
 
@@ -108,18 +108,18 @@ class Engine:
         return ContainerState(found[0])
 
     def remove(self, container: str) -> None:
-        """End and forget a container. One that is not there, or is just going, is as good."""
+        """End and forget a container; returns when it is gone. One that is not there is as good."""
         words = ["rm", "--force", "--volumes", *(["--time", "0"] if self.name == "podman" else [])]
         for tries_left in reversed(range(REMOVE_TRIES)):
             try:
                 self.call(*words, container)
                 return
             except EngineTrouble as trouble:
-                if trouble.absent or "already in progress" in str(trouble):
+                if trouble.absent:
                     return
                 if isinstance(trouble, EngineGone) or not tries_left:
                     raise
-            time.sleep(REMOVE_PAUSE_S)  # the engine is still unmounting what another call of ours removes
+            time.sleep(REMOVE_PAUSE_S)  # its guardian is removing it just now
 
 
 def client_environment() -> dict[str, str]:

@@ -24,7 +24,6 @@ RUN_LABEL = "org.gpunion.run"
 class Confines:
     """What holds for every guest of one engine on one machine."""
 
-    user: str  # "uid:gid" inside
     engine_words: tuple[str, ...]  # how users inside become users of the host, and what else is its own
     gpus: GpuWay
     cpus_max: float
@@ -42,10 +41,12 @@ class Request:
     hidden: tuple[Path, ...] = field(default=())  # directories under those that it must not see
 
 
-def create_words(spec: GuestSpec, paths: GuestPaths, request: Request, confines: Confines) -> list[str]:
-    """The words after `docker` or `podman`."""
+def create_words(
+    spec: GuestSpec, paths: GuestPaths, request: Request, confines: Confines, user: str
+) -> list[str]:
+    """The words after `docker` or `podman`. `user`: "uid:gid" inside."""
     words = ["create", "--pull", "never", "--name", request.name, "--label", f"{RUN_LABEL}={spec.run_id}"]
-    words += ["--user", confines.user, *confines.engine_words, *_isolation()]
+    words += ["--user", user, *confines.engine_words, *_isolation()]
     words += _limits(spec, confines) + gpu_words(confines.gpus, spec.gpu_indices)
     for source, target in request.readable:
         words += ["--mount", _mount(source, target, readonly=True)]

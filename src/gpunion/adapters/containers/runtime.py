@@ -7,7 +7,7 @@ import hashlib
 import os
 import resource
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpunion.adapters.containers.engine import Engine, EngineTrouble, client_environment
@@ -35,9 +35,10 @@ NAME_DIGITS = 12
 class GuestUser:
     """Who a guest is: inside its container, and to the host."""
 
-    inside: str  # "uid:gid"
+    inside: str = ""  # "uid:gid"
     words: tuple[str, ...] = ()  # the engine's words for how the one becomes the other
     host_id: int | None = None  # who has to own its directories; None: whoever made them
+    own: bool = False  # each guest is another one, on both sides; see `sandbox.users`
     described: str = ""
 
 
@@ -76,7 +77,6 @@ class ContainerRuntime(KeptRuntime):
         self.images = EngineImages(engine)
         self._log_limit_bytes = log_limit_bytes
         self._confines = Confines(
-            user=facts.user.inside,
             engine_words=(*facts.user.words, *facts.more_words),
             gpus=facts.gpus,
             cpus_max=float(os.cpu_count() or 1),
@@ -114,13 +114,14 @@ class ContainerRuntime(KeptRuntime):
                 "Next: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
                 temporary=False,
             )
-        self._make_doors(spec, paths)
-        if self._facts.user.host_id is not None:
-            stage.hand_over_all(paths, self._facts.user.host_id)
+        user = self._user_of(paths)
+        self._make_doors(spec, paths, user.host_id)
+        if user.host_id is not None:
+            stage.hand_over_all(paths, user.host_id)
         return {
             "engine": self._engine.record(),
             "container": request.name,
-            "create": create_words(spec, paths, request, self._confines),
+            "create": create_words(spec, paths, request, self._confines, user.inside),
             "log_limit_bytes": self._log_limit_bytes,
             "watched_memory_bytes": spec.memory_bytes if "memory" in self._facts.unenforced else 0,
             "disk_bytes": spec.disk_bytes,
@@ -161,7 +162,13 @@ class ContainerRuntime(KeptRuntime):
             )
         return found
 
-    def _make_doors(self, spec: GuestSpec, paths: GuestPaths) -> None:
+    def _user_of(self, paths: GuestPaths) -> GuestUser:
+        if not self._facts.user.own:
+            return self._facts.user
+        user = self._users.claim(paths.root)
+        return replace(self._facts.user, inside=f"{user}:{user}", host_id=user)
+
+    def _make_doors(self, spec: GuestSpec, paths: GuestPaths, host_id: int | None) -> None:
         """The gate, the pipe for the output and the first program; see `entry`. Starts may race for a run."""
         doors = paths.root / DOORS_DIR
         doors.mkdir(mode=0o700, exist_ok=True)
@@ -176,7 +183,6 @@ class ContainerRuntime(KeptRuntime):
         for pipe in (GATE, OUTPUT):
             with contextlib.suppress(FileExistsError):
                 os.mkfifo(doors / pipe, 0o600)
-        host_id = self._facts.user.host_id
         if host_id is not None:
             for path in (doors, unfinished, doors / GATE, doors / OUTPUT):
                 os.chown(path, host_id, host_id)

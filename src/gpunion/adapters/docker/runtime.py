@@ -14,7 +14,6 @@ from gpunion.adapters.containers.gpus import find_way
 from gpunion.adapters.containers.runtime import ContainerRuntime, EngineFacts, GuestUser
 from gpunion.adapters.sandbox.bubblewrap import GUEST_ID
 from gpunion.adapters.sandbox.kept import LOG_LIMIT_BYTES
-from gpunion.adapters.sandbox.stage import GUEST_HOST_ID
 from gpunion.ports.runtime import RuntimeFault
 
 # What `docker info` calls the means for a limit, and what we call the limit.
@@ -72,6 +71,4 @@ def _guest_user(info: dict[str, Any], uid: int, gid: int) -> GuestUser:
         return GuestUser(
             inside=f"{GUEST_ID}:{GUEST_ID}", host_id=host_id, described=f"user namespace, user {host_id}"
         )
-    return GuestUser(
-        inside=f"{GUEST_HOST_ID}:{GUEST_HOST_ID}", host_id=GUEST_HOST_ID, described=f"user {GUEST_HOST_ID}"
-    )
+    return GuestUser(own=True, described="a user of its own")

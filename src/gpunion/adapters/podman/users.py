@@ -8,7 +8,7 @@ from gpunion.adapters.containers.engine import Engine, EngineTrouble
 from gpunion.adapters.containers.hostimage import HOST_IMAGE, ensure_host_image
 from gpunion.adapters.containers.runtime import GuestUser
 from gpunion.adapters.sandbox.bubblewrap import GUEST_ID
-from gpunion.adapters.sandbox.stage import GUEST_HOST_ID
+from gpunion.adapters.sandbox.stage import SHARED_GUEST_ID
 
 # From the range that systemd's list of user ids leaves to nobody (1,879,048,192 to 2,147,352,575). All guests
 # share it: they are kept apart by their other namespaces.
@@ -40,9 +40,8 @@ def guest_user(uid: int, gid: int, *, maps_users: bool) -> GuestUser:
         return GuestUser(
             inside=f"{GUEST_ID}:{GUEST_ID}", words=MAP_WORDS, host_id=host_id, described=described
         )
-    return GuestUser(
-        inside=f"{GUEST_HOST_ID}:{GUEST_HOST_ID}", host_id=GUEST_HOST_ID, described=f"user {GUEST_HOST_ID}"
-    )
+    shared = SHARED_GUEST_ID
+    return GuestUser(inside=f"{shared}:{shared}", host_id=shared, described=f"user {shared}")
 
 
 @cache

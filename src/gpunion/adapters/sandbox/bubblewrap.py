@@ -142,7 +142,7 @@ def _tried(program: str) -> Bubblewrap | NoBubblewrap:
 
 
 def _explained(found: Bubblewrap, trouble: str) -> NoBubblewrap:
-    whom = f" for the guests' user {stage.GUEST_HOST_ID}" if found.own_user else ""
+    whom = f" for the guests' user {stage.SHARED_GUEST_ID}" if found.own_user else ""
     why = f"{found.program} does not work{whom}: {trouble}"
     if found.folder:
         return NoBubblewrap(
@@ -157,7 +157,7 @@ def _step_on(folders: list[str]) -> None:
     try:
         stage.set_stage(folders)
         os.chdir("/")
-        stage.become_guest_user()
+        stage.become(stage.SHARED_GUEST_ID)
     except OSError as error:
         os.write(2, f"{error.strerror or error}\n".encode())
         os._exit(NOT_PROBED)

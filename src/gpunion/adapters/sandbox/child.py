@@ -37,7 +37,7 @@ class Launch:
         self.sources = _words(record["sources"])
         self.bindings = _words(record["bindings"])
         self.closing = _words(record["closing"])
-        self.own_user = bool(record["own_user"])
+        self.user = int(str(record["user"]))  # 0: whoever starts it
         self.program_dir = str(record["program_dir"])
         environment = record["environment"]
         self.environment = dict(environment) if isinstance(environment, dict) else {}
@@ -117,12 +117,12 @@ def _become_guest(launch: Launch, cgroup: str, keeper: int, pipes: tuple[int, in
 
 def _enter_sandbox(launch: Launch, keeper: int, not_begun: int, gate: int) -> None:
     program, sources = launch.argv[0], launch.sources
-    if launch.own_user:
+    if launch.user:
         sources = stage.set_stage([*launch.sources, *filter(None, [launch.program_dir])])
         if launch.program_dir:
             program = os.path.join(sources.pop(), os.path.basename(program))
         os.chdir("/")
-        stage.become_guest_user()
+        stage.become(launch.user)
     die_with(keeper)
     # Away from the numbers they get: closed by the last step inside the sandbox, see `confinement`.
     not_begun, gate = (fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, SPARE_FD) for pipe in (not_begun, gate))

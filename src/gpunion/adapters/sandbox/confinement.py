@@ -39,7 +39,6 @@ class Plan:
     sources: tuple[str, ...] = ()
     bindings: tuple[str, ...] = ()
     closing: tuple[str, ...] = ()
-    own_user: bool = False
     program_dir: str = ""  # of bubblewrap, where the guest's user would not reach it otherwise
 
 
@@ -106,7 +105,6 @@ def plan_sandboxed(
         sources=tuple(str(source) for source, _ in [*readable, *writable]),
         bindings=tuple(bindings),
         closing=tuple(closing),
-        own_user=bubblewrap.own_user,
         program_dir=bubblewrap.folder,
     )
 

@@ -32,6 +32,7 @@ from gpunion.adapters.sandbox.names import (
     REFUSED,
 )
 from gpunion.adapters.sandbox.signals import listeners
+from gpunion.adapters.sandbox.users import GuestUsers
 from gpunion.owner_kill import KEEPER_PATIENCE_S, KILL_LIMIT_S, SCAN_PAUSE_S, killed_at_s
 from gpunion.owner_kill.guest import (
     EXIT_FILE,
@@ -65,6 +66,7 @@ class KeptRuntime(ABC):
         self._state_dir = Path(state_dir).resolve()
         self._keepers: dict[str, subprocess.Popen[bytes]] = {}  # only to collect them when they have ended
         self._reachable: tuple[str, ...] = ()
+        self._users = GuestUsers()
         (self._state_dir / GUESTS_DIR).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @property
@@ -271,6 +273,7 @@ class KeptRuntime(ABC):
             with _faults(f"cannot remove {run_id}"):
                 root.rename(aside)  # at once unknown, even when deleting it takes long
                 layout.delete_tree(aside)
+                self._users.give_back(root)
 
     def _collect(self, run_id: str) -> None:
         keeper = self._keepers.get(run_id)

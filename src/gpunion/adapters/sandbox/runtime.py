@@ -69,13 +69,16 @@ class SandboxRuntime(KeptRuntime):
             )
         found = (self._device_of(index) for index in spec.gpu_indices)
         devices = tuple(device for device in found if device is not None)
+        user = 0
         if isinstance(self._bubblewrap, Bubblewrap):
             plan = confinement.plan_sandboxed(spec, paths, self._state_dir, self._bubblewrap, devices)
-            if plan.own_user:
-                stage.hand_over_all(paths)
+            if self._bubblewrap.own_user:
+                user = self._users.claim(paths.root)
+                stage.hand_over_all(paths, user)
         else:
             plan = confinement.plan_plain(spec, paths, devices)
         return asdict(plan) | {
+            "user": user,
             "cgroup_parent": self._cgroup_parent,
             "memory_bytes": spec.memory_bytes,
             "watched_memory_bytes": 0 if "memory" in self._controllers else spec.memory_bytes,

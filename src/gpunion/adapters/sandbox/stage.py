@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the keeper imports this module and starts in a hurry
     from gpunion.ports.runtime import GuestPaths
 
-# From the range that Linux distributions assign to nobody (60706-61183); it has no name and no home.
-GUEST_HOST_ID = 60_990
+# From the range that Linux distributions assign to nobody (60706-61183); none has a name or a home.
+GUEST_IDS = range(60_706, 60_990)  # one a guest, see `users`
+SHARED_GUEST_ID = 60_990  # for all guests of an engine that cannot tell them apart, and for trying things out
 STAGE = "/tmp"  # exists everywhere, and is covered by the stage in that one namespace only
 
 CLONE_NEWNS = 0x00020000
@@ -35,7 +36,7 @@ def lacking() -> tuple[str, ...]:
     return tuple(name for name, bit in NEEDED_CAPABILITIES.items() if not mask >> bit & 1)
 
 
-def hand_over(directory: str, user: int = GUEST_HOST_ID) -> None:
+def hand_over(directory: str, user: int) -> None:
     """Make the guest's user the owner of a directory and all in it, before it runs. Follows no link."""
     os.chown(directory, user, user, follow_symlinks=False)
     for _, folders, files, descriptor in os.fwalk(directory, follow_symlinks=False):
@@ -43,7 +44,7 @@ def hand_over(directory: str, user: int = GUEST_HOST_ID) -> None:
             os.chown(name, user, user, dir_fd=descriptor, follow_symlinks=False)
 
 
-def hand_over_all(paths: GuestPaths, user: int = GUEST_HOST_ID) -> None:
+def hand_over_all(paths: GuestPaths, user: int) -> None:
     for path in (paths.checkpoint_dir, paths.control_dir, paths.output_dir, paths.scratch_dir):
         hand_over(str(path), user)
 
@@ -69,10 +70,10 @@ def set_stage(sources: list[str]) -> list[str]:
     return places
 
 
-def become_guest_user() -> None:
+def become(user: int) -> None:
     os.setgroups([])
-    os.setresgid(GUEST_HOST_ID, GUEST_HOST_ID, GUEST_HOST_ID)
-    os.setresuid(GUEST_HOST_ID, GUEST_HOST_ID, GUEST_HOST_ID)
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
 
 
 def _mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
