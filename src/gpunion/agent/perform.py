@@ -20,7 +20,9 @@ from gpunion.domain.effects import (
     AskToSave,
     CancelShipping,
     CancelTimer,
+    DropState,
     FetchAhead,
+    FetchState,
     KillGuest,
     LimitGuest,
     ParkGuest,
@@ -85,6 +87,8 @@ class Performer:
                 self.remove(effect.run_id)
             case SetTimer() | CancelTimer() | SendReport():
                 return  # the station's
+            case FetchState() | DropState():
+                return  # hints; nothing is kept ahead on this machine
             case _:
                 assert_never(effect)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpunion.domain.ids import CheckpointId, NodeId, RunId
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.image import Parcel
-from gpunion.domain.orders import Order, StartRun
+from gpunion.domain.orders import Order, StageState, StartRun
 from gpunion.domain.reports import Report
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
@@ -56,6 +56,20 @@ class FetchAhead:
     """Have the image at hand, if that is easy. No outcome: nobody waits for it."""
 
     parcel: Parcel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchState:
+    """Have the blocks of a sealed checkpoint lie on this machine. Outcome: StateFetched, or nothing."""
+
+    order: StageState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropState:
+    """Nothing of this job's state needs to lie here."""
+
+    job_id: JobId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +169,8 @@ AgentEffect = (
     | CancelTimer
     | StartGuest
     | FetchAhead
+    | FetchState
+    | DropState
     | AskToSave
     | ShipCheckpoint
     | CancelShipping

@@ -121,6 +121,7 @@ class GuestStarted:
     resumed_step: int
     restore_s: float
     tier: Tier = Tier.APP  # of what it was restored from
+    found_bytes: int = 0  # of its state that lay ready on this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +210,16 @@ class CheckpointNotShipped:
     run_id: RunId
     checkpoint_id: CheckpointId
     trouble: CheckpointTrouble
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFetched:
+    """What a checkpoint is made of lies on this machine, ahead of its job."""
+
+    job_id: JobId
+    epoch: int
+    checkpoint_id: CheckpointId
+    fetched_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +322,7 @@ AgentEvent = (
     | GuestExited
     | CheckpointShipped
     | CheckpointNotShipped
+    | StateFetched
     | OutputShipped
     | OwnerReclaimed
     | OwnerPaused

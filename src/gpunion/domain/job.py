@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId
 from gpunion.domain.image import Parcel
 from gpunion.domain.resources import Request
+from gpunion.domain.staging import StateCopy
 from gpunion.domain.system_tier import Tier
 
 
@@ -90,6 +91,7 @@ class DurablePoint:
     at_s: float
     tier: Tier = Tier.APP
     kind: str = ""  # of the machine, where it is a whole guest
+    size_bytes: int = 0  # of all its files; 0: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +140,29 @@ class Job:
     dump_failures: int = 0  # how often in a row its dump did not come to life
     vault_key: str = field(default="", repr=False)  # in hex; only for a job that asked for it. Never shown
     dumps_given_up: bool = False  # from now on its program saves itself, or it begins anew
+    copies: tuple[StateCopy, ...] = ()  # of its state, on nodes it may go to; the latest asked for last
 
     @property
     def tier(self) -> Tier:
         return Tier.APP if self.dumps_given_up else self.spec.checkpoint.tier
+
+    def copy_on(self, node_id: NodeId) -> StateCopy | None:
+        for copy in self.copies:
+            if copy.node_id == node_id:
+                return copy
+        return None
+
+    def lacking_bytes(self, node_id: NodeId) -> int:
+        """What of its newest durable state would have to be moved to a node: all of it, or what has changed
+        since a copy was put there. Before the first save nobody knows more than what one ships."""
+        whole = self.cost.ship_bytes
+        if self.durable is not None and self.durable.size_bytes:
+            whole = self.durable.size_bytes
+        if self.copies:
+            copy = self.copy_on(node_id)
+            if copy is not None and copy.there:
+                return min(whole, copy.behind_bytes)
+        return whole
 
     @property
     def dump(self) -> DurablePoint | None:

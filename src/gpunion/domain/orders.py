@@ -65,4 +65,26 @@ class FetchImage:
     parcel: Parcel
 
 
-Order = StartRun | StopRun | TakeCheckpoint | FetchImage
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageState:
+    """A hint too: the job of this run may come. Have this checkpoint of it, or a newer one, lie ready.
+
+    Answered with `StateStaged` when it does; nobody waits for it."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    checkpoint_id: CheckpointId
+    rate_bps: float  # what it may use of the node's wire; 0: no cap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnstageState:
+    """The job will not come any more: what lies ready for it goes."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+
+
+Order = StartRun | StopRun | TakeCheckpoint | FetchImage | StageState | UnstageState

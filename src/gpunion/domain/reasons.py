@@ -88,6 +88,8 @@ class Why(StrEnum):
     CAPTURE_FITS = "capture_fits"
     NOTICE_TOO_SHORT = "notice_too_short"
     MOVED = "moved"
+    STAGED = "staged"
+    STATE_WAS_THERE = "state_was_there"
     FELL_BACK = "fell_back"
     OWNER_KILLED = "owner_killed"
     OWNER_LEFT = "owner_left"
@@ -205,6 +207,8 @@ SENTENCES: dict[Why, str] = {
     "what was saved is sent afterwards",
     Why.NOTICE_TOO_SHORT: "saving takes about {needs_s} and does not fit the {left_s} left; "
     "going on from step {durable} later",
+    Why.STAGED: "a copy of its state goes to {node}, where it would go next ({bytes} bytes; {because})",
+    Why.STATE_WAS_THERE: "{found} bytes of its state lay ready on {node}",
     Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s}, {redone} steps to redo",
     Why.FELL_BACK: "the last save did not arrive ({trouble}); going on from step {durable}",
     Why.OWNER_KILLED: "the owner of {node} took it back without notice",

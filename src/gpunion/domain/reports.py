@@ -22,6 +22,7 @@ class RunStarted:
     resumed_step: int
     restore_s: float
     tier: Tier = Tier.APP
+    found_bytes: int = 0  # of its state that lay ready on this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +167,16 @@ class GuestAskedToGo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateStaged:
+    """What a checkpoint is made of lies on this machine. `fetched_bytes`: what had to be moved for it."""
+
+    job_id: JobId
+    epoch: int
+    checkpoint_id: CheckpointId
+    fetched_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLeft:
     pass
 
@@ -186,5 +197,6 @@ Report = (
     | TermsChanged
     | DepartureForetold
     | GuestAskedToGo
+    | StateStaged
     | NodeLeft
 )

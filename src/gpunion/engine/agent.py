@@ -29,6 +29,7 @@ from gpunion.domain.events import (
     OwnerPaused,
     OwnerReclaimed,
     OwnerResumed,
+    StateFetched,
     TimerFired,
 )
 from gpunion.domain.node import NodeFacts
@@ -93,6 +94,8 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             saves.not_shipped(draft, event)
         case OutputShipped():
             guests.output_shipped(draft, event)
+        case StateFetched():
+            orders.state_fetched(draft, event)
         case OwnerReclaimed() | OwnerPaused() | OwnerResumed() | OwnerKilled():
             _owner_spoke(draft, event)
         case OwnerChangedTerms():

@@ -39,11 +39,12 @@ from gpunion.domain.reports import (
     RunParked,
     RunStarted,
     RunUnparked,
+    StateStaged,
     TermsChanged,
 )
 from gpunion.domain.run import RunPhase
 from gpunion.domain.timing import Timing
-from gpunion.engine import accounts, lending, planner
+from gpunion.engine import accounts, lending, planner, staging
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import (
     checkpoints,
@@ -110,6 +111,7 @@ class CoordinatorEngine:
         _dispatch(draft, event)
         lending.follow(draft)
         accounts.follow_ends(draft)
+        staging.follow_ends(draft)
         planner.reconcile(draft)
 
     def waits_because(self, now_s: float, job_id: JobId) -> list[Reason]:
@@ -180,6 +182,8 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
             checkpoints.durable(draft, report)
         case CheckpointFailed():
             checkpoints.failed(draft, report)
+        case StateStaged():
+            staging.staged(draft, node_id, report)
         case NoticeGiven() | NodeReclaimed() | NodePaused() | NodeResumed() | NodeLeft():
             _owner_said(draft, node_id, report)
         case TermsChanged() | DepartureForetold() | GuestAskedToGo():

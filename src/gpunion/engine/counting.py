@@ -14,7 +14,7 @@ from gpunion.domain.run import Run
 
 # Everything but the counts: a field that is added to a record later matters until somebody says otherwise.
 _OF_RUN = attrgetter(*(f.name for f in fields(Run) if f.name != "checkpoints"))
-_OF_JOB = attrgetter(*(f.name for f in fields(Job) if f.name not in ("cost", "durable")))
+_OF_JOB = attrgetter(*(f.name for f in fields(Job) if f.name not in ("cost", "durable", "copies")))
 
 
 def only_counts(former: Record | None, record: Record) -> bool:

@@ -59,6 +59,9 @@ class Draft:
         formers = (self._former[(Node, node.id)] for node in changed)
         return [(f if isinstance(f, Node) else None, n) for f, n in zip(formers, changed, strict=True)]
 
+    def changed_jobs(self) -> list[Job]:
+        return [record for record in self._changes.values() if isinstance(record, Job)]
+
     def changed_runs(self) -> list[tuple[Run | None, Run]]:
         changed = [record for record in self._changes.values() if isinstance(record, Run)]
         formers = (self._former[(Run, run.id)] for run in changed)

@@ -10,7 +10,7 @@ from gpunion.domain.migration import Cause
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import Run, RunPhase
-from gpunion.engine import moving
+from gpunion.engine import moving, staging
 from gpunion.engine.capacity import view
 from gpunion.engine.departing import active_flush_bps
 from gpunion.engine.draft import Draft
@@ -78,6 +78,7 @@ def _go(draft: Draft, job: Job, run: Run, home: Node, gain_s: float) -> None:
         destination=home.id,
         reserved_gpus=tuple(gpu.index for gpu in gpus),
     )
+    staging.bring_along(draft, run, home.id)
 
 
 def _remaining_s(draft: Draft, job: Job, run: Run) -> float | None:

@@ -47,6 +47,7 @@ class CampusState:
     reclaiming: set[NodeId] = field(default_factory=set)  # wanted back, whole or single GPUs of them
     asked_to_go: dict[NodeId, set[RunId]] = field(default_factory=dict)  # runs the terms let stay no longer
     moving: set[MigrationId] = field(default_factory=set)  # migrations not yet over
+    counted_on: dict[NodeId, set[JobId]] = field(default_factory=dict)  # jobs with a copy of theirs there
     progress: dict[RunId, tuple[int, float]] = field(default_factory=dict)  # from heartbeats; not durable
     preparing: dict[RunId, Preparing] = field(default_factory=dict)  # the same, of runs that are to start
     memories: Memories = field(default_factory=Memories)  # of comings and goings, use and quotas
@@ -97,7 +98,7 @@ class CampusState:
             return
         match record:
             case Job():
-                del self.jobs[record.id]
+                self._count_copies(self.jobs.pop(record.id), None)
                 self.waiting.discard(record.id)
                 self.room.not_waiting(record.id)
             case Run():
@@ -138,12 +139,23 @@ class CampusState:
                 return self.memories.find(record)
 
     def _put_job(self, job: Job) -> None:
+        former = self.jobs.get(job.id)
         self.jobs[job.id] = job
+        if job.copies or (former is not None and former.copies):
+            self._count_copies(former, job)
         if job.phase.waiting:
             self.waiting.add(job.id)
         else:
             self.waiting.discard(job.id)
             self.room.not_waiting(job.id)
+
+    def _count_copies(self, former: Job | None, job: Job | None) -> None:
+        if former is not None:
+            for copy in former.copies:
+                _leave(self.counted_on, copy.node_id, former.id)
+        if job is not None:
+            for copy in job.copies:
+                self.counted_on.setdefault(copy.node_id, set()).add(job.id)
 
     def _put_run(self, run: Run) -> None:
         former = self.runs.get(run.id)

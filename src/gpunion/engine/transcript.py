@@ -15,6 +15,8 @@ from gpunion.domain.effects import (
     AskToSave,
     CancelShipping,
     CancelTimer,
+    DropState,
+    FetchState,
     ForgetOrders,
     LimitGuest,
     SendOrder,
@@ -33,17 +35,19 @@ from gpunion.domain.events import (
     LeaseRenewed,
     NodeReported,
     OrderReceived,
+    StateFetched,
     TimerFired,
 )
-from gpunion.domain.orders import StartRun, TakeCheckpoint
+from gpunion.domain.orders import StageState, StartRun, TakeCheckpoint, UnstageState
 from gpunion.domain.reasons import Reason, Why
-from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
+from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed, StateStaged
 from gpunion.domain.withheld import HoldCause
 
 # Timers that stand for something a person would tell; the rest only say that time has passed.
 TELLING_TIMERS = {"deadline", "term", "own_save", "lease_end", "give_up", "fence"}
 # Why a job waits and which steps were saved depends on the moment.
 QUIET_REASONS = {Why.WAITING, Why.SAVED, Why.SAVE_FAILED, Why.STEP_BEHIND, Why.FLUSH_FITS}
+QUIET_REASONS |= {Why.STAGED, Why.STATE_WAS_THERE}
 NAMED_FACTS = ("node_id", "job_id", "run_id", "epoch", "final", "leaving", "killed", "killed_meanwhile")
 TOLD_FACTS = ("reason", "cause", "exit_code", "why", "trouble")
 
@@ -79,7 +83,7 @@ class Transcript:
 
     def _event(self, event: object) -> str | None:
         match event:
-            case LeaseRenewed() | CoordinatorStarted():
+            case LeaseRenewed() | CoordinatorStarted() | StateFetched():
                 return None
             case TimerFired(key=key):
                 return f"TimerFired {key}" if key.partition(":")[0] in TELLING_TIMERS else None
@@ -98,7 +102,7 @@ class Transcript:
 
     def _effect(self, effect: object) -> str | None:
         match effect:
-            case SetTimer() | CancelTimer() | LimitGuest() | CancelShipping():
+            case SetTimer() | CancelTimer() | LimitGuest() | CancelShipping() | FetchState() | DropState():
                 return None
             case SendOrder(node_id=node_id, order=order):
                 told = self._order(order)
@@ -115,6 +119,8 @@ class Transcript:
                 return _named(effect)
 
     def _order(self, order: object) -> str | None:
+        if isinstance(order, StageState | UnstageState):
+            return None  # whether there is time for it depends on the moment
         if isinstance(order, TakeCheckpoint) and not order.final:
             return None
         if isinstance(order, StartRun):
@@ -122,6 +128,8 @@ class Transcript:
         return _named(order)
 
     def _report(self, report: object) -> str | None:
+        if isinstance(report, StateStaged):
+            return None
         if isinstance(report, _PeriodicSave) and report.checkpoint_id not in self._final:
             return None
         return _named(report)

@@ -11,7 +11,7 @@ from gpunion.domain.node import Node
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
-from gpunion.engine import moving, prefetch
+from gpunion.engine import moving, prefetch, staging
 from gpunion.engine.capacity import view, views
 from gpunion.engine.departing import active_flush_bps, whose_turn
 from gpunion.engine.draft import Draft
@@ -156,6 +156,7 @@ def _carry_out(
         sent_by_s=want.sent_by_s,
     )
     prefetch.hint(draft, run, destination)
+    staging.bring_along(draft, run, destination)
 
 
 def _say_who_wants_it(draft: Draft, node: Node, run: Run, notice_s: float) -> None:

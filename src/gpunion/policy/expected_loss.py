@@ -104,8 +104,8 @@ class ExpectedLoss:
         return down_s + stays_s + again * (redone_s + down_s)
 
     def downtime_s(self, job: Job, node: Node) -> float:
-        """Coming up, and the state over the node's own wire."""
-        return job.cost.restart_s + 8.0 * job.cost.ship_bytes / max(node.facts.lent_uplink_bps, 1.0)
+        """Coming up, and what the node lacks of the state over its own wire."""
+        return job.cost.restart_s + 8.0 * job.lacking_bytes(node.id) / max(node.facts.lent_uplink_bps, 1.0)
 
 
 def remaining_s(job: Job) -> float:

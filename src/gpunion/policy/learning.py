@@ -15,6 +15,7 @@ from gpunion.policy.hazard.week import DAY_S, HOUR_S
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from gpunion.policy.scheduling.notices import NoticeBook
 from gpunion.policy.scheduling.timing import HazardAware
+from gpunion.policy.staging import NoStaging, Staging
 
 # A lesson a day, as the published figures were made; more often while there is little to learn from.
 LESSON_LEAST_S, LESSON_MOST_S = HOUR_S, DAY_S
@@ -22,11 +23,12 @@ LESSONS_LEAST = 20
 
 
 class Answers(NamedTuple):
-    """Where to begin, where to go, and when to save."""
+    """Where to begin, where to go, when to save, and what to bring ahead."""
 
     scoring: SaferWhenLate
     destination: ExpectedLoss
     timing: HazardAware
+    staging: Staging
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,4 +43,4 @@ class Learning:
     def answers(self, hazard: WeeklyHazard, notices: NoticeBook) -> Answers:
         timing = HazardAware(hazard=hazard, notices=notices)
         loss = ExpectedLoss(hazard=hazard, notices=notices, timing=timing)
-        return Answers(SaferWhenLate(usual=loss, hazard=hazard), loss, timing)
+        return Answers(SaferWhenLate(usual=loss, hazard=hazard), loss, timing, NoStaging())

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from gpunion.domain.commit import AgentCommit
 from gpunion.domain.events import AgentEvent, AgentStarted, GuestFound
 from gpunion.domain.frames import CoordinatorFrame, Progress, Welcome
+from gpunion.domain.guest import Tenure
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
 from gpunion.sim.clocks import Clock
@@ -143,6 +144,8 @@ class AgentShell:
         station.committed(commit)
         for effect in effects:
             hands.perform(effect)
+        if station.engine.state.holding.tenure is not Tenure.SHARING:
+            hands.owner_has_it()
 
     # --- time ------------------------------------------------------------------------------------
 

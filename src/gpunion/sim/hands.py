@@ -6,13 +6,15 @@ What hangs on the agent's process (restores, shipments) dies with it; what the k
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import (
     AgentEffect,
     AskToSave,
     CancelShipping,
+    DropState,
+    FetchState,
     KillGuest,
     LimitGuest,
     ParkGuest,
@@ -45,6 +47,8 @@ from gpunion.sim.kernel import Kernel
 from gpunion.sim.network import Flow
 from gpunion.sim.runtime import GuestRuntime
 from gpunion.sim.scenario import Program
+from gpunion.sim.shelf import Shelf
+from gpunion.sim.staging import Stagings
 from gpunion.sim.topology import Topology
 from gpunion.sim.vault import ModelVault, Sealed
 from gpunion.sim.watch import Watch
@@ -68,6 +72,7 @@ class Place:
     topology: Topology
     programs: Mapping[JobId, Program]
     watch: Watch
+    shelf: Shelf = field(default_factory=Shelf)
 
 
 class Hands:
@@ -79,6 +84,13 @@ class Hands:
         self._alive = True
         self._restores: dict[RunId, Flow] = {}
         self._shipments: dict[RunId, tuple[ShipCheckpoint | ShipOutput, Flow]] = {}
+        self._stagings = Stagings(
+            place.runtime.node_id,
+            shelf=place.shelf,
+            vault=place.vault,
+            topology=place.topology,
+            tell=self._tell,
+        )
         place.runtime.on_exit = self._guest_ended
         place.runtime.on_saved = self._guest_saved
 
@@ -89,12 +101,19 @@ class Hands:
             self._place.topology.network.cancel(flow)
         for run_id in list(self._shipments):
             self._end_shipment(run_id)
+        self._stagings.stop()
+
+    def owner_has_it(self) -> None:
+        """Nothing is fetched for guests that may never come."""
+        self._stagings.stop()
 
     def perform(self, effect: AgentEffect) -> None:
         match effect:
             case StartGuest():
                 self._place.runtime.limit(effect.order.run_id, effect.lease_until_s, None)
                 self._start(effect.order)
+            case FetchState() | DropState():
+                self._stagings.perform(effect)
             case AskToSave():
                 self._ask_to_save(effect)
             case ShipCheckpoint():
@@ -136,11 +155,12 @@ class Hands:
             return
         began_s = self._place.kernel.now_s
         network = self._place.topology.network
+        found_bytes = 0.0 if sealed is None else self._stagings.found(sealed)
         self._restores[order.run_id] = network.start(
             f"restore {order.run_id}",
             self._place.topology.from_vault(box.node_id),
-            0 if sealed is None else sealed.size_bytes,
-            lambda: self._fetched(box, sealed, began_s),
+            0 if sealed is None else sealed.size_bytes - found_bytes,
+            lambda: self._fetched(box, sealed, began_s, found_bytes),
         )
 
     def _begin_epoch(self, order: StartRun) -> bool:
@@ -153,10 +173,10 @@ class Hands:
         box.ended, box.cause = True, EndReason.START_FAILED
         self._tell(GuestStartFailed(run_id=box.run_id, detail=detail))
 
-    def _fetched(self, box: Box, sealed: Sealed | None, began_s: float) -> None:
-        self._place.kernel.after(PREPARE_S, lambda: self._restored(box, sealed, began_s))
+    def _fetched(self, box: Box, sealed: Sealed | None, began_s: float, found_bytes: float) -> None:
+        self._place.kernel.after(PREPARE_S, lambda: self._restored(box, sealed, began_s, found_bytes))
 
-    def _restored(self, box: Box, sealed: Sealed | None, began_s: float) -> None:
+    def _restored(self, box: Box, sealed: Sealed | None, began_s: float, found_bytes: float) -> None:
         self._restores.pop(box.run_id, None)
         if not self._alive or box.ended:
             return
@@ -168,6 +188,7 @@ class Hands:
                 restored=None if sealed is None else sealed.checkpoint_id,
                 resumed_step=step,
                 restore_s=self._place.kernel.now_s - began_s,
+                found_bytes=int(found_bytes),
             )
         )
 

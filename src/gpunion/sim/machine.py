@@ -65,6 +65,7 @@ class Machine(Watch):
         """Installed again: nothing of before is left on it, and its owner lends it."""
         self.agent.stop()
         self.runtime.wipe()
+        self.agent.place.shelf.wipe()
         self._incarnations += 1
         self.agent.disk = AgentDisk(f"{self.id}-{self._incarnations}")
         self.agent.killed_meanwhile = False

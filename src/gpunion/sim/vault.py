@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId
@@ -18,12 +18,14 @@ class Sealed:
     step: int
     size_bytes: int
     added_bytes: int
+    written_bytes: int = 0  # all that its job has had written by then
 
 
 class ModelVault:
     def __init__(self) -> None:
         self.full = False
         self.epochs: dict[JobId, int] = {}
+        self.written_bytes: dict[JobId, int] = {}
         self._sealed: dict[JobId, dict[CheckpointId, Sealed]] = {}
 
     def begin(self, job_id: JobId, epoch: int) -> bool:
@@ -41,7 +43,9 @@ class ModelVault:
             return CheckpointTrouble.OLD_EPOCH
         if self.full:
             return CheckpointTrouble.VAULT_FULL
-        kept[sealed.checkpoint_id] = sealed
+        written_bytes = self.written_bytes.get(sealed.job_id, 0) + sealed.added_bytes
+        self.written_bytes[sealed.job_id] = written_bytes
+        kept[sealed.checkpoint_id] = replace(sealed, written_bytes=written_bytes)
         for old in sorted(kept.values(), key=_age)[:-KEEP]:
             del kept[old.checkpoint_id]
         return None

@@ -12,7 +12,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import moving
+from gpunion.engine import moving, staging
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.checkpoint import CHECKPOINT
@@ -88,6 +88,7 @@ def durable(draft: Draft, report: CheckpointDurable) -> None:
             moving.seek(draft, draft.state.migrations[migration.id], fell_back=None)
     elif not report.final:
         _next(draft, report.run_id)
+        staging.consider(draft, report.run_id)
 
 
 def failed(draft: Draft, report: CheckpointFailed) -> None:
@@ -167,8 +168,11 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
         at_s=draft.now_s,
         tier=saved.tier,
         kind=saved.kind,
+        size_bytes=report.size_bytes,
     )
-    draft.put(replace(job, durable=point, cost=replace(job.cost, ship_bytes=int(ship_bytes))))
+    copies = job.copies and staging.behind(job.copies, report.shipped_bytes)
+    cost = replace(job.cost, ship_bytes=int(ship_bytes))
+    draft.put(replace(job, durable=point, cost=cost, copies=copies))
     if point.tier is Tier.SYSTEM:
         draft.because(job.id, Why.SAVED_WHOLE, step=report.step, bytes=report.shipped_bytes)
     else:

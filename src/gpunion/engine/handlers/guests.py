@@ -32,6 +32,7 @@ def started(draft: AgentDraft, event: GuestStarted) -> None:
             resumed_step=event.resumed_step,
             restore_s=event.restore_s,
             tier=event.tier,
+            found_bytes=event.found_bytes,
         )
     )
     draft.limit(guest.run_id)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import FetchAhead, StartGuest, TerminateGuest
+from gpunion.domain.effects import DropState, FetchAhead, FetchState, StartGuest, TerminateGuest
+from gpunion.domain.events import StateFetched
 from gpunion.domain.guest import Guest, GuestPhase, JobEpoch, Tenure
 from gpunion.domain.image import Parcel
-from gpunion.domain.orders import FetchImage, Order, StartRun, StopRun, TakeCheckpoint
+from gpunion.domain.orders import (
+    FetchImage,
+    Order,
+    StageState,
+    StartRun,
+    StopRun,
+    TakeCheckpoint,
+    UnstageState,
+)
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
-from gpunion.domain.reports import CheckpointFailed, RunEnded
+from gpunion.domain.reports import CheckpointFailed, RunEnded, StateStaged
 from gpunion.domain.run import EndReason
 from gpunion.domain.withheld import WithheldGpu
 from gpunion.engine.agent_draft import AgentDraft
@@ -28,6 +37,22 @@ def received(draft: AgentDraft, order: Order) -> None:
         case FetchImage(parcel=parcel):
             if draft.holding.tenure is Tenure.SHARING and _image_refused(draft, parcel) is None:
                 draft.do(FetchAhead(parcel=parcel))
+        case StageState():
+            if draft.holding.tenure is Tenure.SHARING and order.epoch >= draft.epochs.get(order.job_id, 0):
+                draft.do(FetchState(order=order))
+        case UnstageState(job_id=job_id):
+            draft.do(DropState(job_id=job_id))
+
+
+def state_fetched(draft: AgentDraft, event: StateFetched) -> None:
+    draft.report(
+        StateStaged(
+            job_id=event.job_id,
+            epoch=event.epoch,
+            checkpoint_id=event.checkpoint_id,
+            fetched_bytes=event.fetched_bytes,
+        )
+    )
 
 
 def start_run(draft: AgentDraft, order: StartRun) -> None:

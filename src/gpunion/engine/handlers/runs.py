@@ -73,6 +73,8 @@ def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
         job = draft.state.jobs[job.id]
     else:
         draft.because(job.id, Why.RESUMED, node=run.node_id, step=report.resumed_step)
+    if report.found_bytes:
+        draft.because(job.id, Why.STATE_WAS_THERE, node=run.node_id, found=report.found_bytes)
     moving.arrived(draft, job, run)
     set_checkpoint_timer(draft, run)
     prefetch.hint_where_it_would_go(draft, run)

@@ -18,6 +18,7 @@ from gpunion.policy.reclaim import FlushWhatFits, NeverFlush
 from gpunion.policy.scheduling.alarm import BURSTS, Alarm
 from gpunion.policy.scheduling.notices import NoticeBook
 from gpunion.policy.scheduling.timing import NOTICE_CREDIT, HazardAware
+from gpunion.policy.staging import NoStaging, PreStaging
 from gpunion.sim.reference.departures import Manner
 from gpunion.sim.reference.scenario import Campus
 
@@ -49,6 +50,7 @@ class Mechanisms:
     homecoming: bool = True
     turns: bool = True
     alarm: bool = True
+    staging: bool = True
 
     def policies(self, campus: Campus) -> Policies:
         hazard = WeeklyHazard(book=campus.book) if self.hazard else StationaryHazard(book=campus.book)
@@ -74,6 +76,7 @@ class Mechanisms:
             reclaim=FlushWhatFits() if self.notice else NeverFlush(),
             destination=destinations[self.destination],
             alarm=BURSTS if self.alarm else Alarm(),
+            staging=PreStaging(loss=here) if self.staging else NoStaging(),
             takes_turns=self.turns and self.notice,
         )
         return ours if self.homecoming else replace(ours, homecoming=Never())
@@ -178,6 +181,9 @@ OFF_IN_TURN = (
     ),
     Contender(
         name="no-alarm", label="ours, owners taken one by one", policies=Mechanisms(alarm=False).policies
+    ),
+    Contender(
+        name="no-staging", label="ours, nothing brought ahead", policies=Mechanisms(staging=False).policies
     ),
     Contender(name="no-homecoming", label="ours, never home", policies=Mechanisms(homecoming=False).policies),
 )

@@ -100,6 +100,7 @@ class CostWatch(Watch):
             "work_lost_gpu_s": redone_gpu_s + redundant_gpu_s,
             "stall_gpu_s": sum(job.stall_s * job.gpus for job in jobs),
             "shipped_bytes": self._shipped_bytes,
+            **self._ahead(),
             "moves": float(sum(job.moves for job in jobs)),
             "downtime_per_move_s": _mean(self._downtimes_s),
             "downtime_median_s": _median(self._downtimes_s),
@@ -147,6 +148,16 @@ class CostWatch(Watch):
             if job.interruptions in OFTEN and job.furthest > 0
         ]
         return {"slowdown_2_to_4": _mean(slow), "slowdown_2_to_4_median": _median(slow)}
+
+    def _ahead(self) -> Figures:
+        """What was brought to machines ahead of its job, and what of that a job then found."""
+        shelves = [machine.agent.place.shelf for machine in self._world.machines.values()]
+        return {
+            "staged_bytes": sum(shelf.fetched_bytes for shelf in shelves),
+            "found_bytes": sum(shelf.found_bytes for shelf in shelves),
+            "copies": float(sum(shelf.copies for shelf in shelves)),
+            "restores_that_found": float(sum(shelf.hits for shelf in shelves)),
+        }
 
     def _use(self) -> Figures:
         accounts = self._ledger.accounts()

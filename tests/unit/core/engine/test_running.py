@@ -86,7 +86,11 @@ def test_a_durable_checkpoint_moves_the_durable_step_and_sets_the_next_one() -> 
     assert headquarters.job().cost.stall_s == 3.0  # the first that was measured: before it there was a guess
     decision = headquarters.later(2).durable("job-e1-c1", step=30, shipped_bytes=2 * MIB)
     assert headquarters.job().durable == DurablePoint(
-        checkpoint_id=CheckpointId("job-e1-c1"), step=30, progress=0.03, at_s=headquarters.now_s
+        checkpoint_id=CheckpointId("job-e1-c1"),
+        step=30,
+        progress=0.03,
+        at_s=headquarters.now_s,
+        size_bytes=2 * MIB,
     )
     assert headquarters.job().cost.ship_bytes == 2 * MIB
     assert decision.effects == (SetTimer(key="checkpoint:job-e1", at_s=headquarters.now_s + 60),)

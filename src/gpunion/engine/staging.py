@@ -1,0 +1,156 @@
+"""Copies of jobs' states ahead of their jobs: asked for, heard of, outdated, and done with.
+
+After every save a job's shortlist is made anew and copies that pay are asked for. A job that is leaving has
+its last durable state brought to where it is going while it saves: what it saves then is all that is left.
+"""
+
+from __future__ import annotations
+
+from gpunion.domain.ids import NodeId, RunId
+from gpunion.domain.ids import run_id as newest_run_id
+from gpunion.domain.job import Job
+from gpunion.domain.node import Node
+from gpunion.domain.orders import StageState, UnstageState
+from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
+from gpunion.domain.reports import StateStaged
+from gpunion.domain.run import Run, RunPhase
+from gpunion.domain.staging import StateCopy
+from gpunion.engine.capacity import views
+from gpunion.engine.draft import Draft
+from gpunion.policy.staging import (
+    COPIES_MOST,
+    LEAST_BYTES,
+    SHORTLIST,
+    WINDOW_S,
+    building_budget_bytes,
+    copyable,
+    rewritten_share,
+    staging_rate_bps,
+)
+
+# A copy that was asked for this lately is on its way, and what it will be is what is wanted now.
+ON_ITS_WAY_S = 600.0
+
+
+def consider(draft: Draft, run_id: RunId) -> None:
+    """A save of it has become durable."""
+    policy, run = draft.policies.staging, draft.state.runs.get(run_id)
+    if not policy.on or run is None or run.phase is not RunPhase.RUNNING:
+        return
+    job = draft.job_of(run)
+    if job.migration is not None:
+        return
+    source = draft.state.nodes[run.node_id]
+    if not policy.wants(job, source, draft.now_s):
+        return
+    listed = policy.shortlist(
+        job, views(draft), _counted_on(draft, job), leaving=source.id, now_s=draft.now_s
+    )
+    places = [draft.state.nodes[node_id] for node_id in listed]
+    for offer in policy.offers(job, source, places, draft.now_s):
+        place = draft.state.nodes[offer.node_id]
+        if policy.pays(offer, _used_share(draft, place, offer.move_bytes)):
+            because = "in case its machine is wanted back"
+            _ask(draft, run, place.id, offer.move_bytes, staging_rate_bps(place), because)
+
+
+def bring_along(draft: Draft, run: Run, destination: NodeId | None) -> None:
+    """It is leaving, and a place is kept there: what will not change any more can go ahead of it."""
+    job = draft.job_of(run)
+    if not draft.policies.staging.on or destination is None or destination == run.node_id:
+        return
+    copy = job.copy_on(destination)
+    if not copyable(job) or (copy is not None and copy.asked_s > draft.now_s - ON_ITS_WAY_S):
+        return
+    lacking = job.lacking_bytes(destination)
+    if lacking * (1.0 - rewritten_share(job)) >= LEAST_BYTES:
+        _ask(draft, run, destination, lacking, 0.0, "while it is being saved")
+
+
+def staged(draft: Draft, node_id: NodeId, report: StateStaged) -> None:
+    job = draft.state.jobs.get(report.job_id)
+    copy = None if job is None else job.copy_on(node_id)
+    if job is None or copy is None or copy.checkpoint_id != report.checkpoint_id:
+        return  # it was asked for something newer since, or is not wanted there any more
+    others = tuple(c for c in job.copies if c is not copy)
+    draft.put(replace(job, copies=(*others, replace(copy, there=True))))
+
+
+def behind(copies: tuple[StateCopy, ...], shipped_bytes: int) -> tuple[StateCopy, ...]:
+    """Another save: so much of every copy is older than the newest state."""
+    return tuple(replace(copy, behind_bytes=copy.behind_bytes + shipped_bytes) for copy in copies)
+
+
+def follow_ends(draft: Draft) -> None:
+    """Of a job that is over nothing needs to lie ready anywhere."""
+    for job in draft.changed_jobs():
+        if job.copies and job.phase.over:
+            for copy in job.copies:
+                _drop(draft, job, copy.node_id)
+            draft.put(replace(job, copies=()))
+
+
+def _ask(draft: Draft, run: Run, node_id: NodeId, move_bytes: int, rate_bps: float, because: str) -> None:
+    job = draft.job_of(run)
+    assert job.durable is not None
+    order = StageState(
+        run_id=run.id,
+        job_id=job.id,
+        epoch=run.epoch,
+        checkpoint_id=job.durable.checkpoint_id,
+        rate_bps=rate_bps,
+    )
+    draft.order(node_id, order)
+    copies = [copy for copy in job.copies if copy.node_id != node_id]
+    while len(copies) >= COPIES_MOST:
+        _drop(draft, job, copies.pop(0).node_id)
+    new = StateCopy(
+        node_id=node_id,
+        checkpoint_id=job.durable.checkpoint_id,
+        asked_s=draft.now_s,
+        asked_bytes=move_bytes,
+    )
+    draft.put(replace(job, copies=(*copies, new)))
+    draft.because(job.id, Why.STAGED, node=node_id, bytes=move_bytes, because=because)
+
+
+def _drop(draft: Draft, job: Job, node_id: NodeId) -> None:
+    """Not where a run of it is: that one may be reading it."""
+    node = draft.state.nodes.get(node_id)
+    newest = newest_run_id(job.id, job.epoch)
+    if node is not None and newest not in draft.state.living.get(node_id, ()):
+        draft.order(node_id, UnstageState(run_id=newest, job_id=job.id, epoch=job.epoch))
+
+
+def _counted_on(draft: Draft, job: Job) -> dict[NodeId, int]:
+    """GPUs of each node that other jobs have on their lists."""
+    counted: dict[NodeId, int] = {}
+    for node_id, job_ids in draft.state.counted_on.items():
+        for job_id in job_ids:
+            other = draft.state.jobs[job_id]
+            if other.id != job.id and _may_go_there(draft, other, node_id):
+                counted[node_id] = counted.get(node_id, 0) + other.spec.request.gpus
+    return counted
+
+
+def _may_go_there(draft: Draft, job: Job, node_id: NodeId) -> bool:
+    """Older copies are remains, and where it runs it need not go."""
+    listed = any(copy.node_id == node_id for copy in job.copies[-SHORTLIST:])
+    return listed and newest_run_id(job.id, job.epoch) not in draft.state.living.get(node_id, ())
+
+
+def _used_share(draft: Draft, place: Node, more_bytes: int) -> float:
+    """Of what copies may move into a building within the hour, what they were asked to, and this one."""
+    used_bytes, building = more_bytes, _building(place)
+    for node_id, job_ids in draft.state.counted_on.items():
+        if _building(draft.state.nodes[node_id]) == building:
+            for job_id in job_ids:
+                copy = draft.state.jobs[job_id].copy_on(node_id)
+                if copy is not None and copy.asked_s > draft.now_s - WINDOW_S:
+                    used_bytes += copy.asked_bytes
+    return used_bytes / building_budget_bytes()
+
+
+def _building(node: Node) -> str:
+    return node.facts.building or node.facts.lab

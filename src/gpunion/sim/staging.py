@@ -1,0 +1,93 @@
+"""Fetches states ahead of their jobs on a modelled machine, and hands out what lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpunion.domain.effects import DropState, FetchState
+from gpunion.domain.events import StateFetched
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.orders import StageState
+from gpunion.sim.network import Flow
+from gpunion.sim.shelf import Shelf
+from gpunion.sim.topology import Topology
+from gpunion.sim.vault import ModelVault, Sealed
+
+
+@dataclass(slots=True)
+class _Fetching:
+    sealed: Sealed
+    found_bytes: float
+    flow: Flow
+
+
+class Stagings:
+    """Those of one life of one agent; what arrived before it ended stays on the shelf."""
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        *,
+        shelf: Shelf,
+        vault: ModelVault,
+        topology: Topology,
+        tell: Callable[[StateFetched], None],
+    ) -> None:
+        self._node_id = node_id
+        self._shelf = shelf
+        self._vault = vault
+        self._topology = topology
+        self._tell = tell
+        self._fetching: dict[JobId, _Fetching] = {}
+
+    def perform(self, effect: FetchState | DropState) -> None:
+        match effect:
+            case FetchState(order=order):
+                self._fetch(order)
+            case DropState(job_id=job_id):
+                self._break_off(job_id)
+                self._shelf.drop(job_id)
+
+    def found(self, sealed: Sealed) -> float:
+        """Its job is here: what lies ready of this checkpoint, and nothing more is fetched ahead."""
+        self._break_off(sealed.job_id)
+        return self._shelf.take(sealed)
+
+    def stop(self) -> None:
+        for job_id in list(self._fetching):
+            self._break_off(job_id)
+
+    def _fetch(self, order: StageState) -> None:
+        """The newest there is: it may be newer than what was asked for."""
+        self._break_off(order.job_id)
+        sealed = self._vault.latest(order.job_id)
+        if sealed is None:
+            return
+        found_bytes = self._shelf.found(sealed)
+        flow = self._topology.network.start(
+            f"stage {order.job_id}",
+            self._topology.from_vault(self._node_id),
+            sealed.size_bytes - found_bytes,
+            lambda: self._arrived(order),
+            cap_bps=order.rate_bps or None,
+        )
+        self._fetching[order.job_id] = _Fetching(sealed, found_bytes, flow)
+
+    def _arrived(self, order: StageState) -> None:
+        done = self._fetching.pop(order.job_id)
+        self._shelf.put(done.sealed, done.flow.moved_bytes, done.found_bytes)
+        self._tell(
+            StateFetched(
+                job_id=order.job_id,
+                epoch=order.epoch,
+                checkpoint_id=order.checkpoint_id,
+                fetched_bytes=int(done.flow.moved_bytes),
+            )
+        )
+
+    def _break_off(self, job_id: JobId) -> None:
+        broken = self._fetching.pop(job_id, None)
+        if broken is not None:
+            self._topology.network.cancel(broken.flow)
+            self._shelf.put(broken.sealed, broken.flow.moved_bytes, broken.found_bytes)

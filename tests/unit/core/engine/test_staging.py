@@ -1,0 +1,206 @@
+"""States are brought ahead of their jobs: whose, where to, how often, and until when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.decision import Decision
+from gpunion.domain.effects import DropState, FetchState
+from gpunion.domain.events import OwnerPaused, StateFetched
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.domain.orders import StageState, UnstageState
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import (
+    CheckpointDurable,
+    DepartureForetold,
+    NodeResumed,
+    NoticeGiven,
+    RunStarted,
+    StateStaged,
+)
+from gpunion.domain.resources import GIB
+from gpunion.domain.run import EndReason
+from gpunion.policy.expected_loss import ExpectedLoss
+from gpunion.policy.hazard.weekly import WeeklyHazard
+from gpunion.policy.policies import BASELINE, Policies
+from gpunion.policy.staging import AGAIN_S, PreStaging
+from tests.builders import Headquarters, LoneAgent, a_spec, deeds, facts, orders, reports, whys
+
+SIZE = 8 * GIB
+LOSS = ExpectedLoss(hazard=WeeklyHazard())
+AHEAD = replace(BASELINE, destination=LOSS, staging=PreStaging(loss=LOSS))
+
+
+class Story:
+    """A job on alpha that has saved so often that its costs are known; beta and gamma are free."""
+
+    def __init__(self, policies: Policies = AHEAD, *, ship_bytes: int = GIB // 2) -> None:
+        self.campus = Headquarters(policies=policies)
+        self.campus.joins("alpha", facts(lab="alpha"))
+        self.campus.submits(spec=a_spec(expected_s=20 * 3600.0))
+        self.campus.joins("beta", facts(lab="beta"))
+        self.campus.joins("gamma", facts(lab="gamma"))
+        self.campus.later(1.0).started()
+        self.ship_bytes, self.saves = ship_bytes, 0
+        self.saves_again(SIZE)
+        for _ in range(5):
+            self.saves_again()
+
+    def saves_again(self, shipped_bytes: int | None = None, *, later_s: float = 600.0) -> Decision:
+        self.saves += 1
+        self.campus.later(later_s)
+        return self.campus.reported(
+            "alpha",
+            CheckpointDurable(
+                run_id=RunId("job-e1"),
+                job_id=JobId("job"),
+                epoch=1,
+                checkpoint_id=CheckpointId(f"job-e1-own{self.saves}"),
+                step=self.saves,
+                progress=0.001 * self.saves,
+                size_bytes=SIZE,
+                shipped_bytes=self.ship_bytes if shipped_bytes is None else shipped_bytes,
+                final=False,
+            ),
+        )
+
+    def ends_soon(self) -> None:
+        """Its owner's hours end: it will have to go."""
+        self.campus.reported("alpha", DepartureForetold(at_s=self.campus.now_s + 900.0))
+
+    def staged(self, node: str, checkpoint: str) -> None:
+        report = StateStaged(
+            job_id=JobId("job"), epoch=1, checkpoint_id=CheckpointId(checkpoint), fetched_bytes=SIZE
+        )
+        self.campus.reported(node, report)
+
+
+def stagings(decision: Decision) -> list[tuple[str, StageState]]:
+    return [(node, order) for node, order in orders(decision) if isinstance(order, StageState)]
+
+
+def test_a_job_that_will_have_to_go_has_its_state_brought_to_where_it_would_go() -> None:
+    story = Story()
+    assert stagings(story.saves_again()) == []  # a machine that stays is no reason
+    story.ends_soon()
+    decision = story.saves_again(later_s=60.0)
+    [(node, order)] = stagings(decision)
+    assert order == StageState(
+        run_id=RunId("job-e1"),
+        job_id=JobId("job"),
+        epoch=1,
+        checkpoint_id=CheckpointId(f"job-e1-own{story.saves}"),
+        rate_bps=1e8,
+    )
+    assert Why.STAGED in whys(decision, "job")
+    [copy] = story.campus.job().copies
+    assert (copy.node_id, copy.there, copy.asked_bytes) == (node, False, SIZE)
+
+
+def test_it_is_not_asked_for_again_while_it_is_fresh_and_is_when_it_has_become_old() -> None:
+    story = Story()
+    story.ends_soon()
+    [(node, order)] = stagings(story.saves_again(later_s=60.0))
+    story.staged(node, order.checkpoint_id)
+    assert story.campus.job().lacking_bytes(NodeId(node)) == 0
+    assert stagings(story.saves_again(later_s=60.0)) == []
+    assert story.campus.job().lacking_bytes(NodeId(node)) == story.ship_bytes
+    for _ in range(8):  # more than half of it is another state by now
+        assert stagings(story.saves_again(later_s=60.0)) == []
+    story.campus.later(AGAIN_S)
+    story.ends_soon()
+    [(again, _)] = stagings(story.saves_again(later_s=60.0))
+    assert again == node
+
+
+def test_a_job_that_rewrites_itself_is_not_copied() -> None:
+    story = Story(ship_bytes=SIZE)
+    story.ends_soon()
+    assert stagings(story.saves_again()) == []
+
+
+def test_without_staging_nothing_is_brought_ahead() -> None:
+    story = Story(replace(AHEAD, staging=BASELINE.staging))
+    story.ends_soon()
+    assert stagings(story.saves_again()) == []
+
+
+def test_while_it_is_saved_for_the_last_time_the_rest_goes_ahead() -> None:
+    story = Story()
+    noticed = story.campus.reported("alpha", NoticeGiven(deadline_s=story.campus.now_s + 600.0))
+    [(node, order)] = stagings(noticed)
+    [migration] = story.campus.state.migrations.values()
+    assert (node, order.rate_bps) == (migration.destination, 0.0)
+
+
+def test_a_move_goes_where_the_state_lies_already() -> None:
+    story = Story()
+    story.ends_soon()
+    [(node, order)] = stagings(story.saves_again(later_s=60.0))
+    story.staged(node, order.checkpoint_id)
+    other = "gamma" if node == "beta" else "beta"
+    fast = replace(facts(lab=other).capacity, uplink_bps=1.2e9)  # a little better, but for the copy
+    story.campus.joins(other, replace(facts(lab=other), capacity=fast), incarnation="second")
+    story.campus.reported("alpha", NoticeGiven(deadline_s=story.campus.now_s + 600.0))
+    [migration] = story.campus.state.migrations.values()
+    assert migration.destination == node
+
+
+def test_when_the_job_is_over_its_copies_go_too() -> None:
+    story = Story()
+    story.ends_soon()
+    [(node, _)] = stagings(story.saves_again(later_s=60.0))
+    ended = story.campus.ended("job-e1", EndReason.FINISHED)
+    dropped = [(at, order) for at, order in orders(ended) if isinstance(order, UnstageState)]
+    assert dropped == [(node, UnstageState(run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1))]
+    assert story.campus.job().copies == ()
+    assert story.campus.state.counted_on == {}
+
+
+def test_what_nobody_asked_for_is_not_believed() -> None:
+    story = Story()
+    story.ends_soon()
+    [(node, _)] = stagings(story.saves_again(later_s=60.0))
+    story.staged(node, "job-e1-own1")
+    story.staged("alpha", f"job-e1-own{story.saves}")
+    assert [copy.there for copy in story.campus.job().copies] == [False]
+
+
+def test_a_run_tells_how_much_of_its_state_was_there() -> None:
+    campus = Headquarters()
+    campus.joins("alpha")
+    campus.submits()
+    report = RunStarted(
+        run_id=RunId("job-e1"),
+        job_id=JobId("job"),
+        epoch=1,
+        restored=None,
+        resumed_step=0,
+        restore_s=1.0,
+        found_bytes=GIB,
+    )
+    assert Why.STATE_WAS_THERE in whys(campus.reported("alpha", report), "job")
+
+
+def test_an_agent_fetches_ahead_only_while_its_machine_is_lent_and_tells_when_it_is_there() -> None:
+    agent = LoneAgent()
+    order = StageState(
+        run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1, checkpoint_id=CheckpointId("c"), rate_bps=1.0
+    )
+    assert deeds(agent.ordered(order)) == [FetchState(order=order)]
+    fetched = StateFetched(job_id=JobId("job"), epoch=1, checkpoint_id=CheckpointId("c"), fetched_bytes=7)
+    told = StateStaged(job_id=JobId("job"), epoch=1, checkpoint_id=CheckpointId("c"), fetched_bytes=7)
+    assert reports(agent.hears(fetched)) == [told]
+    agent.hears(OwnerPaused())
+    assert deeds(agent.ordered(order)) == []
+    drop = UnstageState(run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1)
+    assert deeds(agent.ordered(drop)) == [DropState(job_id=JobId("job"))]
+
+
+def test_an_owner_who_comes_back_changes_nothing_about_copies() -> None:
+    story = Story()
+    story.ends_soon()
+    story.saves_again()
+    copies = story.campus.job().copies
+    story.campus.reported("beta", NodeResumed())
+    assert story.campus.job().copies == copies
