@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import socket
 import stat
 from dataclasses import replace
@@ -265,6 +266,30 @@ def test_a_target_that_cannot_be_written_is_our_disks_trouble(vault: Vault, tmp_
     with pytest.raises(LocalDiskTrouble) as fault:
         restore_directory(vault, manifest, tmp_path / "no" / "such" / "place")
     assert fault.value.temporary
+
+
+def test_a_disk_without_room_says_so_before_anything_is_fetched(place: Place, tmp_path: Path) -> None:
+    vault = place.open()
+    manifest = sealed(vault, {"f": bytes(4096)})
+    fetched: list[str] = []
+
+    class Watched:
+        def __getattr__(self, name: str) -> object:
+            return getattr(vault, name)
+
+        def read_block(self, block_hash: str) -> bytes:
+            fetched.append(block_hash)
+            return vault.read_block(block_hash)
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    try:
+        with pytest.raises(LocalDiskTrouble):
+            restore_directory(Watched(), manifest, tmp_path / "restored")  # type: ignore[arg-type]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert fetched == []
+    assert not (tmp_path / "restored").exists()
 
 
 def test_a_missing_block_is_named(place: Place, tmp_path: Path) -> None:

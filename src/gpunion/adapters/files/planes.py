@@ -41,12 +41,19 @@ def split(values: Numbers) -> list[Plane]:
 
 
 def join(planes: Sequence[bytes | memoryview]) -> Numbers:
+    """In pairs, and pairs of pairs: most of the work is then done on narrow numbers."""
     import numpy
 
-    values: Numbers = numpy.frombuffer(planes[-1], dtype="u1").astype(f"<u{len(planes)}")
-    for plane in reversed(planes[:-1]):
-        values <<= 8
-        values |= numpy.frombuffer(plane, dtype="u1")
+    parts: list[Numbers] = [numpy.frombuffer(plane, dtype="u1") for plane in planes]
+    while len(parts) > 1:
+        parts = [_joined(low, high) for low, high in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def _joined(low: Numbers, high: Numbers) -> Numbers:
+    values: Numbers = high.astype(f"<u{2 * high.itemsize}")
+    values <<= 8 * high.itemsize
+    values |= low
     return values
 
 

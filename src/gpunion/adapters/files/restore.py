@@ -104,8 +104,10 @@ def _make_room(entry: FileEntry, staging: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     elif stat.S_ISREG(entry.mode):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(path, "xb"):
-            pass
+        with open(path, "xb") as file:
+            if entry.size_bytes:
+                # A full disk answers now and not after the fetching; and what has its room is written faster.
+                os.posix_fallocate(file.fileno(), 0, entry.size_bytes)
 
 
 def _restore_block(read_block: ReadBlock, entry: FileEntry, index: int, name: str, staging: Path) -> None:
