@@ -28,10 +28,13 @@ from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.nvml import driver_is_here, find_gpus
 from gpunion.adapters.pip.installed import PipPackages
+from gpunion.adapters.podman.probing import PROBE_DIR
 from gpunion.adapters.podman.runtime import open_podman
+from gpunion.adapters.podman.seccomp import PROFILE_NAME
 from gpunion.adapters.podman.whole import PodmanRuntime
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
+from gpunion.adapters.sandbox.doorway import LIST_FILE
 from gpunion.adapters.sandbox.freezing import GuestFreezer
 from gpunion.adapters.sandbox.kept import KeptRuntime
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
@@ -62,6 +65,8 @@ from gpunion.ports.vault_care import Caretaker
 AGENT_DIR = "agent"
 CACHE_DIR = "cache"
 IMAGES_DIR = "images"
+PROBE_HOME = PROBE_DIR  # where an agent that tries whether it can dump guests keeps a small one
+RUNTIME_FILES = (LIST_FILE, PROFILE_NAME)  # the doorman's list of places and Podman's profile
 GPU_NUMBERS_FILE = "gpus.json"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from gpunion.agent.compose import AGENT_DIR, CACHE_DIR, Parts, compose, facts_of, world_of
+from gpunion.agent.compose import AGENT_DIR, Parts, compose, facts_of, world_of
 from gpunion.agent.connection import Connection
 from gpunion.agent.decision_log import DecisionLog, configure_logs
 from gpunion.agent.gpu_users import Attribution
@@ -25,10 +25,10 @@ from gpunion.agent.loop import AgentLoop
 from gpunion.agent.owner_api import OwnerApi
 from gpunion.agent.owner_word import KillListener, owner_has_killed
 from gpunion.agent.perform import Performer
-from gpunion.agent.settings import SETTINGS_FILE, Settings, SettingsTrouble
+from gpunion.agent.places import FAREWELL_FILE, LOCK_FILE, OF_THE_AGENT
+from gpunion.agent.settings import Settings, SettingsTrouble
 from gpunion.agent.status import StatusBoard
 from gpunion.agent.terms_desk import TermsDesk
-from gpunion.agent.terms_file import TERMS_FILE
 from gpunion.agent.terms_keeper import Found, TermsKeeper
 from gpunion.agent.terms_watch import TermsWatch
 from gpunion.domain.events import AgentStarted
@@ -43,7 +43,6 @@ from gpunion.owner_kill.records import write_json
 from gpunion.ports.agent_disk import DiskFault
 from gpunion.ports.runtime import RuntimeFault
 
-LOCK_FILE, FAREWELL_FILE = "agent.lock", "farewell.json"
 # How long an agent that left waits for the coordinator to know; then the silence says it as well.
 GOODBYE_LIMIT_S = 3.0
 LOOK_S = 0.2
@@ -309,12 +308,15 @@ class Agent:
         root = self._settings.state_dir
         if self._parts.images is not None:
             await self._parts.images.purge()
-        for name in (AGENT_DIR, CACHE_DIR, "spool", "owner", "guests"):
-            await asyncio.to_thread(shutil.rmtree, root / name, True)
-        self._settings.credential_file.unlink(missing_ok=True)
-        (root / SETTINGS_FILE).unlink(missing_ok=True)
-        (root / TERMS_FILE).unlink(missing_ok=True)  # or the next join would find terms nobody gave it
-        (root / "egress.json").unlink(missing_ok=True)  # the doorman's list, made from the terms
-        # For `gpunion leave --purge`, which waits for it and takes it away with the rest.
+        for name in sorted(OF_THE_AGENT):
+            await asyncio.to_thread(_remove, root / name)
+        self._settings.credential_file.unlink(missing_ok=True)  # the settings may name another one
         write_json(str(root / FAREWELL_FILE), {"coordinator_told": self._told}, durable=False)
         log.info("agent_left", message=f"this machine has left the campus; nothing is kept in {root}")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

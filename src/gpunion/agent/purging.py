@@ -19,22 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpunion.agent import owner_client
-from gpunion.agent.compose import Traces, remove_traces, traces_of
+from gpunion.agent.compose import PROBE_HOME, Traces, remove_traces, traces_of
+from gpunion.agent.places import FAREWELL_FILE, LOCK_FILE, OURS
 from gpunion.agent.service import ServiceTrouble, installed, uninstall
-from gpunion.agent.settings import SETTINGS_FILE, Settings, SettingsTrouble, load_settings
+from gpunion.agent.settings import Settings, SettingsTrouble, load_settings
 from gpunion.owner_kill import kill_all
 from gpunion.owner_kill.guest import guest_dirs, members, read_keeper
 from gpunion.owner_kill.processes import start_ticks
 from gpunion.owner_kill.records import read_json
 
-PROBE_HOME = "probe"
-# All that an agent and its runtimes make in their directory. Anything else in it is not ours to remove.
-OURS = frozenset({
-    "agent", "cache", "images", "spool", "owner", "guests", PROBE_HOME,
-    SETTINGS_FILE, "credential", "terms.toml", "agent.lock", "owner.sock", "egress.json",
-    "podman-seccomp.json", "system-tier.json", "farewell.json",
-})  # fmt: skip
-FAREWELL_FILE = "farewell.json"
 NOT_OURS = "it is not ours"
 # The mark of what the campus's install script has made; only that is removed with us.
 INSTALLED_MARK = ".installed-by-gpunion"
@@ -154,7 +147,7 @@ def _leave(
 def _agent_pid(state_dir: Path) -> int | None:
     """The agent that holds the lock; None where nobody does."""
     try:
-        lock = os.open(state_dir / "agent.lock", os.O_RDWR)
+        lock = os.open(state_dir / LOCK_FILE, os.O_RDWR)
     except OSError:
         return None
     try:

@@ -21,6 +21,8 @@ from gpunion.ports.coordinator_link import CoordinatorLink
 from gpunion.ports.runtime import Runtime
 from gpunion.ports.vault import CheckpointLabel, JobKey, Manifest, Vault
 
+SPOOL_DIR = "spool"  # what was saved and is on its way
+
 
 class ControlFiles(Protocol):
     """The safe way to a directory that a guest can write to."""
@@ -92,4 +94,4 @@ class World:
 
     def spool(self, run_id: str) -> Path:
         """A run's place for things on their way in or out. On the guests' file system, so links work."""
-        return self.state_dir / "spool" / run_id
+        return self.state_dir / SPOOL_DIR / run_id
