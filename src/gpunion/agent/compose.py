@@ -318,6 +318,15 @@ async def _remove_guests(runtime: Runtime) -> None:
         await runtime.remove(guest.run_id)
 
 
+def say_goodbye(coordinator: str, credential: str) -> bool:
+    """For an agent that cannot any more; whether the coordinator heard it."""
+    try:
+        asyncio.run(HttpRegistrar(coordinator).farewell(credential))
+    except LinkFault:
+        return False
+    return True
+
+
 def fetch(vault: Path, job_id: str, checkpoint_id: str, target: Path) -> None:
     """What a job saved or left as output, out of a directory vault."""
     shelf = DirectoryVault(vault)

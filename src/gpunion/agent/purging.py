@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpunion.agent import owner_client
-from gpunion.agent.compose import PROBE_HOME, Traces, remove_traces, traces_of
+from gpunion.agent.compose import PROBE_HOME, Traces, remove_traces, say_goodbye, traces_of
 from gpunion.agent.places import FAREWELL_FILE, LOCK_FILE, OURS
 from gpunion.agent.service import ServiceTrouble, installed, uninstall
 from gpunion.agent.settings import Settings, SettingsTrouble, load_settings
@@ -101,7 +101,10 @@ def purge(
         coordinator="" if settings is None else settings.coordinator,
     )
     traces = Traces() if settings is None else traces_of(settings)
+    credential = _credential(settings)  # an agent that leaves takes it along
     receipt.coordinator_told = _leave(state_dir, notice_s, settings, say)
+    if settings is not None and credential and not receipt.coordinator_told:
+        receipt.coordinator_told = say_goodbye(settings.coordinator, credential)
     if settings is not None:
         receipt.left_behind += remove_traces(settings)
         _compare_traces(receipt, traces, traces_of(settings))
@@ -120,7 +123,7 @@ def purge(
 def _leave(
     state_dir: Path, notice_s: float | None, settings: Settings | None, say: Callable[[str], None]
 ) -> bool:
-    """Whether the campus was told."""
+    """Whether its agent has told the campus."""
     try:
         answer = owner_client.leave(state_dir, notice_s)
     except owner_client.Refused:
@@ -243,6 +246,13 @@ def _settings(state_dir: Path) -> Settings | None:
         return load_settings(state_dir, {})
     except SettingsTrouble:
         return None
+
+
+def _credential(settings: Settings | None) -> str:
+    try:
+        return "" if settings is None else settings.credential()
+    except SettingsTrouble:
+        return ""
 
 
 def _entries(state_dir: Path) -> list[Path]:

@@ -75,6 +75,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("coordinator", Group.OPERATOR, "run a campus's coordinator in the foreground", "coordinator"),
     Command("coordinator token", Group.OPERATOR, "make a one-time token to join with", "coordinator_token"),
     Command("nodes", Group.OPERATOR, "list the machines of the campus", "nodes"),
+    Command("nodes rm", Group.OPERATOR, "take a machine that is gone off the list", "nodes_rm"),
     Command("nodes hazard", Group.OPERATOR, "show when machines are likely wanted back", "nodes_hazard"),
     Command("quotas", Group.OPERATOR, "show who holds, uses and lends how much, and who may", "quotas"),
     Command("quotas set", Group.OPERATOR, "limit the GPUs a user or a lab may hold at once", "quotas_set"),

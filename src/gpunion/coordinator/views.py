@@ -87,6 +87,7 @@ def node_out(campus: Campus, node: Node) -> wire.NodeOut:
     living = campus.state.living.get(node.id, ())
     return convert.node_out(
         node,
+        now_s=campus.clock.now_s(),
         runs=[campus.state.runs[run] for run in living],
         connected=campus.switchboard.connected(NodeId(node.id)),
         fingerprint=None if credential is None else fingerprint(credential),

@@ -88,6 +88,14 @@ class NodeReported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRemoved:
+    """The operator wants it off the list: it has left, or will not be heard of again."""
+
+    node_id: NodeId
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorStarted:
     """State was loaded from the store; every lease counts from now."""
 
@@ -103,6 +111,7 @@ CoordinatorEvent = (
     | NodeFellSilent
     | NodeHeard
     | NodeReported
+    | NodeRemoved
     | CoordinatorStarted
 )
 

@@ -84,6 +84,7 @@ class Node:
     wanted_why: str = ""  # what of its owner's terms ends the lending, where it is not their word
     known_end_s: float | None = None  # by its owner's terms it is lent until then
     not_lent_because: str = ""  # and why it is not, in their words
+    removed: bool = False  # it has left, and nobody wants to see it any more
 
     def wanted_by_s(self, gpu_indices: tuple[int, ...]) -> float | None:
         """When who holds these GPUs has to be gone: with the whole machine, or from one of them."""

@@ -99,6 +99,8 @@ class Why(StrEnum):
     NODE_HEARD_AGAIN = "node_heard_again"
     NODE_JOINED = "node_joined"
     NODE_BACK = "node_back"
+    NODE_REMOVED = "node_removed"
+    NODE_STAYS = "node_stays"
     GPU_PAUSED = "gpu_paused"
     GPU_FREE = "gpu_free"
     GPU_BACK = "gpu_back"
@@ -219,6 +221,8 @@ SENTENCES: dict[Why, str] = {
     Why.NODE_HEARD_AGAIN: "{node} is heard again",
     Why.NODE_JOINED: "{node} of lab {lab} joined with {gpus} GPU(s)",
     Why.NODE_BACK: "{node} is lent again",
+    Why.NODE_REMOVED: "{by} took it off the campus's list of machines",
+    Why.NODE_STAYS: "it stays on the campus's list of machines: {because}",
     Why.GPU_PAUSED: "the owner of {node} takes no new guests on GPU {gpus}",
     Why.GPU_FREE: "GPU {gpus} was free {freed_after_s} after it was wanted",
     Why.GPU_BACK: "GPU {gpus} of {node} is lent again",

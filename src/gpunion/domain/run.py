@@ -59,3 +59,9 @@ class Run:
     @property
     def living(self) -> bool:
         return self.phase is not RunPhase.ENDED
+
+    def held_gpu_s(self, until_s: float) -> float:
+        """What it has had of its machine by then; nothing where it never started."""
+        if self.started_s is None:
+            return 0.0
+        return len(self.grant.gpu_indices) * max(0.0, until_s - self.started_s)

@@ -49,10 +49,8 @@ def follow_ends(draft: Draft) -> None:
 def _lent(draft: Draft, run: Run) -> None:
     """What a machine has given to guests, whoever they were; one that never started had nothing of it."""
     node = draft.state.nodes.get(run.node_id)
-    if node is None or run.started_s is None:
-        return
-    lent_gpu_s = len(run.grant.gpu_indices) * max(0.0, draft.now_s - run.started_s)
-    draft.put(replace(node, lent_gpu_s=node.lent_gpu_s + lent_gpu_s))
+    if node is not None and run.started_s is not None:
+        draft.put(replace(node, lent_gpu_s=node.lent_gpu_s + run.held_gpu_s(draft.now_s)))
 
 
 def set_quota(draft: Draft, event: QuotaSet) -> None:

@@ -16,7 +16,7 @@ def view(draft: Draft, node_id: NodeId) -> NodeView:
 
 
 def views(draft: Draft) -> list[NodeView]:
-    return [view(draft, node_id) for node_id in draft.state.nodes]
+    return [view(draft, node.id) for node in draft.state.nodes.values() if not node.removed]
 
 
 def _count(draft: Draft, node_id: NodeId) -> NodeView:

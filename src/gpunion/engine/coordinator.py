@@ -15,6 +15,7 @@ from gpunion.domain.events import (
     NodeFellSilent,
     NodeHeard,
     NodeJoined,
+    NodeRemoved,
     NodeReported,
     QuotaSet,
     TimerFired,
@@ -153,6 +154,8 @@ def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
             nodes.fell_silent(draft, event)
         case NodeHeard():
             nodes.heard(draft, event)
+        case NodeRemoved():
+            nodes.removed(draft, event)
         case NodeReported(node_id=node_id, report=report):
             _report(draft, node_id, report)
         case CoordinatorStarted():

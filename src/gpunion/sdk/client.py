@@ -109,9 +109,14 @@ class Client(ImageCalls, TreeCalls):
 
     # --- nodes and the campus --------------------------------------------------------------------
 
-    def nodes(self) -> list[Answer]:
-        found: list[Answer] = self._get("/nodes")["nodes"]
+    def nodes(self, *, all: bool = False) -> list[Answer]:
+        """`all`: those too that left more than a day ago."""
+        found: list[Answer] = self._get("/nodes", {"all": all} if all else None)["nodes"]
         return found
+
+    def remove_node(self, node_id: str) -> Answer:
+        """Off the list. ApiProblem `node_in_use` where it is joined, or something may still run there."""
+        return self._ask("DELETE", f"/nodes/{_part(node_id)}")
 
     def node(self, node_id: str) -> Answer:
         return self._get(f"/nodes/{_part(node_id)}")

@@ -82,6 +82,16 @@ def test_leaving_gives_notice_says_goodbye_and_leaves_nothing(lending: Program) 
     assert nodes.get("alpha", "left") == "left"
 
 
+def test_an_agent_that_is_dead_is_said_goodbye_for(lending: Program) -> None:
+    agent = lending.running[-1]
+    agent.send_signal(signal.SIGKILL)
+    agent.wait(LIMIT_S)
+    done = lending("leave", "--purge", "--json")
+    assert done.code == 0, done.out + done.err
+    assert done.json()["coordinator_told"]
+    assert [node["phase"] for node in lending("nodes", "--json").json()["nodes"]] == ["left"]
+
+
 def test_with_agent_and_coordinator_gone_nothing_is_left_either_and_it_says_whom_to_tell(
     lending: Program,
 ) -> None:
@@ -96,6 +106,7 @@ def test_with_agent_and_coordinator_gone_nothing_is_left_either_and_it_says_whom
     assert done.code == 1
     assert "notes of the owner.txt: it is not ours\nNext: keep it, or remove it yourself" in done.out
     assert "could not be told" in done.out
+    assert "gpunion nodes rm alpha" in done.out
     assert [path.name for path in lending.state.iterdir()] == ["notes of the owner.txt"]
     (lending.state / "notes of the owner.txt").unlink()
     lending.state.rmdir()

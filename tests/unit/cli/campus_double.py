@@ -206,9 +206,15 @@ class CampusDouble:
         self._maybe_refuse()
         return {**self.outlook, "node": node_id}
 
-    def nodes(self) -> list[Json]:
+    def remove_node(self, node_id: str) -> Json:
         self._maybe_refuse()
-        return self.machines
+        gone = next(node for node in self.machines if node["id"] == node_id)
+        self.machines.remove(gone)
+        return gone
+
+    def nodes(self, *, all: bool = False) -> list[Json]:
+        self._maybe_refuse()
+        return self.machines if all else [node for node in self.machines if node["phase"] != "left"]
 
     def make_join_token(self, *, expires_in_s: float = 3600.0) -> Json:
         self._maybe_refuse()

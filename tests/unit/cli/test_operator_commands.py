@@ -39,6 +39,22 @@ def test_nodes_are_listed_with_what_they_lend(gpunion: Terminal, campus: CampusD
     assert json.loads(gpunion.out) == {"nodes": campus.machines}
 
 
+def test_a_machine_that_left_is_shown_on_request_and_taken_off_the_list(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.machines = [a_node(), a_node(id="beta", phase="left")]
+    assert gpunion("nodes") == 0
+    assert "beta" not in gpunion.out
+    assert gpunion("nodes", "--all") == 0
+    assert "beta" in gpunion.out
+    assert gpunion("nodes", "rm", "beta") == 0
+    assert "beta is off the list" in gpunion.out
+    assert [node["id"] for node in campus.machines] == ["alpha"]
+    campus.refuses = a_problem(409, "node_in_use", "alpha: it stays on the list: it is joined (sharing)")
+    assert gpunion("nodes", "rm", "alpha") == 5
+    assert "it is joined" in gpunion.err
+
+
 def test_an_empty_campus_says_how_a_machine_joins(gpunion: Terminal) -> None:
     assert gpunion("nodes") == 0
     assert "gpunion coordinator token" in gpunion.out

@@ -11,6 +11,7 @@ import httpx
 from gpunion.ports.coordinator_link import Application, Enrolment, LinkFault
 
 ENROL_LIMIT_S = 20.0
+FAREWELL_LIMIT_S = 5.0  # an owner who leaves does not wait for a coordinator that hangs
 
 
 class HttpRegistrar:
@@ -46,6 +47,16 @@ class HttpRegistrar:
                 vault=str(vault) if vault else None,
                 vault_mark=str(given.get("vault_mark", "")),
             )
+
+    async def farewell(self, credential: str) -> None:
+        """Say that the node with this credential has left. Again, or unknown there: as good."""
+        what = f"{self._url} did not hear that this machine has left"
+        headers = {"Authorization": f"Bearer {credential}"}
+        with faults(what):
+            async with httpx.AsyncClient(timeout=FAREWELL_LIMIT_S, trust_env=False) as client:
+                answer = await client.post(f"{self._url}/api/v1/agent/farewell", headers=headers)
+            if answer.status_code not in (httpx.codes.OK, httpx.codes.UNAUTHORIZED):
+                raise refusal(answer, what)
 
 
 @contextlib.contextmanager

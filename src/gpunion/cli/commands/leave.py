@@ -83,5 +83,5 @@ def _show(receipt: Receipt, context: Context) -> None:
         line(
             f"The coordinator at {receipt.coordinator} could not be told: it misses {receipt.node_id}, gives "
             "its jobs to other nodes, and shows it as silent.\n"
-            "Next: tell its operator; or, when it is back, join and leave once more"
+            f"Next: have its operator run: gpunion nodes rm {receipt.node_id}"
         )

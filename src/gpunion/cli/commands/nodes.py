@@ -13,15 +13,15 @@ from gpunion.cli.times import ago
 
 CONNECTS = True
 JSON = "`{nodes: [...]}`; a node as in GET /nodes (docs/http-api.md)."
-EXAMPLES = ("gpunion nodes",)
+EXAMPLES = ("gpunion nodes", "gpunion nodes --all")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    del parser
+    parser.add_argument("--all", action="store_true", help="those too that left more than a day ago")
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
-    nodes = context.campus(arguments).nodes()
+    nodes = context.campus(arguments).nodes(all=arguments.all)
     if context.screen.as_json:
         context.screen.data({"nodes": nodes})
     elif not nodes:

@@ -1,4 +1,4 @@
-"""How a machine becomes a node: a one-time join token buys it a credential of its own."""
+"""How a machine becomes a node, by a one-time join token for a credential of its own; and how it leaves."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from fastapi import APIRouter
 
 from gpunion.coordinator.auth import JoinRefused, fingerprint
 from gpunion.coordinator.problems import ApiError
-from gpunion.coordinator.routes.access import Admin, TheCampus
+from gpunion.coordinator.routes.access import Admin, NodeOnly, TheCampus
+from gpunion.domain.events import NodeReported
 from gpunion.domain.ids import NodeId
 from gpunion.domain.node import NodePhase
+from gpunion.domain.reports import NodeLeft
 from gpunion.ports.store import Redeemed
 from gpunion.wire.v1 import convert
-from gpunion.wire.v1.campus import EnrolIn, EnrolOut, JoinTokenIn, JoinTokenOut
+from gpunion.wire.v1.campus import EnrolIn, EnrolOut, FarewellOut, JoinTokenIn, JoinTokenOut
 
 router = APIRouter(tags=["enrolment"])
 
@@ -51,3 +53,12 @@ async def enrol(machine: EnrolIn, campus: TheCampus) -> EnrolOut:
         vault_mark=campus.vault_mark,
         timing=convert.timing_out(campus.timing),
     )
+
+
+@router.post("/agent/farewell")
+async def farewell(campus: TheCampus, caller: NodeOnly) -> FarewellOut:
+    """A machine whose agent is dead leaves by this. Its guests count until they have certainly ended."""
+    node = campus.state.nodes.get(NodeId(caller.name))
+    if node is not None and node.phase is not NodePhase.LEFT:
+        await campus.loop.post(NodeReported(node_id=node.id, report=NodeLeft()))
+    return FarewellOut(node_id=caller.name, phase=NodePhase.LEFT.value)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gpunion.domain.checkpoint import CheckpointPhase
 from gpunion.domain.effects import ForgetOrders
-from gpunion.domain.events import NodeFellSilent, NodeHeard, NodeJoined
+from gpunion.domain.events import NodeFellSilent, NodeHeard, NodeJoined, NodeRemoved
 from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.migration import MigrationPhase
 from gpunion.domain.node import Node, NodePhase
@@ -130,6 +130,26 @@ def left(draft: Draft, node_id: NodeId) -> None:
     draft.because(node_id, Why.OWNER_LEFT, node=node_id)
     draft.do(ForgetOrders(node_id=node_id))
     _fence(draft, node)
+
+
+def removed(draft: Draft, event: NodeRemoved) -> None:
+    """Nothing is barred by it: a machine that joins, or is heard of after all, is on the list again."""
+    node = draft.state.nodes.get(event.node_id)
+    if node is None:
+        draft.because(event.node_id, Why.UNKNOWN_NODE)
+        return
+    runs = [run.id for run in living(draft, node.id)]
+    if node.phase not in (NodePhase.LEFT, NodePhase.SILENT):
+        because = f"it is joined ({node.phase.value})"
+        draft.because(node.id, Why.NODE_STAYS, because=because)
+    elif runs:
+        because = f"nobody knows yet that {', '.join(runs)} has ended there"
+        draft.because(node.id, Why.NODE_STAYS, because=because)
+    elif not node.removed:
+        if node.phase is NodePhase.SILENT:
+            left(draft, node.id)
+        draft.put(replace(draft.state.nodes[node.id], removed=True))
+        draft.because(node.id, Why.NODE_REMOVED, by=event.by)
 
 
 def living(draft: Draft, node_id: NodeId) -> list[Run]:

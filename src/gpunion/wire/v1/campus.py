@@ -45,6 +45,11 @@ class TimingOut(Answer):
     replan_s: float
 
 
+class FarewellOut(Answer):
+    node_id: str
+    phase: str
+
+
 class EnrolOut(Answer):
     node_id: str
     credential: str
@@ -109,8 +114,12 @@ class NodeOut(Answer):
     deadline_at: str | None
     last_heard_at: str | None
     departures: int
-    lent_gpu_s: float
+    lent_gpu_s: float  # what runs there now counts up to this moment
     runs: list[str]
+
+
+class NodeQuery(Strict):
+    all: bool = False  # those too that left more than a day ago
 
 
 class NodeList(Answer):

@@ -192,7 +192,13 @@ def verdict_out(verdict: Verdict) -> jobs.VerdictOut:
 
 
 def node_out(
-    node: Node, *, runs: Iterable[Run], connected: bool, fingerprint: str | None, last_heard_s: float | None
+    node: Node,
+    *,
+    now_s: float,
+    runs: Iterable[Run],
+    connected: bool,
+    fingerprint: str | None,
+    last_heard_s: float | None,
 ) -> campus.NodeOut:
     """`runs` are those that hold something of the node."""
     runs = sorted(runs, key=lambda run: run.id)
@@ -227,7 +233,7 @@ def node_out(
         deadline_at=shown_time_or_none(node.deadline_s),
         last_heard_at=shown_time_or_none(last_heard_s),
         departures=node.departures,
-        lent_gpu_s=node.lent_gpu_s,
+        lent_gpu_s=node.lent_gpu_s + sum(run.held_gpu_s(now_s) for run in runs),
         runs=[run.id for run in runs],
     )
 
