@@ -21,11 +21,13 @@ class Rule:
 
 
 class Ignoring:
-    """The last rule that matches decides, as in git."""
+    """The last rule that matches decides, as in git. `folder` is one more, of the bundle's root."""
 
-    def __init__(self, text: str = "") -> None:
-        lines = [*ALWAYS, *text.splitlines()]
-        self._rules = [rule for rule in map(_rule, lines) if rule is not None]
+    def __init__(self, text: str = "", folder: str = "") -> None:
+        own = Rule(pattern=re.compile(re.escape(folder)), keeps=False, directories_only=True)
+        said = [_rule(line) for line in (*ALWAYS, *text.splitlines())]
+        found = [*said[: len(ALWAYS)], own if folder else None, *said[len(ALWAYS) :]]
+        self._rules = [rule for rule in found if rule is not None]
 
     def ignores(self, path: str, *, is_directory: bool) -> bool:
         """`path` is relative to the bundle's root, with forward slashes."""

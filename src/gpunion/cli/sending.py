@@ -14,7 +14,7 @@ from gpunion.cli.ignoring import IGNORE_FILE
 from gpunion.cli.quantities import shown_size
 from gpunion.cli.screen import Screen
 from gpunion.cli.transfer import Transfer
-from gpunion.cli.workdir import Inventory, Place, Snapshot, changed, take_inventory, take_snapshot
+from gpunion.cli.workdir import Inventory, Place, Snapshot, changed, inside, take_inventory, take_snapshot
 
 # From here on it is worth saying what weighs so much: it may not be meant to travel.
 LARGE_BYTES = 1024**3
@@ -30,9 +30,15 @@ class _Changed(Exception):
         self.path = path
 
 
-def send_directory(screen: Screen, campus: Campus, folder: Path, *, quiet: bool = False) -> str | None:
-    """The digest to submit with; None for a directory with nothing in it."""
-    inventory = take_inventory(folder)
+def send_directory(
+    screen: Screen, campus: Campus, folder: Path, *, quiet: bool = False, output: Path | None = None
+) -> str | None:
+    """The digest to submit with; None for a directory with nothing in it.
+
+    `output` is where what the job makes will be put: what earlier ones made does not travel with it.
+    """
+    inventory = take_inventory(folder, left_out=output)
+    _tell_what_stays(screen, inventory, output)
     if inventory.skipped:
         screen.note(f"Left out, being neither file nor directory: {', '.join(inventory.skipped)}")
     if not inventory.entries:
@@ -49,8 +55,14 @@ def send_directory(screen: Screen, campus: Campus, folder: Path, *, quiet: bool 
         except _Changed as trouble:
             if not tries_left:
                 raise changed(trouble.path) from trouble
-            inventory = take_inventory(folder)
+            inventory = take_inventory(folder, left_out=output)
     raise AssertionError("the last try returns or raises")
+
+
+def _tell_what_stays(screen: Screen, inventory: Inventory, output: Path | None) -> None:
+    name = "" if output is None or not output.is_dir() else inside(inventory.folder, output)
+    if name and not any(entry.name == name for entry in inventory.entries):
+        screen.note(f"Not sent: {name}, where its output goes. To send it, write !{name} into {IGNORE_FILE}.")
 
 
 def _send(screen: Screen, campus: Campus, inventory: Inventory, *, quiet: bool) -> str:

@@ -79,7 +79,8 @@ class Snapshot:
     places: dict[str, Place] = field(default_factory=dict)
 
 
-def take_inventory(folder: Path, *, files_max: int = FILES_MAX) -> Inventory:
+def take_inventory(folder: Path, *, left_out: Path | None = None, files_max: int = FILES_MAX) -> Inventory:
+    """`left_out`: a folder that stays here, if it is one of this one and not brought back by name."""
     if not folder.is_dir():
         raise Trouble(
             f"there is no directory {folder}",
@@ -88,7 +89,8 @@ def take_inventory(folder: Path, *, files_max: int = FILES_MAX) -> Inventory:
         )
     entries: list[Found] = []
     skipped: list[str] = []
-    for name, path, details in _walk(os.fspath(folder), "", _ignoring(folder)):
+    ignoring = _ignoring(folder, left_out)
+    for name, path, details in _walk(os.fspath(folder), "", ignoring):
         mode = details.st_mode
         if stat.S_ISLNK(mode):
             _check_link(name, path)
@@ -151,10 +153,17 @@ def _walk(folder: str, prefix: str, ignoring: Ignoring) -> Iterator[tuple[str, s
             yield from _walk(child.path, f"{name}/", ignoring)
 
 
-def _ignoring(folder: Path) -> Ignoring:
+def inside(folder: Path, other: Path) -> str:
+    """The name that `other` has in `folder`; empty where it is not in there."""
+    folder, other = folder.resolve(), other.resolve()
+    return other.relative_to(folder).as_posix() if folder in other.parents else ""
+
+
+def _ignoring(folder: Path, left_out: Path | None) -> Ignoring:
     file = folder / IGNORE_FILE
+    name = "" if left_out is None else inside(folder, left_out)
     try:
-        return Ignoring(file.read_text(encoding="utf-8") if file.exists() else "")
+        return Ignoring(file.read_text(encoding="utf-8") if file.exists() else "", name)
     except (OSError, UnicodeDecodeError) as error:
         raise Trouble(f"{file} cannot be read", why=str(error)) from error
 

@@ -46,6 +46,33 @@ def test_ignored_files_stay_at_home(tmp_path: Path) -> None:
     assert sorted(files_of(tmp_path)) == [".gpunionignore", "train.py"]
 
 
+def test_the_folder_for_outputs_stays_at_home_unless_it_is_named(tmp_path: Path) -> None:
+    output = tmp_path / "out" / "a[1]"
+    output.mkdir(parents=True)
+    (output / "weights").write_text("x")
+    (tmp_path / "a[1]").mkdir()
+    campus, said = CampusDouble(), io.StringIO()
+    send_directory(Screen(out=io.StringIO(), err=said), campus, tmp_path, output=output)
+    assert [entry.path for entry in sent(campus)] == ["a[1]", "out"]
+    assert "Not sent: out/a[1]" in said.getvalue()
+    (tmp_path / ".gpunionignore").write_text("!out/a*\n")
+    said.seek(said.truncate(0))
+    send_directory(Screen(out=io.StringIO(), err=said), campus, tmp_path, output=output)
+    assert "out/a[1]/weights" in [entry.path for entry in sent(campus)]
+    assert "Not sent" not in said.getvalue()
+
+
+def test_an_output_that_is_the_directory_itself_or_elsewhere_keeps_nothing_at_home(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("x")
+    for output in (tmp_path / "code", tmp_path / "elsewhere", tmp_path):
+        assert len(take_inventory(tmp_path / "code", left_out=output).entries) == 1
+
+
+def sent(campus: CampusDouble) -> list[FileEntry]:
+    return list(decode_list(list(campus.trees.values())[-1]))
+
+
 def test_programs_links_and_names_that_are_no_text_survive(tmp_path: Path) -> None:
     (tmp_path / "go.sh").write_text("")
     (tmp_path / "go.sh").chmod(0o755)

@@ -33,14 +33,20 @@ EXAMPLES = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_job_flags(parser)
-    parser.add_argument("--output", type=Path, metavar="DIR", help="put what it has made there, at its end")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="put what it has made there, at its end; what is there is not sent",
+    )
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     job = job_request(arguments)
     folder = folder_of(arguments, context.here)
     campus = context.campus(arguments)
-    answer = submit(context, campus, job, folder)
+    output = None if arguments.output is None else context.here / arguments.output
+    answer = submit(context, campus, job, folder, output=output)
     job_id = str(answer["job"]["id"])
     if context.screen.as_json:
         context.screen.record({"type": "submitted", **answer})
@@ -61,7 +67,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     else:
         code = "" if ended["exit_code"] is None else f" with exit code {ended['exit_code']}"
         context.screen.note(f"Job {short(job_id)} {ended['phase']}{code}, after {ended['moves']} move(s).")
-    _outputs(context, campus, ended, arguments.output)
+    _outputs(context, campus, ended, output)
     return exit_code_of(ended)
 
 
@@ -72,7 +78,7 @@ def _outputs(context: Context, campus: Campus, job: Json, target: Path | None) -
         if job["output"] is not None and not context.screen.as_json:
             context.screen.note(f"What it made is kept. Fetch it: gpunion cp {short(job_id)}: DIR")
         return
-    wanted = Wanted(job_id=job_id, path="", target=context.here / target)
+    wanted = Wanted(job_id=job_id, path="", target=target)
     try:
         fetched = fetch_output(context.screen, campus, wanted)
     except ApiProblem as problem:
