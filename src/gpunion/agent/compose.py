@@ -21,6 +21,7 @@ from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.known import KnownFiles
 from gpunion.adapters.files.mark import shares
 from gpunion.adapters.files.mirror import MirrorVault
+from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
 from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
@@ -172,6 +173,7 @@ def world_of(
     look_at_gpus: Callable[[], Awaitable[None]],
 ) -> World:
     known = KnownFiles()
+    ready = ready_of(settings)
 
     def ship(
         directory: Path,
@@ -183,8 +185,8 @@ def world_of(
     ) -> Manifest:
         return ship_directory(vault_with(key), directory, label, pace=pace, cancelled=cancelled, known=known)
 
-    def restore(manifest: Manifest, into: Path, *, key: JobKey | None) -> None:
-        restore_directory(vault_with(key), manifest, into)
+    def restore(manifest: Manifest, into: Path, *, key: JobKey | None) -> int:
+        return restore_from_ready(vault_with(key), ready, manifest, into)
 
     def vault_with(key: JobKey | None) -> Vault:
         return parts.open_vault() if key is None else parts.open_vault().keyed(key)
@@ -207,7 +209,12 @@ def world_of(
         images=parts.images,
         checkpointer=parts.checkpointer,
         parker=parts.parker,
+        ready=ready,
     )
+
+
+def ready_of(settings: Settings) -> DirectoryReady:
+    return DirectoryReady(settings.state_dir / CACHE_DIR / "states", limit_bytes=settings.cache_bytes)
 
 
 def _environments(settings: Settings) -> EnvironmentKeeper | None:

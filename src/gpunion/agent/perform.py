@@ -14,6 +14,7 @@ from gpunion.agent.hands import GuestHands
 from gpunion.agent.image_shelf import NoRoom
 from gpunion.agent.images import ImageKeeper, ImageTrouble
 from gpunion.agent.logs import LogPusher
+from gpunion.agent.staging import Stager
 from gpunion.agent.world import World
 from gpunion.domain.effects import (
     AgentEffect,
@@ -54,11 +55,14 @@ class Performer:
         self._removals: dict[RunId, asyncio.Task[None]] = {}
         self._lending = lending
         self._ahead: set[asyncio.Task[None]] = set()
+        self._stager = None if world.ready is None else Stager(world, world.ready, lending)
 
     def perform(self, effect: AgentEffect) -> None:
         """Never waits. At least once per committed effect, so everything here can be repeated."""
         match effect:
             case StartGuest():
+                if self._stager is not None:
+                    self._stager.break_off(effect.order.job_id)
                 self._of(effect.order.run_id).start(effect)
             case FetchAhead():
                 self._fetch_ahead(effect)
@@ -88,9 +92,23 @@ class Performer:
             case SetTimer() | CancelTimer() | SendReport():
                 return  # the station's
             case FetchState() | DropState():
-                return  # hints; nothing is kept ahead on this machine
+                self._stage(effect)
             case _:
                 assert_never(effect)
+
+    @property
+    def staging(self) -> bool:
+        """Whether anything is being fetched ahead."""
+        return self._stager is not None and self._stager.busy
+
+    def _stage(self, effect: FetchState | DropState) -> None:
+        if self._stager is None:
+            return  # a hint, and no states lie ready on this machine
+        match effect:
+            case FetchState(order=order):
+                self._stager.fetch(order)
+            case DropState(job_id=job_id):
+                self._stager.drop(job_id)
 
     def _fetch_ahead(self, effect: FetchAhead) -> None:
         if self._world.images is not None:

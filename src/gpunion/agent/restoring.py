@@ -30,6 +30,7 @@ class Restored:
     manifest: Manifest | None
     skipped: tuple[str, ...] = ()  # newer ones that could not be read, each with its trouble
     dump: Path | None = None  # where it is, of one that is a whole guest
+    found_bytes: int = 0  # that lay ready on this machine
 
 
 def candidates(world: World, order: StartRun) -> list[Manifest]:
@@ -58,7 +59,7 @@ def restore_newest(
         if cancelled():
             break
         try:
-            world.restore(manifest, landing, key=job_key(order.job_id, order.vault_key))
+            found_bytes = world.restore(manifest, landing, key=job_key(order.job_id, order.vault_key))
         except (CorruptBlock, MissingBlock, BadManifest, UnknownCheckpoint) as fault:
             skipped.append(f"{manifest.checkpoint_id}: {fault}")
             continue
@@ -67,7 +68,7 @@ def restore_newest(
         whole = manifest.tier == Tier.SYSTEM
         dump = bring_in(landing, world.spool(order.run_id), paths) if whole else None
         shutil.rmtree(landing, ignore_errors=True)
-        return Restored(manifest=manifest, skipped=tuple(skipped), dump=dump)
+        return Restored(manifest=manifest, skipped=tuple(skipped), dump=dump, found_bytes=found_bytes)
     if sealed and not cancelled():
         raise NothingToRestore(f"no checkpoint of {order.job_id} can be read ({'; '.join(skipped)})")
     return Restored(manifest=None)

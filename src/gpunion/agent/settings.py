@@ -56,7 +56,7 @@ class Settings:
     cpus: float = field(default_factory=lambda: float(os.cpu_count() or 1))
     memory_bytes: int = field(default_factory=lambda: machine_memory_bytes())
     uplink_bps: float = DEFAULT_UPLINK_BPS
-    # Of jobs' directories and packages, kept in case they are needed again: each of the two so much.
+    # Of jobs' directories, packages and states that lie ready: each of the three so much.
     cache_bytes: int = DEFAULT_CACHE_BYTES
     image_quota_bytes: int = (
         DEFAULT_IMAGE_QUOTA_BYTES  # for images that guests bring; the owner's own do not count

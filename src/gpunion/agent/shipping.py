@@ -94,7 +94,7 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         if not any(note.paths.output_dir.iterdir()):
             return OutputShipped(run_id=note.run_id, output=None)
         label = _label(note, f"{note.run_id}-output", step=step, progress=1.0, tier=OUTPUT_TIER)
-        pace = _pace(0.0, cancelled)
+        pace = pace_of(0.0, cancelled)
         for tries_left in reversed(range(OUTPUT_TRIES)):
             try:
                 manifest = _ship(world, note, note.paths.output_dir, label, pace, cancelled)
@@ -137,7 +137,7 @@ def _ship_cut(world: World, shipment: Shipment) -> Manifest:
     )
     cut(note.paths.output_dir, place / OUTPUT_PART, files=None, still=still, cancelled=cancelled)
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=APP_TIER)
-    return _ship(world, note, place, label, _pace(effect.rate_bps, cancelled), cancelled)
+    return _ship(world, note, place, label, pace_of(effect.rate_bps, cancelled), cancelled)
 
 
 def _ship_dump(world: World, shipment: Shipment) -> Manifest:
@@ -147,7 +147,7 @@ def _ship_dump(world: World, shipment: Shipment) -> Manifest:
     if not place.is_dir():
         raise CheckpointTorn(f"the dump {effect.checkpoint_id} is not there any more")
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=effect.tier)
-    manifest = _ship(world, note, place, label, _pace(effect.rate_bps, cancelled), cancelled)
+    manifest = _ship(world, note, place, label, pace_of(effect.rate_bps, cancelled), cancelled)
     shutil.rmtree(place, ignore_errors=True)
     return manifest
 
@@ -198,7 +198,7 @@ def _label(note: RunNote, checkpoint_id: str, *, step: int, progress: float, tie
     )
 
 
-def _pace(rate_bps: float, cancelled: Cancelled) -> Callable[[int], None]:
+def pace_of(rate_bps: float, cancelled: Cancelled) -> Callable[[int], None]:
     """Bits per second, averaged over the upload; 0 is no bound."""
     began_s = time.monotonic()
     sent_bits = 0

@@ -18,6 +18,7 @@ from gpunion.ports.block_cache import BlockCache
 from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import Clock
 from gpunion.ports.coordinator_link import CoordinatorLink
+from gpunion.ports.ready import ReadyStates
 from gpunion.ports.runtime import Runtime
 from gpunion.ports.vault import CheckpointLabel, JobKey, Manifest, Vault
 
@@ -52,9 +53,11 @@ class Ship(Protocol):
 
 
 class Restore(Protocol):
-    """Make `into` the sealed checkpoint's directory, every block verified. Blocks; raises a VaultFault."""
+    """Make `into` the sealed checkpoint's directory, every block verified. Blocks; raises a VaultFault.
 
-    def __call__(self, manifest: Manifest, into: Path, *, key: JobKey | None) -> None: ...
+    Returns how many bytes of it lay ready on this machine."""
+
+    def __call__(self, manifest: Manifest, into: Path, *, key: JobKey | None) -> int: ...
 
 
 async def _nothing_to_see() -> None:
@@ -82,6 +85,7 @@ class World:
     images: ImageKeeper | None = None  # None: guests run in no images here
     parker: GuestParker | None = None  # None: guests cannot be parked here
     checkpointer: Checkpointer | None = None  # None: the runtime cannot dump its guests whole
+    ready: ReadyStates | None = None  # None: no states lie ready here
 
     @property
     def vault(self) -> Vault:

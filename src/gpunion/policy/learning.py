@@ -15,7 +15,7 @@ from gpunion.policy.hazard.week import DAY_S, HOUR_S
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from gpunion.policy.scheduling.notices import NoticeBook
 from gpunion.policy.scheduling.timing import HazardAware
-from gpunion.policy.staging import NoStaging, Staging
+from gpunion.policy.staging import PreStaging
 
 # A lesson a day, as the published figures were made; more often while there is little to learn from.
 LESSON_LEAST_S, LESSON_MOST_S = HOUR_S, DAY_S
@@ -28,7 +28,7 @@ class Answers(NamedTuple):
     scoring: SaferWhenLate
     destination: ExpectedLoss
     timing: HazardAware
-    staging: Staging
+    staging: PreStaging
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,4 +43,4 @@ class Learning:
     def answers(self, hazard: WeeklyHazard, notices: NoticeBook) -> Answers:
         timing = HazardAware(hazard=hazard, notices=notices)
         loss = ExpectedLoss(hazard=hazard, notices=notices, timing=timing)
-        return Answers(SaferWhenLate(usual=loss, hazard=hazard), loss, timing, NoStaging())
+        return Answers(SaferWhenLate(usual=loss, hazard=hazard), loss, timing, PreStaging(loss=loss))

@@ -271,7 +271,7 @@ class MemoryVault:
         self.sealed.append(manifest)
         return manifest
 
-    def restore(self, manifest: Manifest, into: Path, *, key: JobKey | None) -> None:
+    def restore(self, manifest: Manifest, into: Path, *, key: JobKey | None) -> int:
         self.keys.append(key)
         if manifest.checkpoint_id in self.broken:
             raise self.broken[manifest.checkpoint_id]
@@ -279,6 +279,7 @@ class MemoryVault:
             path = into / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+        return 0
 
 
 class FakeLink:

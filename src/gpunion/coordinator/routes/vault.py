@@ -17,6 +17,7 @@ from starlette.requests import Request
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.problems import ApiError
 from gpunion.coordinator.routes.access import NodeOnly, TheCampus
+from gpunion.domain.ids import JobId, NodeId
 from gpunion.ports.store import Credential
 from gpunion.ports.vault import (
     BadManifest,
@@ -153,7 +154,7 @@ async def seal_checkpoint(job_id: JobName, campus: TheCampus, caller: NodeOnly, 
 @router.get("/jobs/{job_id}/manifests")
 async def sealed_manifests(job_id: JobName, campus: TheCampus, caller: NodeOnly) -> ManifestsOut:
     """Every readable one, oldest first."""
-    _has_a_run_of(campus, caller, job_id)
+    _may_read(campus, caller, job_id)
     found = await _ask(campus, lambda desk: desk.sealed(job_id))
     return ManifestsOut(manifests=[manifest.decode() for manifest in found])
 
@@ -161,7 +162,7 @@ async def sealed_manifests(job_id: JobName, campus: TheCampus, caller: NodeOnly)
 @router.get("/jobs/{job_id}/manifests/latest")
 async def latest_manifest(job_id: JobName, campus: TheCampus, caller: NodeOnly) -> ManifestsOut:
     """None or one; a problem where the newest cannot be read."""
-    _has_a_run_of(campus, caller, job_id)
+    _may_read(campus, caller, job_id)
     found = await _ask(campus, lambda desk: desk.latest(job_id))
     return ManifestsOut(manifests=[] if found is None else [found.decode()])
 
@@ -169,7 +170,7 @@ async def latest_manifest(job_id: JobName, campus: TheCampus, caller: NodeOnly) 
 @router.post("/jobs/{job_id}/holds", status_code=201)
 async def hold_checkpoint(job_id: JobName, body: HoldIn, campus: TheCampus, caller: NodeOnly) -> HoldOut:
     """Keeps a checkpoint from being forgotten for two minutes at a time, while it is read."""
-    _has_a_run_of(campus, caller, job_id)
+    _may_read(campus, caller, job_id)
     return HoldOut(hold=await _ask(campus, lambda desk: desk.hold(job_id, body.checkpoint_id)))
 
 
@@ -191,6 +192,13 @@ async def forget_checkpoints(
     _has_a_run_of(campus, caller, job_id)
     forgotten = await _ask(campus, lambda desk: desk.forget(job_id, body.keep))
     return ForgottenOut(checkpoints=list(forgotten))
+
+
+def _may_read(campus: Campus, caller: Credential, job_id: str) -> None:
+    """Whoever runs it, or was told to have its state lie ready."""
+    job = campus.state.jobs.get(JobId(job_id))
+    if job is None or job.copy_on(NodeId(caller.name)) is None:
+        _has_a_run_of(campus, caller, job_id)
 
 
 def _has_a_run_of(campus: Campus, caller: Credential, job_id: str) -> None:

@@ -1,0 +1,167 @@
+"""States that lie ready, one folder a job, blocks as a vault stores them but without its promises.
+
+    <place>/<job>/blocks/ab/<hash>
+
+A whole job goes at once: with its end, or when others need the room. Nothing is synced; what a power cut
+damaged is found out when it is read, and fetched again.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Collection
+from contextlib import nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from gpunion.adapters.files.blocks import Blocks
+from gpunion.adapters.files.cache import Unsynced
+from gpunion.adapters.files.manifests import check, check_id
+from gpunion.adapters.files.restore import restore_directory, restore_tree
+from gpunion.ports.ready import ReadyFault, ReadyStates
+from gpunion.ports.vault import Manifest, Vault, VaultFault
+
+PeerRead = Callable[[str], bytes | None]
+
+
+class DirectoryReady:
+    """Implements `ports.ready.ReadyStates`."""
+
+    def __init__(self, place: Path, *, limit_bytes: int) -> None:
+        self.place = place
+        self._limit_bytes = limit_bytes
+        self._do = Unsynced()
+        self._lock = threading.Lock()
+
+    def lacking(self, job_id: str, names: Collection[str]) -> set[str]:
+        folder = self._folder(job_id)
+        if not folder.is_dir():
+            return set(names)
+        with suppress(OSError):
+            os.utime(folder)
+        try:
+            return set(names) - self._blocks(job_id).present(names)
+        except VaultFault:
+            return set(names)
+
+    def put(self, job_id: str, name: str, data: bytes) -> None:
+        try:
+            self._opened(job_id).put(name, data, None)
+        except (VaultFault, OSError) as fault:
+            raise ReadyFault(f"cannot keep a block of {job_id} ready: {fault}") from fault
+
+    def put_stored(self, job_id: str, name: str, stored: bytes) -> None:
+        try:
+            self._opened(job_id).put_stored(name, stored)
+        except (VaultFault, OSError) as fault:
+            raise ReadyFault(f"cannot keep a block of {job_id} ready: {fault}") from fault
+
+    def read(self, job_id: str, name: str) -> bytes | None:
+        try:
+            return self._blocks(job_id).read(name)
+        except VaultFault:
+            return None
+
+    def open_stored(self, job_id: str, name: str) -> BinaryIO | None:
+        try:
+            blocks = self._blocks(job_id)
+            return open(blocks.path(name), "rb") if blocks.present([name]) else None
+        except (OSError, VaultFault):
+            return None
+
+    def keep_only(self, job_id: str, names: Collection[str]) -> None:
+        blocks = self._blocks(job_id)
+        with suppress(OSError):
+            for path in blocks.stored():
+                if path.name not in names:
+                    path.unlink(missing_ok=True)
+
+    def make_room(self, job_id: str, size_bytes: int) -> bool:
+        if size_bytes > self._limit_bytes:
+            return False
+        with self._lock:
+            self._folder(job_id).mkdir(mode=0o700, parents=True, exist_ok=True)
+            others = sorted((name for name in self.jobs() if name != job_id), key=self._used_s)
+            left_bytes = self._limit_bytes - size_bytes - sum(map(self._size_bytes, others))
+            for oldest in others:
+                if left_bytes >= 0:
+                    break
+                left_bytes += self._size_bytes(oldest)
+                self.drop(oldest)
+        return True
+
+    def drop(self, job_id: str) -> None:
+        shutil.rmtree(self._folder(job_id), ignore_errors=True)
+
+    def jobs(self) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(entry.name for entry in os.scandir(self.place) if entry.is_dir()))
+        except OSError:
+            return ()
+
+    def _folder(self, job_id: str) -> Path:
+        check_id(job_id)
+        return self.place / job_id
+
+    def _blocks(self, job_id: str) -> Blocks:
+        folder = self._folder(job_id)
+        return Blocks(folder, self._do, partial(self._replace, folder / "tmp"), nullcontext)
+
+    def _opened(self, job_id: str) -> Blocks:
+        blocks = self._blocks(job_id)
+        (self._folder(job_id) / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
+        blocks.create()
+        return blocks
+
+    def _replace(self, beside: Path, path: Path, data: bytes) -> None:
+        temporary = beside / secrets.token_hex(16)
+        try:
+            self._do.write_new(temporary, data)
+            os.rename(temporary, path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def _used_s(self, job_id: str) -> float:
+        with suppress(OSError):
+            return self._folder(job_id).stat().st_mtime
+        return 0.0
+
+    def _size_bytes(self, job_id: str) -> int:
+        total = 0
+        for path in self._blocks(job_id).stored():
+            with suppress(OSError):
+                total += path.stat().st_size
+        return total
+
+
+def restore_from_ready(
+    vault: Vault, ready: ReadyStates, manifest: Manifest, into: Path, *, from_peer: PeerRead | None = None
+) -> int:
+    """Like `restore_directory`, but what lies ready is taken from here; returns how many bytes that were.
+
+    `from_peer` is asked next, and the vault for what neither has. All of it is verified by its name."""
+    if manifest.sealed is not None:
+        restore_directory(vault, manifest, into)  # which says that the key is missing
+        return 0
+    check(manifest)
+    counted = threading.Lock()
+    found_bytes = 0
+
+    def read(name: str) -> bytes:
+        nonlocal found_bytes
+        data = ready.read(manifest.job_id, name)
+        if data is not None:
+            with counted:
+                found_bytes += len(data)
+            return data
+        data = None if from_peer is None else from_peer(name)
+        return vault.read_block(name) if data is None else data
+
+    with vault.hold(manifest.job_id, manifest.checkpoint_id):
+        restore_tree(read, manifest.files, into)
+    return found_bytes

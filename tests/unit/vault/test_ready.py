@@ -1,0 +1,113 @@
+"""States that lie ready: verified, bounded, gone with their job, and never more than a help."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
+from gpunion.adapters.files.ship import ship_directory
+from gpunion.ports.ready import ReadyFault
+from gpunion.ports.vault import CheckpointLabel, Manifest
+
+NOISE = [blake3(bytes([n])).digest(length=70_000) for n in range(6)]  # cannot be packed
+
+
+def name_of(data: bytes) -> str:
+    return blake3(data).hexdigest()
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> DirectoryReady:
+    return DirectoryReady(tmp_path / "states", limit_bytes=200_000)
+
+
+def test_what_is_put_is_found_and_what_is_damaged_is_not(ready: DirectoryReady) -> None:
+    name = name_of(NOISE[0])
+    assert ready.lacking("job", [name]) == {name}
+    assert ready.read("job", name) is None
+    ready.put("job", name, NOISE[0])
+    assert ready.lacking("job", [name]) == set()
+    assert ready.read("job", name) == NOISE[0]
+    assert ready.read("other", name) is None
+    [path] = ready.place.glob("job/blocks/*/*")
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    assert ready.read("job", name) is None
+    assert ready.lacking("job", [name]) == {name}
+    ready.put("job", name, NOISE[0])
+    assert ready.read("job", name) == NOISE[0]
+
+
+def test_other_bytes_than_the_name_says_are_refused(ready: DirectoryReady) -> None:
+    with pytest.raises(ReadyFault):
+        ready.put("job", name_of(NOISE[0]), NOISE[1])
+    with pytest.raises(ReadyFault):
+        ready.put_stored("job", name_of(NOISE[0]), b"nonsense")
+    with pytest.raises(ReadyFault, match="cannot name a job"):
+        ready.put("../up", name_of(NOISE[0]), NOISE[0])
+
+
+def test_as_it_is_stored_it_goes_to_another_machine(ready: DirectoryReady, tmp_path: Path) -> None:
+    there = DirectoryReady(tmp_path / "there", limit_bytes=200_000)
+    name = name_of(NOISE[0])
+    assert ready.open_stored("job", name) is None
+    ready.put("job", name, NOISE[0])
+    file = ready.open_stored("job", name)
+    assert file is not None
+    with file:
+        there.put_stored("job", name, file.read())
+    assert there.read("job", name) == NOISE[0]
+
+
+def test_the_least_used_jobs_make_room_and_too_much_is_not_taken(ready: DirectoryReady) -> None:
+    for job, data in (("old", NOISE[0]), ("young", NOISE[1])):
+        assert ready.make_room(job, len(data))
+        ready.put(job, name_of(data), data)
+    ready.lacking("old", [name_of(NOISE[0])])  # used again: now the other one is the older
+    os.utime(ready.place / "young", (1, 1))
+    assert ready.make_room("new", 100_000)
+    assert ready.jobs() == ("new", "old")
+    assert not ready.make_room("giant", 200_001)
+    ready.drop("old")
+    assert ready.jobs() == ("new",)
+
+
+def shipped(vault: DirectoryVault, place: Path, parts: list[bytes], step: int) -> Manifest:
+    place.mkdir(exist_ok=True)
+    for number, data in enumerate(parts):
+        (place / f"part{number}").write_bytes(data)
+    label = CheckpointLabel(
+        checkpoint_id=f"c{step}",
+        job_id="job",
+        epoch=1,
+        step=step,
+        progress=0.0,
+        tier="app",
+        created_s=0.0,
+    )
+    return ship_directory(vault, place, label)
+
+
+def test_a_restore_takes_what_lies_here_and_fetches_the_rest(ready: DirectoryReady, tmp_path: Path) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    first = shipped(vault, tmp_path / "work", NOISE[:3], 1)
+    for entry in first.files:
+        for name in entry.blocks:
+            ready.put("job", name, vault.read_block(name))
+    second = shipped(vault, tmp_path / "work", [*NOISE[:2], NOISE[4]], 2)
+    asked: list[str] = []
+
+    class Counting(DirectoryVault):
+        def read_block(self, block_hash: str) -> bytes:
+            asked.append(block_hash)
+            return super().read_block(block_hash)
+
+    found = restore_from_ready(Counting(tmp_path / "vault"), ready, second, tmp_path / "restored")
+    assert found == 2 * 70_000
+    assert asked == [name_of(NOISE[4])]
+    assert (tmp_path / "restored" / "part2").read_bytes() == NOISE[4]
+    assert (tmp_path / "restored" / "part0").read_bytes() == NOISE[0]
