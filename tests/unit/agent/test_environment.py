@@ -8,6 +8,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -72,6 +73,34 @@ def test_wheels_are_installed_whole_and_the_lockfile_s_hashes_hold(tmp_path: Pat
             lambda: False,
         )
     assert not packages.ready("other")
+    assert list((tmp_path / "cache" / "tmp").iterdir()) == []
+
+
+def test_a_package_that_would_run_something_to_be_installed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = tmp_path / "ran"
+    source = tmp_path / "wheels" / "built-1.0"
+    source.mkdir(parents=True)
+    (source / "setup.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: built\nVersion: 1.0\n")
+    with tarfile.open(tmp_path / "wheels" / "built-1.0.tar.gz", "w:gz") as archive:
+        archive.add(source, "built-1.0")
+    monkeypatch.setenv("PIP_NO_BINARY", "built")
+    monkeypatch.setenv("PIP_NO_BUILD_ISOLATION", "0")
+    packages = PipPackages(tmp_path / "cache", limit_bytes=LIMIT_BYTES)
+    for text in ("--no-index\nbuilt==1.0\n", "--no-index\nbuilt-1.0.tar.gz\n"):
+        with pytest.raises(PackagesFault):
+            packages.install("k", wish(text, tmp_path / "wheels"), lambda: False)
+    assert not ran.exists()
+
+
+def test_packages_larger_than_their_quota_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    wheel = a_wheel(tmp_path / "wheels")
+    packages = PipPackages(tmp_path / "cache", limit_bytes=100)
+    with pytest.raises(PackagesFault, match="more than the 100 bytes"):
+        packages.install("k", wish("--no-index\ntiny==1.0\n", wheel.parent), lambda: False)
+    assert not packages.ready("k")
     assert list((tmp_path / "cache" / "tmp").iterdir()) == []
 
 

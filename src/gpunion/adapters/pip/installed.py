@@ -4,13 +4,16 @@
     <key>/size               how many bytes that is
     tmp/                     on their way
 
-Wheels only: installing one copies files and runs nothing of them. pip is told what to install by a list of
-our own making, and where from by the owner's configuration or by the job's own folders. Its process dies with
-the agent's: nothing of a guest's goes on without it.
+Wheels only: installing one copies files and runs nothing of them, so pip may be the agent's user. A package
+that would have to be built is refused, whatever the owner's configuration of pip or the job's list says. pip
+is told what to install by a list of our own making, and where from by the owner's configuration or by the
+job's own folders. Its process dies with the agent's: nothing of a guest's goes on without it. What it unpacks
+is bounded by the quota of all environments: a wheel can be far smaller than what is in it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import secrets
@@ -29,6 +32,10 @@ from gpunion.ports.packages import PackagesFault, Wish
 # A few gigabytes over a slow line.
 INSTALL_LIMIT_S = 1800.0
 LOOK_S = 0.2
+WEIGH_S, WEIGH_SHARE = (
+    1.0,
+    20,
+)  # how often what was unpacked is weighed; at most a 20th of the time goes there
 TAIL_LINES, TAIL_CHARS = 6, 1200
 # Sets itself to die with its parent, and stands back behind the owner's own work.
 PIP = (
@@ -75,6 +82,7 @@ class PipPackages:
         try:
             (staging / "site").mkdir(mode=0o755, parents=True)
             self._run_pip(staging, wish, cancelled)
+            self._weigh(staging)
             (staging / "size").write_text(str(_size_bytes(staging / "site")))
             shutil.rmtree(self._root / key, ignore_errors=True)
             os.rename(staging, self._root / key)
@@ -106,7 +114,7 @@ class PipPackages:
         with said.open("wb") as output:
             # A session of its own: whatever pip starts ends with it.
             process = subprocess.Popen(
-                [self._python, "-c", PIP, *_words(staging, listed, wish)],
+                [self._python, "-P", "-c", PIP, *_words(staging, listed, wish)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -115,22 +123,32 @@ class PipPackages:
                 start_new_session=True,
             )
             try:
-                code = self._wait(process, cancelled)
+                code = self._wait(process, staging, cancelled)
             finally:
                 _end(process)
         if code:
             raise PackagesFault(_tail(said))
 
-    def _wait(self, process: subprocess.Popen[bytes], cancelled: Callable[[], bool]) -> int:
+    def _wait(self, process: subprocess.Popen[bytes], staging: Path, cancelled: Callable[[], bool]) -> int:
         until_s = time.monotonic() + self._limit_s
+        weigh_s = time.monotonic() + WEIGH_S
         while True:
             try:
                 return process.wait(LOOK_S)
             except subprocess.TimeoutExpired:
+                now_s = time.monotonic()
                 if cancelled():
                     raise PackagesFault("the job was ended before its packages were here") from None
-                if time.monotonic() > until_s:
+                if now_s > until_s:
                     raise PackagesFault(f"pip was not done after {self._limit_s:.0f} s") from None
+                if now_s > weigh_s:
+                    self._weigh(staging)
+                    weigh_s = time.monotonic() + max(WEIGH_S, WEIGH_SHARE * (time.monotonic() - now_s))
+
+    def _weigh(self, staging: Path) -> None:
+        if _size_bytes(staging) > self._limit_bytes:
+            limit = self._limit_bytes
+            raise PackagesFault(f"they take more than the {limit} bytes this machine keeps for packages")
 
 
 def _words(staging: Path, listed: Path, wish: Wish) -> list[str]:
@@ -174,7 +192,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _size_bytes(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*"))
+    """Also of a folder that pip is at work in, where files come and go."""
+    total_bytes = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total_bytes += os.lstat(os.path.join(parent, name)).st_size
+    return total_bytes
 
 
 def _noted_size(place: Path) -> int:
