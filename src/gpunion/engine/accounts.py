@@ -86,10 +86,10 @@ def waits_because(draft: Draft, job: Job) -> list[Reason]:
 
 
 def _turn(draft: Draft, job: Job) -> Reason:
-    room, ordering = draft.state.room, draft.policies.ordering
+    wishes, ordering = draft.state.room.wishes, draft.policies.ordering
     waiting = (draft.state.jobs[job_id] for job_id in draft.state.waiting)
     known = shares(draft)
-    queue = Queue(sorted(waiting, key=lambda one: room.order_key(ordering, one)), ordering, known)
+    queue = Queue(sorted(waiting, key=lambda one: wishes.waiting(ordering, one).key), ordering, known)
     ahead = 0
     for one in queue:
         if one.id == job.id:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from gpunion.domain.ids import NodeId
 from gpunion.domain.snapshot import NodeView
 from gpunion.engine.draft import Draft
+from gpunion.engine.wishes import Wish
+from gpunion.policy.placement.filters import has_room
 
 
 def view(draft: Draft, node_id: NodeId) -> NodeView:
@@ -17,6 +19,18 @@ def view(draft: Draft, node_id: NodeId) -> NodeView:
 
 def views(draft: Draft) -> list[NodeView]:
     return [view(draft, node.id) for node in draft.state.nodes.values() if not node.removed]
+
+
+def in_vain(draft: Draft, wish: Wish) -> bool:
+    """No node would do for this wish the last time, and none that changed since has room for it."""
+    room, nodes = draft.state.room, draft.state.nodes
+    if wish.hopeless_at is None:
+        return False
+    for node_id in room.changed_since(wish.hopeless_at):
+        if node_id in nodes and has_room(wish.request, view(draft, node_id)):
+            return False
+    wish.hopeless_at = room.version
+    return True
 
 
 def _count(draft: Draft, node_id: NodeId) -> NodeView:

@@ -7,6 +7,7 @@ wanted nodes are emptied, waiting jobs placed, jobs that fare better at home sen
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from gpunion.domain.ids import NodeId, run_id
 from gpunion.domain.job import Job, JobPhase
@@ -17,9 +18,10 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.snapshot import NodeView
 from gpunion.engine import accounts, dumps, homeward, moving, neighbours, preempting, triage
-from gpunion.engine.capacity import view, views
+from gpunion.engine.capacity import in_vain, view, views
 from gpunion.engine.draft import Draft
 from gpunion.engine.keeping import Kept
+from gpunion.engine.wishes import Wish
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.policy.ordering import Queue
@@ -75,18 +77,24 @@ def blockers(verdicts: Iterable[Verdict]) -> str:
 
 
 def _place_waiting(draft: Draft) -> None:
-    waiting = [draft.state.jobs[job_id] for job_id in draft.state.waiting]
-    hopeless: set[object] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
     room, ordering = draft.state.room, draft.policies.ordering
-    ordered = sorted(waiting, key=lambda job: room.order_key(ordering, job))
+    waiting = [room.wishes.waiting(ordering, draft.state.jobs[job_id]) for job_id in draft.state.waiting]
+    if all(one.plain and _nothing_new_for(draft, one.job, one.wish) for one in waiting):
+        return
+    hopeless: set[Wish] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
+    ordered = [one.job for one in sorted(waiting, key=attrgetter("key"))]
     queue, kept = Queue(_place_at_home(draft, ordered), ordering, accounts.shares(draft)), Kept()
     for job in queue:
+        here = room.wishes.waiting(ordering, job)
+        wish = here.wish
+        # Who asks for several GPUs may have a node kept for it all the same.
+        if here.plain and wish.request.gpus <= 1 and _nothing_new_for(draft, job, wish):
+            continue
         migration = moving.migration_of(draft, job)
         if migration is not None and migration.phase is not MigrationPhase.SEEKING:
             continue
         reserved = migration is not None and bool(migration.reserved_gpus)
-        shape = _shape(job)
-        if shape in hopeless and not reserved:
+        if wish in hopeless and not reserved:
             continue
         over = accounts.held_back(draft, job)
         if over is not None:
@@ -95,15 +103,15 @@ def _place_waiting(draft: Draft) -> None:
         if reserved and migration is not None:
             draft.put(replace(migration, reserved_gpus=()))  # its own place is free for it now
         prefer = None if migration is None else migration.destination
-        asked = _worth_asking(draft, job, shape)
+        asked = _worth_asking(draft, job, wish)
         able = [one for one in asked if has_room(job.spec.request, one) and kept.free_for(job, one)]
         found = place(job, able, draft.now_s, draft.policies.scoring, prefer)
         if isinstance(found, NotPlaced) and dumps.waited_long(draft, job):
             draft.put(dumps.give_up_if_in_vain(draft, job, verdicts(draft, job)))
         elif isinstance(found, NotPlaced):
-            hopeless.add(shape)
+            hopeless.add(wish)
             if not kept.nodes:  # what is kept for somebody may be free for others the next time
-                room.note_hopeless(shape)
+                wish.hopeless_at = room.version
             kept.keep_for(draft, job)
             _say_waiting(draft, job, asked)
         else:
@@ -111,28 +119,25 @@ def _place_waiting(draft: Draft) -> None:
             queue.served()
 
 
-def _shape(job: Job) -> object:
-    """Jobs of one shape get the same answer from every node."""
-    return (
-        *(job.spec.request, job.spec.lab, job.spec.owner, job.avoid, job.image, job.image_barred),
-        *(job.tier, job.dump and job.dump.kind),
-    )
+def _nothing_new_for(draft: Draft, job: Job, wish: Wish) -> bool:
+    """It was told so when it began to wait, and no node has come free that might do."""
+    return job.waiting_since_s != draft.now_s and in_vain(draft, wish)
 
 
 def _place_at_home(draft: Draft, ordered: list[Job]) -> list[Job]:
     """A lab's own jobs on its own machines before anybody else's; returns those who still wait."""
     homes = _free_homes(draft, {job.spec.lab for job in ordered}) if draft.policies.ordering.fair else {}
-    tried: set[object] = set()
+    tried: set[Wish] = set()
     for job in ordered if homes else ():
-        home = homes.get(job.spec.lab)
-        if home is None or _shape(job) in tried or not _looks_for_any_place(draft, job):
+        home, wish = homes.get(job.spec.lab), _wish(draft, job)
+        if home is None or wish in tried or not _looks_for_any_place(draft, job):
             continue
         if accounts.held_back(draft, job) is not None:
             continue
         able = [one for node_id in home if has_room(job.spec.request, one := view(draft, node_id))]
         found = place(job, able, draft.now_s, draft.policies.scoring)
         if isinstance(found, NotPlaced):
-            tried.add(_shape(job))
+            tried.add(wish)
         else:
             _start(draft, job, found)
     return [job for job in ordered if job.id in draft.state.waiting] if homes else ordered
@@ -153,16 +158,18 @@ def _free_homes(draft: Draft, labs: set[str]) -> dict[str, list[NodeId]]:
     return homes
 
 
-def _worth_asking(draft: Draft, job: Job, wish: object) -> list[NodeView]:
+def _wish(draft: Draft, job: Job) -> Wish:
+    return draft.state.room.wishes.waiting(draft.policies.ordering, job).wish
+
+
+def _worth_asking(draft: Draft, job: Job, wish: Wish) -> list[NodeView]:
     """All nodes; or, where none of them would do the last time, those that changed since.
 
     A refusal that wears off with time is in `avoid`, and who has just begun to wait is told of them all."""
-    room = draft.state.room
-    if job.avoid or job.waiting_since_s == draft.now_s or not room.is_hopeless(wish):
+    if job.avoid or job.waiting_since_s == draft.now_s or wish.hopeless_at is None:
         return views(draft)
-    return [
-        view(draft, node_id) for node_id in room.changed_since_hopeless(wish) if node_id in draft.state.nodes
-    ]
+    changed = draft.state.room.changed_since(wish.hopeless_at)
+    return [view(draft, node_id) for node_id in changed if node_id in draft.state.nodes]
 
 
 def _say_waiting(draft: Draft, job: Job, asked: list[NodeView]) -> None:

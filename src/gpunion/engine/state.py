@@ -100,7 +100,7 @@ class CampusState:
             case Job():
                 self._count_copies(self.jobs.pop(record.id), None)
                 self.waiting.discard(record.id)
-                self.room.not_waiting(record.id)
+                self.room.wishes.forget(record.id)
             case Run():
                 del self.runs[record.id]
                 _leave(self.living, record.node_id, record.id)
@@ -147,7 +147,7 @@ class CampusState:
             self.waiting.add(job.id)
         else:
             self.waiting.discard(job.id)
-            self.room.not_waiting(job.id)
+            self.room.wishes.forget(job.id)
 
     def _count_copies(self, former: Job | None, job: Job | None) -> None:
         if former is not None:
