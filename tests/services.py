@@ -22,6 +22,7 @@ PROBES: dict[str, list[str]] = {
     "chromium": ["chromium", "--version"],
     "torch": [sys.executable, "-c", "import torch"],
     "nvidia": ["nvidia-smi", "--list-gpus"],
+    "s3": [sys.executable, "-c", "import obstore, flask, moto"],
 }
 KNOWN_SERVICES = frozenset(PROBES)
 # Their tests look at the processes and cgroups of guests from outside, whoever those belong to.

@@ -29,6 +29,7 @@ from gpunion.ports.vault import (
     Manifest,
     OldEpoch,
     ShipCancelled,
+    VaultDenied,
     VaultFault,
     VaultFull,
 )
@@ -120,6 +121,8 @@ def trouble_of(fault: VaultFault | OSError) -> CheckpointTrouble:
             return CheckpointTrouble.SUPERSEDED
         case VaultFull() | LocalDiskTrouble():
             return CheckpointTrouble.VAULT_FULL
+        case VaultDenied():
+            return CheckpointTrouble.VAULT_DENIED
         case _:
             return CheckpointTrouble.VAULT_UNAVAILABLE
 

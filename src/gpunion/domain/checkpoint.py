@@ -26,6 +26,7 @@ class CheckpointTrouble(StrEnum):
     DEADLINE = "deadline"
     VAULT_FULL = "vault_full"
     VAULT_UNAVAILABLE = "vault_unavailable"
+    VAULT_DENIED = "vault_denied"  # the node's credentials are refused there
     OLD_EPOCH = "old_epoch"
     TORN = "torn"  # files changed while they were read
     PARKED = "parked"  # it stands still in memory and cannot answer

@@ -131,6 +131,10 @@ class VaultUnavailable(VaultFault):
     temporary = True
 
 
+class VaultDenied(VaultFault):
+    """The place is there and refuses this machine's credentials. Nothing changes until a person does."""
+
+
 class Vault(Protocol):
     """Keeps checkpoints. Between `begin` and `seal` unsealed blocks are safe from collection."""
 

@@ -1,9 +1,10 @@
-"""Every vault under one suite. A new one (S3, a node's agent, a simulator's model) joins `VAULTS`."""
+"""Every vault under one suite. A new one (a node's agent, a simulator's model) joins `VAULTS`."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.sealing import JobCipher
+from gpunion.adapters.s3.bucket import open_bucket
+from gpunion.adapters.s3.desk import BucketDesk
+from gpunion.adapters.s3.objects import Objects
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, CheckpointLabel, FileEntry, JobKey, Manifest, Vault
+from tests.s3_server import S3Server, s3_server
 
 
 @dataclass
@@ -71,6 +76,49 @@ def mirrored(tmp_path: Path) -> Place:
     return replace(place, open=open_mirrored, damage_block=damage_every_copy)
 
 
+def bucket(connect: Callable[[], Objects], tmp_path: Path) -> Place:
+    """The same with a bucket behind. Each machine remembers for itself what it has under way."""
+    mirrors = itertools.count()
+    objects = connect()
+
+    def open_vault(job_id: str = "job-1") -> Vault:
+        mirror = tmp_path / f"mirror-{next(mirrors)}"
+        return MirrorVault(BucketDesk(connect(), grace_s=0.0), mirror, limit_bytes=10**9)
+
+    def damage_object(key: str, change: Callable[[bytes], bytes]) -> None:
+        found = objects.get(key)
+        assert found is not None
+        objects.put(key, change(found.data))
+
+    def flip(stored: bytes) -> bytes:
+        middle = len(stored) // 2
+        return stored[:middle] + bytes([stored[middle] ^ 0xFF]) + stored[middle + 1 :]
+
+    def damage_every_copy(block_hash: str) -> None:
+        copies = [listed.key for listed in objects.list("") if f"/{block_hash}/" in listed.key]
+        assert copies
+        for key in copies:
+            damage_object(key, flip)
+        for mirror in tmp_path.glob("mirror-*"):
+            for path in mirror.rglob(f"blocks/*/{block_hash}"):
+                damage(path)
+
+    def damage_manifests() -> None:
+        for listed in objects.list("jobs/"):
+            if "/manifests/" in listed.key:
+                damage_object(listed.key, lambda data: data.replace(b"step", b"stop", 1))
+
+    return Place(open=open_vault, damage_block=damage_every_copy, damage_manifests=damage_manifests)
+
+
+def in_memory(tmp_path: Path) -> Place:
+    """obstore's own store in memory: the same rules without a server."""
+    from obstore.store import MemoryStore
+
+    store = MemoryStore()
+    return bucket(lambda: Objects(store, "memory"), tmp_path)
+
+
 def a_key(job_id: str = "job-1") -> JobKey:
     return JobKey(job_id=job_id, secret=blake3(job_id.encode()).digest())
 
@@ -94,12 +142,38 @@ VAULTS = [
     pytest.param(mirrored, id="mirrored"),
     pytest.param(encrypted(directory), id="encrypted"),
     pytest.param(encrypted(mirrored), id="encrypted-mirrored"),
+    pytest.param(encrypted(in_memory), id="encrypted-s3-in-memory", marks=pytest.mark.requires("s3")),
 ]
 
 
-@pytest.fixture(params=VAULTS)
+# One worker starts the server.
+OVER_HTTP = pytest.param(
+    None, id="s3", marks=[pytest.mark.requires("s3"), pytest.mark.xdist_group("s3-server")]
+)
+BUCKET = "campus-vaults"
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    with s3_server() as server:
+        server.make_bucket(BUCKET)
+        yield server
+
+
+@pytest.fixture(params=[*VAULTS, OVER_HTTP])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return request.param(tmp_path)
+    if request.param is not None:
+        return request.param(tmp_path)
+    server: S3Server = request.getfixturevalue("s3")
+    objects = open_bucket(server.bucket(BUCKET, prefix=secrets.token_hex(8)))
+    return bucket(lambda: objects, tmp_path)
+
+
+@pytest.fixture(params=VAULTS)
+def judge(request: pytest.FixtureRequest, tmp_path: Path) -> Vault:
+    """For what is refused before the place is asked: a server need not be started for that."""
+    vault: Vault = request.param(tmp_path).open()
+    return vault
 
 
 @pytest.fixture

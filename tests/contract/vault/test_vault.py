@@ -136,10 +136,10 @@ def test_a_damaged_manifest_is_told_left_out_and_keeps_the_collector_from_guessi
 @pytest.mark.parametrize(
     "path", ["../outside", "/absolute", "a/../../b", "", ".", "a//b", "a/", "./a", "a\0b", "a/.."]
 )
-def test_a_path_that_leads_outside_is_not_sealed(vault: Vault, path: str) -> None:
-    vault.begin("job-1", 1)
+def test_a_path_that_leads_outside_is_not_sealed(judge: Vault, path: str) -> None:
+    judge.begin("job-1", 1)
     with pytest.raises(BadManifest):
-        vault.seal(a_manifest({path: b""}))
+        judge.seal(a_manifest({path: b""}))
 
 
 @pytest.mark.parametrize(
@@ -157,17 +157,17 @@ def test_a_path_that_leads_outside_is_not_sealed(vault: Vault, path: str) -> Non
     ],
     ids=["twice", "too few blocks", "set-user-id", "device", "block name", "file as directory"],
 )
-def test_a_manifest_that_does_not_add_up_is_not_sealed(vault: Vault, files: tuple[FileEntry, ...]) -> None:
-    vault.begin("job-1", 1)
+def test_a_manifest_that_does_not_add_up_is_not_sealed(judge: Vault, files: tuple[FileEntry, ...]) -> None:
+    judge.begin("job-1", 1)
     total = sum(entry.size_bytes for entry in files)
     with pytest.raises(BadManifest):
-        vault.seal(a_manifest({}, files=files, total_bytes=total))
+        judge.seal(a_manifest({}, files=files, total_bytes=total))
 
 
 @pytest.mark.parametrize("job_id", ["../other", "", "a/b", ".", "..", "x" * 200])
-def test_a_job_id_that_leads_elsewhere_is_refused(vault: Vault, job_id: str) -> None:
+def test_a_job_id_that_leads_elsewhere_is_refused(judge: Vault, job_id: str) -> None:
     with pytest.raises(BadManifest):
-        vault.begin(job_id, 1)
+        judge.begin(job_id, 1)
 
 
 def test_forget_keeps_the_newest_and_never_fewer_than_two(vault: Vault) -> None:

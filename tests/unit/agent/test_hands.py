@@ -40,6 +40,7 @@ from gpunion.ports.vault import (
     OldEpoch,
     VaultFault,
     VaultFull,
+    VaultDenied,
     VaultUnavailable,
     WrongKey,
 )
@@ -326,6 +327,7 @@ async def test_a_program_that_names_no_files_has_its_whole_directory_saved(fake:
         (CheckpointTorn("changed"), CheckpointTrouble.TORN),
         (VaultUnavailable("away"), CheckpointTrouble.VAULT_UNAVAILABLE),
         (LocalDiskTrouble("full"), CheckpointTrouble.VAULT_FULL),
+        (VaultDenied("refused"), CheckpointTrouble.VAULT_DENIED),
     ],
 )
 async def test_trouble_on_the_way_is_told_by_its_name(

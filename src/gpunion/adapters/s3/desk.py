@@ -1,0 +1,296 @@
+"""A vault in a bucket, as a mirror in front of it asks it: packed bytes in and out, the vault's rules."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Collection
+
+from blake3 import blake3
+
+from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.files.packing import ForeignPacking, PlainPacking, check_stored
+from gpunion.adapters.s3 import ledger as ledgers
+from gpunion.adapters.s3 import records
+from gpunion.adapters.s3.collector import collect
+from gpunion.adapters.s3.jobs import Jobs, tries
+from gpunion.adapters.s3.layout import COLLECTED_KEY, VAULT_KEY, Copy, manifest_key
+from gpunion.adapters.s3.ledger import Ledger
+from gpunion.adapters.s3.objects import Objects
+from gpunion.adapters.s3.reliance import CHAIN_MAX, Reliance
+from gpunion.adapters.s3.session import Owner, SessionEnded
+from gpunion.ports.vault import (
+    BLOCK_SIZE_BYTES,
+    KEEP_AT_LEAST,
+    BadManifest,
+    CorruptBlock,
+    Garbage,
+    Manifest,
+    MissingBlock,
+    UnknownCheckpoint,
+    VaultUnavailable,
+)
+from gpunion.ports.vault_desk import HOLD_S
+
+FORMAT = {"format": 1, "block_size_bytes": BLOCK_SIZE_BYTES}
+# Unreferenced blocks stay this long, also without an upload that is known to be under way.
+GRACE_S = 3600.0
+# Looking for garbage lists the whole bucket; one of all the machines does it, after a save.
+COLLECT_EVERY_S = 3600.0
+
+
+class BucketDesk:
+    """Implements `ports.vault_desk.VaultDesk`. Any number of threads at once."""
+
+    def __init__(self, objects: Objects, *, create: bool = True, grace_s: float = GRACE_S) -> None:
+        self._objects = objects
+        self._grace_s = grace_s
+        self._jobs = Jobs(objects)
+        self._reliance = Reliance(objects)
+        self._copies: dict[tuple[Owner, str], Copy] = {}  # where to read a block, as manifests told
+        self._holds: dict[str, tuple[str, str]] = {}
+        self._lock = threading.Lock()
+        self._looked_s = time.monotonic()
+        _open(objects, create)
+
+    def describe(self) -> str:
+        return self._objects.where
+
+    def begin(self, job_id: str, epoch: int) -> None:
+        session = self._reliance.enter(job_id)
+        now_s = self._objects.now_s()
+        ledger = self._jobs.change(
+            job_id, lambda ledger: ledgers.begun(ledger, job_id, epoch, session.id, now_s)
+        )
+        for name in reversed(ledger.uploads[session.id].pins):
+            record = self._jobs.readable(job_id, name)
+            if record is not None:
+                self._reliance.build_on(session, job_id, record)
+                return
+
+    def has(self, names: Collection[str], job_id: str | None = None) -> set[str]:
+        return set(self._reliance.present(job_id, names))
+
+    def put(self, name: str, stored: bytes, job_id: str | None = None) -> None:
+        base = _packing(job_id).read_head(stored).base
+        if base is not None:
+            found = self._reliance.present(job_id, [base]).get(base)
+            if found is None or found.base is not None:
+                raise MissingBlock(f"{name} is a difference from {base}, which is not here as a whole")
+        self._reliance.put(job_id, name, stored, base)
+
+    def fetch(self, name: str, job_id: str | None = None) -> bytes:
+        return self._read(job_id, name)[1]
+
+    def doubt(self, name: str, job_id: str | None = None) -> None:
+        """Its base may be the one to blame: that one is looked at first."""
+        try:
+            copy, stored = self._read(job_id, name)
+        except MissingBlock:
+            return
+        try:
+            self._examine(job_id, name, stored, CHAIN_MAX)
+        except CorruptBlock:
+            self._reliance.suspect(job_id, copy)
+            self._copies.pop((job_id, name), None)
+        except MissingBlock:
+            return
+
+    def seal(self, job_id: str, manifest: bytes) -> None:
+        decoded = manifest_format.decode(manifest)
+        if decoded.job_id != job_id:
+            raise BadManifest(f"a manifest of {decoded.job_id}, handed over as one of {job_id}")
+        for _ in tries(job_id):
+            if self._try_to_seal(job_id, decoded):
+                return
+
+    def latest(self, job_id: str) -> bytes | None:
+        for _ in tries(job_id):
+            ledger, _etag = self._jobs.read(job_id)
+            if not ledger.sealed:
+                return None
+            record = self._jobs.record(job_id, ledger.sealed[-1])
+            if record is not None:
+                self._learn(record)
+                return manifest_format.encode(record.manifest)
+            if self._jobs.read(job_id)[0].sealed[-1:] == ledger.sealed[-1:]:
+                raise BadManifest(
+                    f"{ledger.sealed[-1].partition('/')[0]} is sealed, and its manifest is gone"
+                )
+        raise AssertionError("unreachable")
+
+    def sealed(self, job_id: str) -> list[bytes]:
+        found = []
+        for name in self._jobs.read(job_id)[0].sealed:
+            record = self._jobs.readable(job_id, name)
+            if record is not None:
+                self._learn(record)
+                found.append(manifest_format.encode(record.manifest))
+        return found
+
+    def hold(self, job_id: str, checkpoint_id: str) -> str:
+        hold, until_s = secrets.token_hex(16), self._objects.now_s() + HOLD_S
+        self._jobs.change(
+            job_id,
+            lambda ledger: ledgers.with_hold(ledger, hold, _record(ledger, job_id, checkpoint_id), until_s),
+        )
+        self._holds[hold] = (job_id, checkpoint_id)
+        return hold
+
+    def renew(self, hold: str) -> None:
+        job_id, checkpoint_id = self._holds[hold]
+        until_s = self._objects.now_s() + HOLD_S
+        self._jobs.change(
+            job_id,
+            lambda ledger: ledgers.with_hold(ledger, hold, _record(ledger, job_id, checkpoint_id), until_s),
+        )
+
+    def release(self, hold: str) -> None:
+        job_id, _ = self._holds.pop(hold)
+        self._jobs.change(job_id, lambda ledger: ledgers.without_hold(ledger, hold))
+
+    def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
+        if keep < KEEP_AT_LEAST:
+            raise ValueError(f"a vault keeps at least {KEEP_AT_LEAST} checkpoints of a job")
+        dropped: tuple[str, ...] = ()
+
+        def rule(ledger: Ledger) -> Ledger:
+            nonlocal dropped
+            changed, dropped = ledgers.forgotten(
+                ledger,
+                keep,
+                lambda name: self._jobs.readable(job_id, name) is not None,
+                self._objects.now_s(),
+            )
+            return changed if dropped else ledger
+
+        self._jobs.change(job_id, rule)
+        self._collect_now_and_then()
+        return dropped
+
+    def collect_garbage(self) -> Garbage:
+        return collect(self._objects, self._grace_s)
+
+    def _try_to_seal(self, job_id: str, manifest: Manifest) -> bool:
+        session = self._reliance.session()
+        ledger, etag = self._jobs.read(job_id)
+        if (before := ledger.find(manifest.checkpoint_id)) is not None:
+            self._same_as(job_id, before, manifest)
+            self._jobs.change(job_id, lambda ledger: ledgers.without_upload(ledger, session.id))
+            self._reliance.leave(job_id, session)
+            return True
+        ledgers.check_epoch(ledger, job_id, manifest.epoch)
+        if session.id not in ledger.uploads:
+            if job_id in session.jobs:  # it had begun: what the ledger kept for it may be gone
+                self._reliance.give_up(session)
+            self.begin(job_id, manifest.epoch)
+            return False
+        owner = None if manifest.sealed is None else job_id
+        names = manifest_format.block_names(manifest)
+        missing = sorted(names - self._reliance.present(owner, names, job_id).keys())
+        if missing:
+            raise MissingBlock(f"{manifest.checkpoint_id} lacks {len(missing)} blocks, such as {missing[0]}")
+        copies = self._reliance.with_bases(owner, names, job_id)
+        record = ledgers.record_of(manifest, session.id)
+        try:
+            session.prove(self._objects)
+        except SessionEnded:
+            self._reliance.give_up(session)
+            return False
+        self._objects.put(manifest_key(job_id, record), records.encode(manifest, copies))
+        if not self._jobs.replace(job_id, ledgers.with_sealed(ledger, record, session.id), etag):
+            return False
+        self._reliance.leave(job_id, session)
+        return True
+
+    def _same_as(self, job_id: str, name: str, manifest: Manifest) -> None:
+        record = self._jobs.record(job_id, name)
+        if record is None or record.manifest != manifest:
+            raise BadManifest(f"{manifest.checkpoint_id} is sealed with another content")
+
+    def _learn(self, record: records.Record) -> None:
+        self._copies.update({(record.owner, copy.name): copy for copy in record.copies})
+
+    def _read(self, owner: Owner, name: str) -> tuple[Copy, bytes]:
+        """From where a manifest says it is; else from any copy there is."""
+        known = self._reliance.session().own.get((owner, name)) or self._copies.get((owner, name))
+        if known is not None and (found := self._objects.get(known.key)) is not None:
+            return known, found.data
+        for copy in self._reliance.copies(owner, name):
+            if (found := self._objects.get(copy.key)) is not None:
+                self._copies[owner, name] = copy
+                return copy, found.data
+        if known is not None:  # so that nobody builds on it
+            self._reliance.suspect(owner, known)
+        raise MissingBlock(f"the vault does not hold {name}")
+
+    def _examine(self, owner: Owner, name: str, stored: bytes, chain_left: int) -> bytes:
+        """Verified, as far as that can be done here. Of a damaged base it is the base that is noted."""
+        if not chain_left:
+            raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
+        if owner is not None:
+            base = check_stored(name, stored).base
+            if base is not None:
+                self._examined_base(owner, base, chain_left)
+            return stored
+        data = PlainPacking().decode(name, stored, lambda base: self._examined_base(owner, base, chain_left))
+        if blake3(data).hexdigest() != name:
+            raise CorruptBlock(f"{name} has other bytes than its name says")
+        return data
+
+    def _examined_base(self, owner: Owner, base: str, chain_left: int) -> bytes:
+        copy, stored = self._read(owner, base)
+        try:
+            return self._examine(owner, base, stored, chain_left - 1)
+        except CorruptBlock as error:
+            self._reliance.suspect(owner, copy)
+            self._copies.pop((owner, base), None)
+            raise MissingBlock(f"{base}: {error}") from error
+
+    def _collect_now_and_then(self) -> None:
+        with self._lock:
+            if time.monotonic() - self._looked_s < COLLECT_EVERY_S:
+                return
+            self._looked_s = time.monotonic()
+        found = self._objects.get(COLLECTED_KEY)
+        now_s = self._objects.now_s()
+        if found is not None and now_s - float(json.loads(found.data)["began_s"]) < COLLECT_EVERY_S:
+            return
+        note = json.dumps({"began_s": now_s}).encode()
+        mine = (
+            self._objects.create(COLLECTED_KEY, note)
+            if found is None
+            else self._objects.replace(COLLECTED_KEY, note, found.etag)
+        )
+        if mine:
+            self.collect_garbage()
+
+
+def _open(objects: Objects, create: bool) -> None:
+    """Find the vault or make it, and find out whether this store keeps to conditions."""
+    wanted = json.dumps(FORMAT).encode()
+    found = objects.get(VAULT_KEY)
+    if found is None and not create:
+        raise VaultUnavailable(f"{objects.where} is no vault, or nothing was saved there yet")
+    if found is None:
+        objects.create(VAULT_KEY, wanted)
+    elif found.data != wanted:
+        raise VaultUnavailable(f"{objects.where} is a vault of another format: {found.data[:200]!r}")
+    if objects.create(VAULT_KEY, wanted) or objects.replace(VAULT_KEY, wanted, '"of nothing"'):
+        raise VaultUnavailable(
+            f"{objects.where}: this store ignores If-None-Match or If-Match, so two runs of a job could both "
+            "save. Next: use a store with conditional writes, or a place of kind 'directory' or 'campus'"
+        )
+
+
+def _packing(owner: Owner) -> PlainPacking | ForeignPacking:
+    return PlainPacking() if owner is None else ForeignPacking()
+
+
+def _record(ledger: Ledger, job_id: str, checkpoint_id: str) -> str:
+    found = ledger.find(checkpoint_id)
+    if found is None:
+        raise UnknownCheckpoint(f"{job_id} has no checkpoint {checkpoint_id}")
+    return found

@@ -1,0 +1,80 @@
+"""Reads what a bucket knows of a job, and replaces it only as it was read."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.s3 import ledger as ledgers
+from gpunion.adapters.s3 import records
+from gpunion.adapters.s3.layout import JOBS, ledger_key, manifest_key
+from gpunion.adapters.s3.ledger import Ledger
+from gpunion.adapters.s3.objects import Objects
+from gpunion.adapters.s3.records import Record
+from gpunion.ports.vault import BadManifest, VaultUnavailable
+
+# Each try that fails is somebody else's that went through; a job has few who write.
+TRIES = 40
+WAIT_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    objects: Objects
+
+    def read(self, job_id: str) -> tuple[Ledger, str | None]:
+        """With its mark for `replace`; None: there is nothing yet."""
+        manifest_format.check_id(job_id)
+        found = self.objects.get(ledger_key(job_id))
+        return (Ledger(), None) if found is None else (ledgers.decode(job_id, found.data), found.etag)
+
+    def replace(self, job_id: str, ledger: Ledger, etag: str | None) -> bool:
+        data = ledgers.encode(ledger)
+        if etag is None:
+            return self.objects.create(ledger_key(job_id), data)
+        return self.objects.replace(ledger_key(job_id), data, etag)
+
+    def change(self, job_id: str, rule: Callable[[Ledger], Ledger]) -> Ledger:
+        """Applied to what is there at that very moment. A rule may be asked several times, and may refuse."""
+        for _ in tries(job_id):
+            ledger, etag = self.read(job_id)
+            changed = rule(ledger)
+            if changed == ledger or self.replace(job_id, changed, etag):
+                return changed
+        raise AssertionError("unreachable")
+
+    def record(self, job_id: str, name: str) -> Record | None:
+        """None: it is gone. BadManifest: it is damaged."""
+        found = self.objects.get(manifest_key(job_id, name))
+        if found is None:
+            return None
+        try:
+            record = records.decode(found.data)
+        except BadManifest as error:
+            raise BadManifest(f"{name.partition('/')[0]}: {error}") from error
+        if record.manifest.job_id != job_id:
+            raise BadManifest(f"{name.partition('/')[0]} is of {record.manifest.job_id}, not of {job_id}")
+        return record
+
+    def readable(self, job_id: str, name: str) -> Record | None:
+        try:
+            return self.record(job_id, name)
+        except BadManifest:
+            return None
+
+    def all(self) -> list[str]:
+        """Every job with a ledger."""
+        keys = (listed.key for listed in self.objects.list(JOBS))
+        return sorted({key.split("/")[1] for key in keys if key.endswith("/ledger.json")})
+
+
+def tries(job_id: str) -> Iterator[int]:
+    """As many as make sense, each a little later than the one before; then the vault is unavailable."""
+    for attempt in range(TRIES):
+        if attempt:
+            time.sleep(random.uniform(0, WAIT_S * min(attempt, 10)))
+        yield attempt
+    raise VaultUnavailable(f"the record of {job_id} in the bucket is changed by others all the time")
