@@ -38,9 +38,9 @@ from gpunion.ports.vault import (
     JobKey,
     LocalDiskTrouble,
     OldEpoch,
+    VaultDenied,
     VaultFault,
     VaultFull,
-    VaultDenied,
     VaultUnavailable,
     WrongKey,
 )
