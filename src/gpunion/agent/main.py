@@ -84,7 +84,7 @@ def one_agent_only(state_dir: Path) -> Iterator[None]:
         holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
         raise CannotStart(
             f"another agent (process {holder}) already runs on {state_dir}.\n"
-            "Next: gpunion status, to see what it does; or choose another --state-dir."
+            f"Next: gpunion status --state-dir {state_dir}, to see what it does; or choose another one."
         ) from error
     finally:
         os.close(lock)

@@ -242,7 +242,7 @@ def checked_url(url: str) -> str:
     url = url.rstrip("/")
     if not url.startswith(("http://", "https://")) or len(url) <= len("https://"):
         raise SettingsTrouble(
-            f"{url!r} is no coordinator's address. It looks like https://campus.example:8470"
+            f"{url!r} is no coordinator's address. It looks like https://campus.example:8765"
         )
     return url
 

@@ -9,7 +9,7 @@ INTERRUPTED = 130
 MEANINGS = {
     OK: "it was done",
     ERROR: "it could not be done, and why",
-    USAGE: "the command was not understood",
+    USAGE: "the command, or a file it reads, was not understood",
     NOT_FOUND: "there is no such job, node or file",
     DENIED: "the token is missing or wrong, or permission is lacking",
     CONFLICT: "the state of things forbids it",

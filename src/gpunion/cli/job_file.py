@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.cli.campus import Json
-from gpunion.cli.exits import NOT_FOUND, USAGE, Trouble
+from gpunion.cli.exits import DENIED, NOT_FOUND, USAGE, Trouble
 from gpunion.cli.parser import did_you_mean
 from gpunion.cli.quantities import positive_duration_s, size_bytes
 
@@ -34,8 +34,17 @@ def read_job_file(path: Path) -> JobFile:
             next_step="write one (docs/cli.md), or give the job in flags: gpunion submit -- COMMAND",
             code=NOT_FOUND,
         ) from None
-    except (OSError, ValueError) as error:
-        raise Trouble(f"{path} cannot be read", why=str(error)) from error
+    except OSError as error:
+        raise Trouble(f"{path} cannot be read", why=error.strerror or str(error), code=DENIED) from error
+    except UnicodeDecodeError as error:
+        raise Trouble(f"{path} is no text in UTF-8", next_step="save it as UTF-8", code=USAGE) from error
+    except tomllib.TOMLDecodeError as error:
+        raise Trouble(
+            f"{path} is not TOML",
+            why=str(error),  # it names line and column
+            next_step="mend that line; docs/cli.md shows what a job file looks like",
+            code=USAGE,
+        ) from error
     try:
         return _job_file(table, path.parent)
     except ValueError as error:

@@ -143,6 +143,7 @@ def _tell(trouble: Trouble, context: Context) -> int:
     if context.screen.as_json:
         import json
 
+        trouble.next_step = context.screen.mend(trouble.next_step)
         context.screen.note(json.dumps(trouble.as_json(), ensure_ascii=False))
     else:
         context.screen.note(trouble.text())

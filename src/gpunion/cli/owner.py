@@ -5,11 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
-from gpunion.cli.exits import CONFLICT, DENIED, OK, TIMEOUT, UNAVAILABLE, Trouble
+from gpunion.cli.exits import CONFLICT, DENIED, OK, TIMEOUT, UNAVAILABLE, USAGE, Trouble
 
+if TYPE_CHECKING:
+    from gpunion.agent.settings import Settings
+
+# Those with --state-dir, the longer ones first.
+COMMANDS = (
+    *("agent install", "agent uninstall", "agent", "terms set", "terms edit", "terms", "join", "status"),
+    *("pause", "resume", "reclaim", "kill", "leave"),
+)
 STATUS_JSON = """`{message, status}`. `status` has `guests` (each `run_id`, `job_id`, `epoch`, `phase`,
 `leaves_because`, `gpus`, `step`, `progress`, `since`, `preparing`), `how_to_stop`, `tenure`, `because`,
 `terms` (as `gpunion terms --json` has them), `deadline_in_s`, `leaving`, `killed`,
@@ -47,7 +56,34 @@ def gpu_numbers(text: str) -> list[int]:
 
 
 def state_dir(arguments: argparse.Namespace, context: Context) -> Path:
-    return Path(arguments.state_dir).absolute() if arguments.state_dir else usual_state_dir(context)
+    """The directory that is meant. What the command says to type next then means the same one."""
+    usual = usual_state_dir(context)
+    meant = Path(arguments.state_dir).absolute() if arguments.state_dir else usual
+    if meant != usual:
+        context.screen.mend = lambda text: with_state_dir(text, meant)
+    return meant
+
+
+def with_state_dir(text: str, folder: Path) -> str:
+    """The owner's commands in a text, as somebody types them who does not mean the usual directory."""
+    import re
+    import shlex
+
+    flag = f" --state-dir {shlex.quote(str(folder))}"
+    typed = rf"\bgpunion (?:{'|'.join(COMMANDS)})\b(?! --state-dir)"
+    return re.sub(typed, lambda found: found[0] + flag, text)
+
+
+def owner_settings(folder: Path, context: Context) -> Settings:
+    """As the agent would read them. Trouble: nobody has joined, or what is written is not understood."""
+    from gpunion.agent.settings import SETTINGS_FILE, SettingsTrouble, load_settings
+
+    try:
+        return load_settings(folder, context.environment)
+    except SettingsTrouble as trouble:
+        what, _, next_step = str(trouble).partition("Next: ")
+        code = USAGE if (folder / SETTINGS_FILE).exists() else CONFLICT
+        raise Trouble(what.strip().removesuffix("."), next_step=next_step, code=code) from trouble
 
 
 def usual_state_dir(context: Context) -> Path:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
+from shutil import get_terminal_size
 from typing import IO, Any
 
 # The word is always there; the colour only helps to find it.
@@ -19,19 +21,43 @@ STYLES = {
 }  # fmt: skip
 
 
+GAP = 2  # blanks between two columns
+NARROW = 8  # no column is folded to less
+
+
 @dataclass(slots=True, kw_only=True)
 class Table:
     columns: Sequence[str]
     rows: list[Sequence[str]] = field(default_factory=list)
 
-    def plain(self) -> list[str]:
-        """Two blanks between columns, none at the end of a line."""
+    def plain(self, room: int | None = None) -> list[str]:
+        """Two blanks between columns, none at the end of a line. `room`: what a line may take."""
+        widths = self.widths(room)
+        lines = (line for row in (self.columns, *self.rows) for line in _folded(row, widths))
+        return [(" " * GAP).join(line).rstrip() for line in lines]
+
+    def widths(self, room: int | None) -> list[int]:
+        """The widest columns give way where a line would not fit; names and ids come first and stay whole."""
         lines = [self.columns, *self.rows]
         widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
-        return [
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        ]
+        least = [max(len(column), NARROW) for column in self.columns]
+        while room is not None and sum(widths) + GAP * (len(widths) - 1) > room:
+            able = [index for index in range(1, len(widths)) if widths[index] > least[index]]
+            if not able:
+                break
+            widths[max(able, key=lambda index: widths[index])] -= 1
+        return widths
+
+
+def _folded(row: Sequence[str], widths: Sequence[int]) -> Iterator[list[str]]:
+    """The lines of a row, each as the parts of its cells."""
+    from textwrap import wrap
+
+    cells = (
+        [cell] if len(cell) <= width else wrap(cell, width) for cell, width in zip(row, widths, strict=True)
+    )
+    for line in zip_longest(*cells, fillvalue=""):
+        yield [part.ljust(width) for part, width in zip(line, widths, strict=True)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +67,7 @@ class Screen:
     out: IO[str] = field(default_factory=lambda: sys.stdout)
     err: IO[str] = field(default_factory=lambda: sys.stderr)
     as_json: bool = False
+    mend: Callable[[str], str] = str  # what is said to people, made to fit how they called us
 
     def data(self, value: Any) -> None:
         """The answer to --json. The same shape whoever asks: docs/cli.md promises it."""
@@ -51,21 +78,25 @@ class Screen:
         self.line(json.dumps(value, ensure_ascii=False))
 
     def line(self, text: str = "") -> None:
-        self.raw(text + "\n")
+        self.raw((text if self.as_json else self.mend(text)) + "\n")
 
     def raw(self, text: str) -> None:
         self.out.write(text)
         self.out.flush()
 
     def note(self, text: str) -> None:
-        self.err.write(text + "\n")
+        self.err.write((text if self.as_json else self.mend(text)) + "\n")
         self.err.flush()
 
     def table(self, table: Table) -> None:
         if self.rich():
-            _print_rich(table, self.out)
+            _print_rich(table, self.out, self.room())
         else:
-            self.raw("".join(f"{line}\n" for line in table.plain()))
+            self.raw("".join(f"{line}\n" for line in table.plain(self.room())))
+
+    def room(self) -> int | None:
+        """How wide a line may be; None where nobody looks at it but programs."""
+        return get_terminal_size().columns if self.out.isatty() else None
 
     def rich(self) -> bool:
         return self.out.isatty() and _rich_is_here()
@@ -78,15 +109,15 @@ def _rich_is_here() -> bool:
     return find_spec("rich") is not None
 
 
-def _print_rich(table: Table, out: IO[str]) -> None:
+def _print_rich(table: Table, out: IO[str], room: int | None) -> None:
     from rich.console import Console
-    from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(table.columns):
-        # Names and ids are what people copy: the last column is the one that gives way.
-        shown.add_column(column, no_wrap=index < len(table.columns) - 1, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*(Text(cell, style=STYLES.get(cell.lower(), "")) for cell in row))
-    Console(file=out).print(shown)
+    console = Console(file=out)
+    widths = table.widths(room)
+    for number, row in enumerate((table.columns, *table.rows)):
+        styles = ["bold" if not number else STYLES.get(cell.lower(), "") for cell in row]
+        for line in _folded(row, widths):
+            shown = Text(" " * GAP).join(map(Text, line, styles))
+            shown.rstrip()
+            console.print(shown, soft_wrap=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import CONFLICT, UNAVAILABLE, Trouble
-from gpunion.cli.owner import ask
+from gpunion.cli.owner import ask, owner_settings
 
 if TYPE_CHECKING:
     from gpunion.domain.terms import OwnersTerms
@@ -33,14 +33,9 @@ def agent_says(place: Path, question: Callable[[], Json]) -> Json | None:
 
 def from_file(place: Path, context: Context) -> tuple[OwnersTerms, str]:
     """The terms an agent would start with, and what is wrong with the file. Trouble: there are none."""
-    from gpunion.agent.settings import SettingsTrouble, load_settings
     from gpunion.domain.terms import OwnersTerms
 
-    try:
-        settings = load_settings(place, context.environment)
-    except SettingsTrouble as trouble:
-        what, _, next_step = str(trouble).partition("Next: ")
-        raise Trouble(what.strip(), next_step=next_step, code=CONFLICT) from trouble
+    settings = owner_settings(place, context)
     return OwnersTerms(terms=settings.terms, house=settings.house), settings.terms_trouble
 
 
@@ -84,8 +79,8 @@ def change_file(
     }
 
 
-def refusal(trouble: str) -> Trouble:
-    return Trouble(f"{trouble}.\nNothing was changed: your terms are as before", code=CONFLICT)
+def refusal(trouble: str, code: int = CONFLICT) -> Trouble:
+    return Trouble(f"{trouble}.\nNothing was changed: your terms are as before", code=code)
 
 
 def say(context: Context, answer: Json) -> None:

@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     if not os.path.isdir(state_dir):
         return _no_state_dir(state_dir)
     receipt = kill_all(state_dir)
-    print(_as_json(receipt) if as_json else _as_text(receipt))
+    print(_as_json(receipt) if as_json else _as_text(receipt, _where(state_dir)))
     return 0 if receipt.complete else 1
 
 
@@ -54,7 +54,16 @@ def _as_json(receipt: KillReceipt) -> str:
     return json.dumps({name: getattr(receipt, name) for name in (*KillReceipt.__slots__, "complete")})
 
 
-def _as_text(receipt: KillReceipt) -> str:
+def _where(state_dir: str) -> str:
+    """What the next command has to be told for it to mean the same directory."""
+    if os.path.abspath(state_dir) == os.path.abspath(default_state_dir()):
+        return ""
+    import shlex
+
+    return f" --state-dir {shlex.quote(state_dir)}"
+
+
+def _as_text(receipt: KillReceipt, where: str) -> str:
     count = len(receipt.ended)
     lines = [f"Ended {count} guest{'' if count == 1 else 's'} in {receipt.took_s * 1000:.0f} ms."]
     lines += [f"  {run_id}" for run_id in receipt.ended]
@@ -63,5 +72,5 @@ def _as_text(receipt: KillReceipt) -> str:
         lines.append(f"STILL ALIVE: processes {pids}. Run this again as root, or as the agent's user.")
     if receipt.trouble:
         lines.append(f"WARNING: {receipt.trouble}.")
-    lines.append("No guest starts on this machine until you share it again. Next: gpunion resume")
+    lines.append(f"No guest starts on this machine until you share it again. Next: gpunion resume{where}")
     return "\n".join(lines)

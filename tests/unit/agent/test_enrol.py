@@ -27,7 +27,7 @@ class OneTokenRegistrar:
 
 def a_request(state_dir: Path, **changes: object) -> JoinRequest:
     fields: dict[str, object] = {
-        "url": "http://campus.example:8470",
+        "url": "http://campus.example:8765",
         "join_token": "once",
         "name": "alpha-1",
         "lab": "alpha",

@@ -8,7 +8,7 @@ import pytest
 from gpunion.agent.settings import SettingsTrouble, load_settings, settings_of, state_dir_of
 from gpunion.domain.resources import GIB
 
-LEAST = {"coordinator": "https://campus.example:8470/", "node_id": "a1", "vault": "/srv/vault"}
+LEAST = {"coordinator": "https://campus.example:8765/", "node_id": "a1", "vault": "/srv/vault"}
 
 
 def parse(tmp_path: Path, environment: dict[str, str] | None = None, **table: Any) -> Any:
@@ -17,7 +17,7 @@ def parse(tmp_path: Path, environment: dict[str, str] | None = None, **table: An
 
 def test_the_least_settings_are_enough(tmp_path: Path) -> None:
     settings = parse(tmp_path)
-    assert settings.coordinator == "https://campus.example:8470"
+    assert settings.coordinator == "https://campus.example:8765"
     assert settings.vault == Path("/srv/vault")
     assert settings.credential_file == tmp_path / "credential"
     assert settings.memory_bytes > 0

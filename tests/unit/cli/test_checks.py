@@ -92,5 +92,5 @@ def test_the_machine_that_runs_the_tests_is_sound(tmp_path: Path) -> None:
 
 
 def test_a_campus_elsewhere_is_not_started_here() -> None:
-    assert "gpunion coordinator" in start_hint("http://127.0.0.1:8470")
+    assert "gpunion coordinator" in start_hint("http://127.0.0.1:8765")
     assert "curl" in start_hint("https://campus.example")

@@ -100,5 +100,12 @@ def test_a_file_that_is_not_there_or_not_toml_is_an_error(tmp_path: Path) -> Non
     with pytest.raises(Trouble) as raised:
         read_job_file(tmp_path / "gpunion.toml")
     assert raised.value.code == NOT_FOUND
-    with pytest.raises(Trouble, match="cannot be read"):
-        read(tmp_path, "this is not toml")
+    with pytest.raises(Trouble, match=r"gpunion\.toml is not TOML") as raised:
+        read(tmp_path, 'name = "train"\ngpus = = 2\n')
+    assert raised.value.code == USAGE
+    assert "line 2" in raised.value.why
+    assert "mend that line" in raised.value.next_step
+    (tmp_path / "gpunion.toml").write_bytes(b'name = "\xff"\n')
+    with pytest.raises(Trouble, match="no text") as raised:
+        read_job_file(tmp_path / "gpunion.toml")
+    assert raised.value.code == USAGE

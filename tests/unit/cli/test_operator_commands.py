@@ -33,8 +33,8 @@ def test_nodes_are_listed_with_what_they_lend(gpunion: Terminal, campus: CampusD
     alpha, beta = gpunion.out.splitlines()[1:]
     assert "2 x A100 40 GiB" in alpha
     assert "1/2" in alpha
-    assert "sharing (away)" in beta
-    assert "NO" in beta
+    assert "sharing (away), UNSANDBOXED" in beta
+    assert "UNSANDBOXED" not in alpha
     assert gpunion("nodes", "--json") == 0
     assert json.loads(gpunion.out) == {"nodes": campus.machines}
 

@@ -27,9 +27,33 @@ def test_a_state_directory_that_is_not_there_is_named(gpunion: Terminal) -> None
 
 
 def test_an_agent_that_never_joined_says_how_to(gpunion: Terminal) -> None:
-    assert gpunion("agent", "--state-dir", str(gpunion.here)) == 1
+    assert gpunion("agent", "--state-dir", str(gpunion.here)) == 5
     assert "has not joined" in gpunion.err
     assert "Next: gpunion join" in gpunion.err
+
+
+def test_what_to_type_next_names_the_directory_that_was_named(gpunion: Terminal) -> None:
+    folder = gpunion.here / "my state"
+    folder.mkdir()
+    assert gpunion("status", "--state-dir", str(folder)) == 6
+    flag = f"--state-dir '{folder}'"
+    assert f"`gpunion kill {flag}` still works" in gpunion.err
+    assert f"Next: gpunion agent {flag}, to start it" in gpunion.err
+    assert gpunion("status", "--json", "--state-dir", str(folder)) == 6
+    assert json.loads(gpunion.err)["next_step"] == f"gpunion agent {flag}, to start it."
+    assert gpunion("terms", "set", "notise=1", "--state-dir", str(folder)) == 2
+    assert f"Next: gpunion terms {flag}, to see the keys" in gpunion.err
+
+
+@pytest.mark.parametrize("words", [["agent"], ["agent", "install", "--dry-run"], ["terms"]])
+def test_settings_that_are_not_understood_are_named_with_the_line(
+    gpunion: Terminal, words: list[str]
+) -> None:
+    gpunion.environment["GPUNION_STATE_DIR"] = str(gpunion.here)
+    (gpunion.here / "agent.toml").write_text("coordinator = \n")
+    assert gpunion(*words) == 2
+    assert str(gpunion.here / "agent.toml") in gpunion.err
+    assert "line 1" in gpunion.err
 
 
 def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:

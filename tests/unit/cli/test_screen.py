@@ -24,6 +24,34 @@ def test_a_plain_table_is_aligned_and_has_no_blanks_at_the_end() -> None:
     assert screen.out.getvalue() == "NAME   PHASE\ntrain  running\na      failed\n"
 
 
+WIDE = Table(
+    columns=("NODE", "PHASE", "GPUS", "HEARD"),
+    rows=[["alpha", "sharing", "2 x A100 40 GiB, 1 x RTX4090 24 GiB", "3 s ago"], ["b", "left", "none", "-"]],
+)
+
+
+def test_on_a_narrow_terminal_the_widest_column_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "dumb")
+    screen = Screen(out=FakeTerminal())
+    screen.table(WIDE)
+    assert isinstance(screen.out, io.StringIO)
+    lines = screen.out.getvalue().splitlines()
+    assert lines == WIDE.plain(40)
+    assert max(map(len, lines)) <= 40
+    assert lines[1] == "alpha  sharing  2 x A100 40      3 s ago"
+    assert lines[2].strip() == "GiB, 1 x"
+    assert lines[-1] == "b      left     none             -"
+
+
+def test_programs_that_read_a_table_get_a_line_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    screen = Screen(out=io.StringIO())
+    screen.table(WIDE)
+    assert isinstance(screen.out, io.StringIO)
+    assert len(screen.out.getvalue().splitlines()) == 3
+
+
 def test_on_a_terminal_the_words_stay_when_colour_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)

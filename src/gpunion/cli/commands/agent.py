@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from gpunion.cli.context import Context
-from gpunion.cli.exits import ERROR, Trouble
+from gpunion.cli.exits import ERROR
 from gpunion.cli.extras import missing_extra
-from gpunion.cli.owner import add_state_dir, state_dir
+from gpunion.cli.owner import add_state_dir, owner_settings, state_dir
 
 JSON = None
 EXAMPLES = ("gpunion agent",)
@@ -18,13 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
-    from gpunion.agent.settings import SettingsTrouble, load_settings
-
-    try:
-        settings = load_settings(state_dir(arguments, context), context.environment)
-    except SettingsTrouble as trouble:
-        what, _, next_step = str(trouble).partition("Next: ")
-        raise Trouble(what.strip(), next_step=next_step) from trouble
+    settings = owner_settings(state_dir(arguments, context), context)
     try:
         from gpunion.agent.main import EXIT_REFUSED, run_agent
     except ImportError as error:

@@ -7,7 +7,7 @@ import os
 
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK, Trouble
-from gpunion.cli.owner import add_state_dir, state_dir
+from gpunion.cli.owner import add_state_dir, owner_settings, state_dir
 
 JSON = "`{unit_file, text, installed}`; `installed` is false for --dry-run."
 EXAMPLES = ("gpunion agent install", "gpunion agent install --user", "gpunion agent install --dry-run")
@@ -21,16 +21,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     from gpunion.agent.service import Service, ServiceTrouble, install, unit_text
-    from gpunion.agent.settings import SettingsTrouble, load_settings
 
     folder = state_dir(arguments, context)
+    settings = owner_settings(folder, context)
     try:
-        settings = load_settings(folder, context.environment)
         service = Service(state_dir=folder, runtime=settings.runtime, user=arguments.user)
         text = unit_text(service)
         if not arguments.dry_run:
             install(service)
-    except (SettingsTrouble, ServiceTrouble) as trouble:
+    except ServiceTrouble as trouble:
         what, _, next_step = str(trouble).partition("Next: ")
         raise Trouble(what.strip().removesuffix("."), next_step=next_step) from trouble
     if context.screen.as_json:

@@ -10,7 +10,7 @@ from gpunion.cli.exits import USAGE, Trouble
 from gpunion.cli.extras import missing_extra
 
 JSON = None
-EXAMPLES = ("gpunion coordinator", "gpunion coordinator --listen 0.0.0.0:8470 --vault /srv/gpunion-vault")
+EXAMPLES = ("gpunion coordinator", "gpunion coordinator --listen 0.0.0.0:8765 --vault /srv/gpunion-vault")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -56,5 +56,5 @@ def _listen(text: str | None) -> tuple[str | None, str | None]:
         return None, None
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal():
-        raise Trouble(f"--listen {text}: write HOST:PORT, like 127.0.0.1:8470 or [::1]:8470", code=USAGE)
+        raise Trouble(f"--listen {text}: write HOST:PORT, like 127.0.0.1:8765 or [::1]:8765", code=USAGE)
     return host.strip("[]") or None, port

@@ -10,7 +10,7 @@ from gpunion.cli.config import checked_url
 from gpunion.cli.context import Context
 from gpunion.cli.exits import DENIED, ERROR, OK, UNAVAILABLE, USAGE, Trouble
 from gpunion.cli.extras import missing_extra
-from gpunion.cli.owner import add_state_dir, state_dir, usual_state_dir
+from gpunion.cli.owner import add_state_dir, state_dir
 from gpunion.cli.quantities import duration_s, positive_count, positive_number, size_bytes
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 JSON = "`{node_id, settings_file, next_step}`."
 EXAMPLES = (
-    "gpunion join https://campus.example:8470 --token TOKEN --lab vision --gpu RTX4090:24GB",
+    "gpunion join https://campus.example:8765 --token TOKEN --lab vision --gpu RTX4090:24GB",
     "gpunion join URL --token TOKEN --gpu A100:40GB --gpu A100:40GB --notice 2m --deny-lab rivals",
 )
 
@@ -110,20 +110,17 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         joined = join(request)
     except JoinTrouble as trouble:
         raise _not_joined(trouble) from trouble
-    where = "" if request.state_dir == usual_state_dir(context) else f" --state-dir {request.state_dir}"
-    next_step = joined.next_step.replace("gpunion agent", f"gpunion agent{where}")
-    next_step = next_step.replace("gpunion status", f"gpunion status{where}")
     if context.screen.as_json:
         shown = {
             "node_id": joined.node_id,
             "settings_file": str(joined.settings_file),
-            "next_step": next_step,
+            "next_step": context.screen.mend(joined.next_step),
         }
         context.screen.data(shown)
     else:
         context.screen.line(f"This machine is {joined.node_id} of the campus at {url}. Nobody is on it yet.")
-        context.screen.line(f"To see and change your terms: gpunion terms{where}")
-        context.screen.line(f"Next: {next_step}")
+        context.screen.line("To see and change your terms: gpunion terms")
+        context.screen.line(f"Next: {joined.next_step}")
     return OK
 
 

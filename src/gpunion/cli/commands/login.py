@@ -11,7 +11,7 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import OK, USAGE, Trouble
 
 JSON = "`{url, kept_in, version}`."
-EXAMPLES = ("gpunion login https://campus.example:8470 --token TOKEN", "gpunion login URL < token-file")
+EXAMPLES = ("gpunion login https://campus.example:8765 --token TOKEN", "gpunion login URL < token-file")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             "No machine has joined. Next: gpunion coordinator token, then gpunion join on a machine."
         )
     else:
-        columns = ("NODE", "LAB", "PHASE", "GPUS", "BUSY", "SHUT IN", "NOTICE", "LENT", "HEARD")
+        columns = ("NODE", "LAB", "PHASE", "GPUS", "BUSY", "NOTICE", "LENT", "HEARD")
         context.screen.table(Table(columns=columns, rows=[_row(node) for node in nodes]))
     return OK
 
@@ -40,11 +40,15 @@ def _row(node: Json) -> list[str]:
     return [
         str(node["id"]),
         str(node["lab"] or "-"),
-        str(node["phase"]) + ("" if node["connected"] or node["phase"] in ("silent", "left") else " (away)"),
+        _phase(node),
         f"{len(gpus)} x {', '.join(kinds)}" if gpus else "none",
         f"{sum(gpu['run_id'] is not None for gpu in gpus)}/{len(gpus)}",
-        "yes" if node["sandboxed"] else "NO",
         shown_duration(node["terms"]["notice_s"]),
         shown_duration(node["lent_gpu_s"]),
         ago(node["last_heard_at"]),
     ]
+
+
+def _phase(node: Json) -> str:
+    away = not node["connected"] and node["phase"] not in ("silent", "left")
+    return f"{node['phase']}{' (away)' if away else ''}{'' if node['sandboxed'] else ', UNSANDBOXED'}"

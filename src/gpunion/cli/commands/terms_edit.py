@@ -12,7 +12,7 @@ from pathlib import Path
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK, USAGE, Trouble
 from gpunion.cli.owner import add_state_dir, state_dir
-from gpunion.cli.terms import TERMS_JSON, agent_says, change_file, from_file, say, shown_of_file
+from gpunion.cli.terms import TERMS_JSON, agent_says, change_file, from_file, refusal, say, shown_of_file
 
 JSON = TERMS_JSON
 EXAMPLES = ("EDITOR=nano gpunion terms edit",)
@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     draft = _edited(context, terms["text"])
     text = draft.read_text(encoding="utf-8")
     try:
+        _check(text)
         answer = agent_says(place, lambda: owner_client.replace_terms(place, text))
         say(context, answer or change_file(place, context, lambda _: (parse_terms(text), text)))
     except Trouble as trouble:
@@ -40,6 +41,15 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         ) from trouble
     draft.unlink(missing_ok=True)
     return OK
+
+
+def _check(text: str) -> None:
+    from gpunion.agent.terms_file import TermsTrouble, parse_terms
+
+    try:
+        parse_terms(text)
+    except TermsTrouble as trouble:
+        raise refusal(str(trouble), USAGE) from trouble
 
 
 def _edited(context: Context, text: str) -> Path:

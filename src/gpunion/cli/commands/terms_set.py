@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK, USAGE, Trouble
 from gpunion.cli.owner import add_state_dir, state_dir
-from gpunion.cli.terms import TERMS_JSON, agent_says, change_file, say
+from gpunion.cli.terms import TERMS_JSON, agent_says, change_file, refusal, say
 
 if TYPE_CHECKING:
     from gpunion.domain.terms import OwnersTerms
@@ -34,14 +34,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, context: Context) -> int:
     from gpunion.agent import owner_client
     from gpunion.agent.terms_file import TermsTrouble, assignments, changed, written
+    from gpunion.domain.terms import OwnersTerms
 
+    place = state_dir(arguments, context)
     try:
         changes = assignments(arguments.assignments)
     except TermsTrouble as trouble:
         raise Trouble(str(trouble), next_step="gpunion terms, to see the keys", code=USAGE) from trouble
     if changes.get("calendar"):
         changes["calendar"] = str(context.here / changes["calendar"])
-    place = state_dir(arguments, context)
+    try:
+        changed(OwnersTerms(), changes)  # whatever the other terms are, these values have to make sense
+    except TermsTrouble as trouble:
+        raise refusal(str(trouble), USAGE) from trouble
 
     def change(terms: OwnersTerms) -> tuple[OwnersTerms, str]:
         after = changed(terms, changes)
