@@ -45,6 +45,17 @@ def recorded(scenario: Scenario) -> Recorder:
     return recorder
 
 
+def test_a_gang_gets_its_turn_in_a_crowd_and_moves_whole() -> None:
+    outcome = run_scenario(SCENARIOS / "gang.toml")
+    assert outcome.violations == ()
+    assert {job.phase for job in outcome.jobs.values()} == {"succeeded"}
+    pair = [outcome.jobs["pair"], outcome.jobs["pair-r1"]]
+    assert [member.moves for member in pair] == [2, 2]
+    # Kept machines: it waits for those who were there first and not for the crowd, which comes for longer.
+    assert pair[0].waited_s == pair[1].waited_s < 600.0
+    assert max(member.steps_redone for member in pair) < 100
+
+
 def test_going_when_it_is_safe_loses_no_step_where_a_plain_notice_as_long_does() -> None:
     waited = run_scenario(SCENARIOS / "when-safe.toml")
     assert waited.violations == ()

@@ -80,6 +80,7 @@ class AskToSave:
     checkpoint_id: CheckpointId
     final: bool
     by_s: float | None
+    at_step: int = 0  # not before it has made so many steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class ShipCheckpoint:
     progress: float
     rate_bps: float
     tier: Tier = Tier.APP
+    keep: CheckpointId | None = None  # an earlier one that stays in the vault however many come after it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

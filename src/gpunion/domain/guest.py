@@ -32,6 +32,7 @@ class Saving:
     progress: float = 0.0
     tier: Tier = Tier.APP
     tier_why: str = ""
+    at_step: int = 0
 
 
 class Parking(StrEnum):
@@ -67,6 +68,8 @@ class Guest:
     parking: Parking | None = None
     parked_s: float = 0.0  # since when it is parked
     overstepped: bool = False  # it took more than the terms lend, so no change of them lets it stay
+    in_gang: bool = False  # others wait for it at every step
+    keep: CheckpointId | None = None  # of a gang: what all its members would go on from
 
     @property
     def living(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
+from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId
 from gpunion.domain.image import Parcel
 from gpunion.domain.resources import Request
@@ -25,6 +26,7 @@ class JobPhase(StrEnum):
     LEAVING = "leaving"  # asked to save because its node is wanted back, or home is free again
     MIGRATING = "migrating"  # off its node, looking for the next one
     STOPPING = "stopping"
+    FINISHING = "finishing"  # its program has ended, those of its gang's other members have not
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -70,6 +72,7 @@ class JobSpec:
     finish_within_s: float | None = None  # of its submission; needs `expected_s` to be held to it
     lockfile: str | None = None  # in the directory that travels: packages to be installed for it
     image: str | None = None  # as asked for: a name, or a pinned name; None: whatever a node has
+    seat: Seat | None = None  # of a member of a gang
 
     @property
     def guest_command(self) -> tuple[str, ...]:
@@ -141,6 +144,7 @@ class Job:
     vault_key: str = field(default="", repr=False)  # in hex; only for a job that asked for it. Never shown
     dumps_given_up: bool = False  # from now on its program saves itself, or it begins anew
     copies: tuple[StateCopy, ...] = ()  # of its state, on nodes it may go to; the latest asked for last
+    failure: str = ""  # of a gang's member: why its program ended badly, told once all have ended
 
     @property
     def tier(self) -> Tier:

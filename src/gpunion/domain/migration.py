@@ -29,6 +29,7 @@ class Cause(StrEnum):
     START_TROUBLE = "start_trouble"
     SELF_SAVED = "self_saved"  # the program saved itself and asked to be run again
     GUEST_LOST = "guest_lost"
+    GANG = "gang"  # another member of its gang had to go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.image import Parcel
 from gpunion.domain.resources import Grant
@@ -26,13 +27,15 @@ class StartRun:
     name: str = ""  # who comes, for the owner to see and for the terms to judge
     user: str = ""
     lab: str = ""
-    # The least it must go on from. The agent may find a newer one sealed in the vault and use that.
+    # The least it must go on from. The agent may find a newer one sealed in the vault and use that; but a
+    # member of a gang goes on from exactly this, as the others do.
     restore: CheckpointId | None = None
     restore_step: int = 0
     lockfile: str | None = None
     image: Parcel | None = None
     tier: Tier = Tier.APP  # how it is saved, and whether it may be brought back from a dump
     vault_key: str = field(default="", repr=False)  # in hex; what it saves is encrypted with it
+    seat: Seat | None = None  # of a member of a gang
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,8 @@ class TakeCheckpoint:
     final: bool
     by_s: float | None
     rate_bps: float
+    at_step: int = 0  # of a gang: not before this step, so that all save the same one
+    keep: CheckpointId | None = None  # of a gang: what all would go on from; newer ones do not replace it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

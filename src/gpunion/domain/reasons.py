@@ -117,6 +117,16 @@ class Why(StrEnum):
     UNKNOWN_JOB = "unknown_job"
     UNKNOWN_NODE = "unknown_node"
     NOT_ITS_RUN = "not_its_run"
+    # a gang's
+    GANG_SEAT = "gang_seat"
+    GANG_WAITS = "gang_waits"
+    GANG_IMPOSSIBLE = "gang_impossible"
+    GANG_SAVES = "gang_saves"
+    GANG_STOPS = "gang_stops"
+    GANG_BROKEN = "gang_broken"
+    GANG_ENDED = "gang_ended"
+    GANG_AGAIN = "gang_again"
+    GANG_FAILS = "gang_fails"
     # an agent's own
     OLD_EPOCH = "old_epoch"
     OWNER_SAID_NO = "owner_said_no"
@@ -239,6 +249,21 @@ SENTENCES: dict[Why, str] = {
     Why.UNKNOWN_JOB: "there is no such job",
     Why.UNKNOWN_NODE: "there is no such node",
     Why.NOT_ITS_RUN: "{node} reported on {run}, which is not on it; ignored",
+    Why.GANG_SEAT: "member {rank} of a gang of {size}: all run together, or none does",
+    Why.GANG_WAITS: "{found} of its gang's {size} members would have a place now, and all start together "
+    "or none: {blockers}",
+    Why.GANG_IMPOSSIBLE: "no machines of this campus could ever run all {size} members at once; "
+    "there is room for {found}",
+    Why.GANG_SAVES: "member {rank} has to leave {node}: {because}; "
+    "all {size} members are saved at the same step and go on together",
+    Why.GANG_STOPS: "member {rank} is gone from {node}: {because}; "
+    "all {size} members stop and go on together from step {durable}",
+    Why.GANG_BROKEN: "its program ended with exit code {code} when another member was gone: "
+    "no failure of its own",
+    Why.GANG_ENDED: "its program has ended ({how}); the job is over when all {size} members have ended",
+    Why.GANG_AGAIN: "its program had ended, but member {rank} is gone from {node}: {because}; "
+    "all {size} members run again from step {durable}",
+    Why.GANG_FAILS: "member {rank} failed ({detail}), so all {size} members are stopped",
     Why.OLD_EPOCH: "epoch {epoch} is older than {current}",
     Why.OWNER_SAID_NO: "the owner said {phase}",
     Why.BEYOND_TERMS: "there is no room for it by the terms: {detail}",

@@ -1,12 +1,10 @@
 """The invariants, as far as a coordinator's own memory can show them broken.
 
 Asked after every committed decision, by the live process, the tests and the simulator; the simulator's
-checkers judge the same ten on the ground truth of its world.
+checkers judge the same on the ground truth of its world.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from gpunion.domain.account import lab_account, user_account
 from gpunion.domain.checkpoint import CheckpointPhase
@@ -17,18 +15,13 @@ from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.orders import StartRun
 from gpunion.domain.run import Run
+from gpunion.engine import gang_audit
 from gpunion.engine.state import CampusState
+from gpunion.engine.violation import Violation as Violation
 from gpunion.policy.bandwidth import RECLAIM_SHARE
 from gpunion.policy.quota import limit_of
 
 _TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
-    invariant: int  # as numbered in architecture.md
-    subject: str
-    what: str
 
 
 class BrokenInvariant(Exception):
@@ -54,7 +47,7 @@ def check(state: CampusState, decision: Decision) -> list[Violation]:
             found += _two_incarnations(state, record)
             found += _durable_step_back(state, record)
             found += _silent_interruption(record, decision)
-    return found
+    return found + gang_audit.check(state, decision)
 
 
 def _started_against_terms(state: CampusState, node_id: NodeId, order: StartRun) -> list[Violation]:

@@ -45,10 +45,11 @@ from gpunion.domain.reports import (
 )
 from gpunion.domain.run import RunPhase
 from gpunion.domain.timing import Timing
-from gpunion.engine import accounts, lending, planner, staging
+from gpunion.engine import accounts, gang_places, lending, planner, staging
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import (
     checkpoints,
+    gang_runs,
     images,
     jobs,
     node_gpus,
@@ -119,7 +120,8 @@ class CoordinatorEngine:
         """What besides the nodes decides when a waiting job gets its turn."""
         draft = self._draft(now_s)
         try:
-            return accounts.waits_because(draft, self.state.jobs[job_id])
+            job = self.state.jobs[job_id]
+            return [*gang_places.waits_because(draft, job), *accounts.waits_because(draft, job)]
         finally:
             draft.finish()
 
@@ -176,7 +178,7 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
         case RunStarted():
             runs.started(draft, node_id, report)
         case RunEnded():
-            runs.ended(draft, report)
+            _run_ended(draft, report)
         case RunParked() | RunNotParked() | RunUnparked():
             _parking(draft, report)
         case CheckpointCaptured():
@@ -193,6 +195,16 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
             node_terms.said(draft, node_id, report)
         case _:
             assert_never(report)
+
+
+def _run_ended(draft: Draft, report: RunEnded) -> None:
+    ending = runs.closed(draft, report)
+    if ending is None:
+        return
+    if ending.job.spec.seat is None:
+        runs.ended(draft, ending)
+    else:
+        gang_runs.ended(draft, ending)
 
 
 def _parking(draft: Draft, report: RunParked | RunNotParked | RunUnparked) -> None:

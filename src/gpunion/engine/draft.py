@@ -60,6 +60,7 @@ class Draft:
         return [(f if isinstance(f, Node) else None, n) for f, n in zip(formers, changed, strict=True)]
 
     def changed_jobs(self) -> list[Job]:
+        """Each job this decision has changed so far, as it is."""
         return [record for record in self._changes.values() if isinstance(record, Job)]
 
     def changed_runs(self) -> list[tuple[Run | None, Run]]:

@@ -5,30 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gpunion.domain.gang import leader_of
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Cause
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import Run, RunPhase
-from gpunion.engine import moving, staging
+from gpunion.engine import gangs, moving, staging
 from gpunion.engine.capacity import view
 from gpunion.engine.departing import active_flush_bps
 from gpunion.engine.draft import Draft
 from gpunion.policy.bandwidth import reclaim_cap_bps
+from gpunion.policy.gangs.placing import AllPlaced, place_gang
 from gpunion.policy.homecoming import WayHome
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.placement.pick import choose_gpus
 
 
 def send(draft: Draft) -> None:
-    for run in _away(draft):
+    away = _away(draft)
+    for run in away:
         job = draft.job_of(run)
+        if job.spec.seat is not None:
+            continue
         home = draft.state.nodes.get(job.home) if job.home is not None else None
         if home is None or home.phase is not NodePhase.SHARING:
             continue
         gain_s = _gain_s(draft, job, run, home)
         if gain_s is not None and refusal(job, view(draft, home.id), draft.now_s) is None:
             _go(draft, job, run, home, gain_s)
+    for leader in sorted({leader_of(one.id, one.spec.seat) for one in _jobs(draft, away) if one.spec.seat}):
+        _send_gang(draft, draft.state.jobs[leader])
 
 
 def anybody_away(draft: Draft) -> bool:
@@ -49,22 +56,66 @@ def _away_in_any_order(draft: Draft) -> Iterator[Run]:
                 yield run
 
 
+def _jobs(draft: Draft, runs: list[Run]) -> Iterator[Job]:
+    return (draft.job_of(run) for run in runs)
+
+
+def _send_gang(draft: Draft, leader: Job) -> None:
+    """All who are away go, or nobody does. The others are saved with them and stay where they are."""
+    runs = gangs.running_together(draft, leader)
+    away = [run for run in runs if draft.job_of(run).home != run.node_id]
+    if not away or not _homes_take_all(draft, [draft.job_of(run) for run in away]):
+        return
+    ways = [_way(draft, draft.job_of(run), run, _home_of(draft, run)) for run in runs]
+    known = [way for way in ways if way is not None]
+    if len(known) < len(ways):
+        return
+    together = WayHome(  # at the pace of the slowest, until the last is done
+        remaining_s=max(way.remaining_s for way in known),
+        speed_here=min(way.speed_here for way in known),
+        speed_home=min(way.speed_home for way in known),
+        downtime_s=max(way.downtime_s for way in known) + gangs.agreeing_s(draft, leader),
+    )
+    gain_s = draft.policies.homecoming.gain_s(together)
+    if gain_s is not None and all(_spare_bps(draft, run) > 0 for run in away):
+        for run in away:
+            _go(draft, draft.job_of(run), run, _home_of(draft, run), gain_s)
+
+
+def _homes_take_all(draft: Draft, jobs: list[Job]) -> bool:
+    homes = {job.id: job.home for job in jobs if job.home is not None and job.home in draft.state.nodes}
+    if len(homes) < len(jobs):
+        return False
+    there = [view(draft, node_id) for node_id in sorted(set(homes.values()))]
+    found = place_gang(jobs, there, draft.now_s, draft.policies.scoring, homes)
+    return isinstance(found, AllPlaced) and all(
+        found.places[job_id].node_id == home for job_id, home in homes.items()
+    )
+
+
+def _home_of(draft: Draft, run: Run) -> Node:
+    return draft.state.nodes[draft.job_of(run).home or run.node_id]
+
+
 def _gain_s(draft: Draft, job: Job, run: Run, home: Node) -> float | None:
+    way = _way(draft, job, run, home)
+    return None if way is None else draft.policies.homecoming.gain_s(way)
+
+
+def _way(draft: Draft, job: Job, run: Run, home: Node) -> WayHome | None:
     remaining_s = _remaining_s(draft, job, run)
     if remaining_s is None:
         return None
-    way = WayHome(
+    return WayHome(
         remaining_s=remaining_s,
         speed_here=_speed(draft.state.nodes[run.node_id], run.grant.gpu_indices),
         speed_home=home.facts.capacity.speed,
         downtime_s=_downtime_s(draft, job, run),
     )
-    return draft.policies.homecoming.gain_s(way)
 
 
 def _go(draft: Draft, job: Job, run: Run, home: Node, gain_s: float) -> None:
-    source = draft.state.nodes[run.node_id]
-    spare_bps = reclaim_cap_bps(source.facts.lent_uplink_bps) - active_flush_bps(draft, source.id)
+    spare_bps = _spare_bps(draft, run)
     if spare_bps <= 0:
         return  # the uplink is busy saving others from a deadline; next time
     gpus = choose_gpus(job, view(draft, home.id))
@@ -79,6 +130,11 @@ def _go(draft: Draft, job: Job, run: Run, home: Node, gain_s: float) -> None:
         reserved_gpus=tuple(gpu.index for gpu in gpus),
     )
     staging.bring_along(draft, run, home.id)
+
+
+def _spare_bps(draft: Draft, run: Run) -> float:
+    source = draft.state.nodes[run.node_id]
+    return reclaim_cap_bps(source.facts.lent_uplink_bps) - active_flush_bps(draft, source.id)
 
 
 def _remaining_s(draft: Draft, job: Job, run: Run) -> float | None:

@@ -14,6 +14,7 @@ from gpunion.domain.orders import TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
+from gpunion.engine import gangs
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
@@ -105,7 +106,7 @@ def sent_within_s(job: Job, rate_bps: float) -> float:
 def request_checkpoint(
     draft: Draft, run: Run, *, final: bool, by_s: float | None, rate_bps: float
 ) -> Checkpoint:
-    number = run.checkpoints + 1
+    job, number = draft.job_of(run), run.checkpoints + 1
     checkpoint = Checkpoint(
         id=checkpoint_id(run.id, number),
         job_id=run.job_id,
@@ -129,6 +130,8 @@ def request_checkpoint(
             final=final,
             by_s=by_s,
             rate_bps=rate_bps,
+            at_step=gangs.step_to_save(draft, job),
+            keep=None if job.spec.seat is None or job.durable is None else job.durable.checkpoint_id,
         ),
     )
     return checkpoint
@@ -192,3 +195,9 @@ def arrived(draft: Draft, job: Job, run: Run) -> None:
         downtime_s=done.downtime_s or 0.0,
         redone=redone,
     )
+
+
+def moves(draft: Draft, job: Job) -> int:
+    """How often it went on elsewhere so far."""
+    ids = (migration_id(job.id, number) for number in range(1, job.migrations + 1))
+    return sum(draft.state.migrations[id].phase is MigrationPhase.DONE for id in ids)

@@ -17,7 +17,17 @@ from gpunion.domain.reasons import Reason, Verdict, Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.snapshot import NodeView
-from gpunion.engine import accounts, dumps, homeward, moving, neighbours, preempting, triage
+from gpunion.engine import (
+    accounts,
+    dumps,
+    gang_moves,
+    gang_places,
+    homeward,
+    moving,
+    neighbours,
+    preempting,
+    triage,
+)
 from gpunion.engine.capacity import in_vain, view, views
 from gpunion.engine.draft import Draft
 from gpunion.engine.keeping import Kept
@@ -37,11 +47,13 @@ def reconcile(draft: Draft) -> None:
         return
     neighbours.warn(draft)
     triage.empty_wanted_nodes(draft)
+    gang_moves.follow(draft)
     if draft.may_place:
         _place_waiting(draft)
         preempting.make_room(draft)
     if draft.freed:
         homeward.send(draft)
+    gang_moves.follow(draft)  # of a member that was sent home or made room just now
     _keep_looking(draft)
 
 
@@ -85,6 +97,10 @@ def _place_waiting(draft: Draft) -> None:
     ordered = [one.job for one in sorted(waiting, key=attrgetter("key"))]
     queue, kept = Queue(_place_at_home(draft, ordered), ordering, accounts.shares(draft)), Kept()
     for job in queue:
+        if job.spec.seat is not None:
+            if _start_gang(draft, job, kept):
+                queue.served()
+            continue
         here = room.wishes.waiting(ordering, job)
         wish = here.wish
         # Who asks for several GPUs may have a node kept for it all the same.
@@ -146,7 +162,19 @@ def _place_at_home(draft: Draft, ordered: list[Job]) -> list[Job]:
 def _looks_for_any_place(draft: Draft, job: Job) -> bool:
     """Not whoever is still being saved, or was promised a place elsewhere."""
     migration = moving.migration_of(draft, job)
+    if job.spec.seat is not None:
+        return False  # all members are placed at once
     return migration is None or (migration.phase is MigrationPhase.SEEKING and not migration.reserved_gpus)
+
+
+def _start_gang(draft: Draft, job: Job, kept: Kept) -> bool:
+    """When the turn comes to its first member: all of them, or none."""
+    if job.id not in draft.state.waiting:
+        return False  # another member's turn came first
+    found = gang_places.find(draft, job, kept)
+    for member, place_of in found:
+        _start(draft, member, place_of)
+    return bool(found)
 
 
 def _free_homes(draft: Draft, labs: set[str]) -> dict[str, list[NodeId]]:
@@ -223,6 +251,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             image=job.image,
             tier=job.tier,
             vault_key=job.vault_key,
+            seat=job.spec.seat,
         ),
     )
     draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)

@@ -49,14 +49,14 @@ def _wanting(draft: Draft, lowest: int) -> list[Job]:
     waiting = (draft.state.jobs[job_id] for job_id in draft.state.waiting)
     found = [
         job for job in waiting if job.spec.priority > lowest and job.id not in served and _seeks(draft, job)
-    ]
+    ]  # a gang waits for machines that are kept for it: one emptied now would not be enough
     found.sort(key=draft.policies.ordering.key)
     return [job for job in found if accounts.held_back(draft, job) is None]
 
 
 def _seeks(draft: Draft, job: Job) -> bool:
     migration = moving.migration_of(draft, job)
-    return migration is None or migration.phase is MigrationPhase.SEEKING
+    return job.spec.seat is None and (migration is None or migration.phase is MigrationPhase.SEEKING)
 
 
 def _crowds(draft: Draft, job: Job) -> Iterator[Crowd]:
@@ -148,7 +148,8 @@ def _carry_out(draft: Draft, job: Job, room: Room) -> None:
 
 
 def _weight(job: Job, gpus: int) -> float:
-    return max(1, gpus) * (1.0 + job.spec.priority)
+    members = 1 if job.spec.seat is None else job.spec.seat.size  # who drives one of them out, drives all
+    return members * max(1, gpus) * (1.0 + job.spec.priority)
 
 
 def _running(draft: Draft) -> Iterator[Run]:

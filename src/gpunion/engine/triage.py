@@ -11,7 +11,7 @@ from gpunion.domain.node import Node
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
-from gpunion.engine import moving, prefetch, staging
+from gpunion.engine import gangs, moving, prefetch, staging
 from gpunion.engine.capacity import view, views
 from gpunion.engine.departing import active_flush_bps, whose_turn
 from gpunion.engine.draft import Draft
@@ -197,7 +197,7 @@ def _at_stake(draft: Draft, run: Run) -> AtStake:
         since_s = max(since_s, job.durable.at_s)
     return AtStake(
         run_id=run.id,
-        stall_s=job.cost.save_s,
+        stall_s=job.cost.save_s + gangs.agreeing_s(draft, job),
         ship_bytes=job.cost.ship_bytes,
         undurable_s=draft.now_s - since_s,
         weight=max(1, len(run.grant.gpu_indices)) * (1.0 + job.spec.priority),

@@ -49,10 +49,17 @@ class Wishes:
     def forget(self, job_id: str) -> None:
         self._waiting.pop(job_id, None)
 
+    def of_gang(self, job: Job, size: int) -> Wish:
+        """What such a job's gang asks for: room for all members at once."""
+        return self._known((size, _shape(job)), job)
+
     def _of(self, job: Job) -> Wish:
+        return self._known(_shape(job), job)
+
+    def _known(self, shape: object, job: Job) -> Wish:
         if len(self._wishes) >= WISHES_MOST:
             self._wishes.clear()
-        return self._wishes.setdefault(_shape(job), Wish(request=job.spec.request))
+        return self._wishes.setdefault(shape, Wish(request=job.spec.request))
 
 
 def _shape(job: Job) -> object:

@@ -110,7 +110,7 @@ class CoordinatorShell:
     def submit(self, job: JobPlan) -> None:
         """A user who gets no answer asks again: the first request may have arrived, or not."""
         if self.disk.has_job(job.id) or self.post(JobSubmitted(job_id=job.id, spec=job.spec)):
-            self.answered.add(job.id)
+            self.answered.update(job.ids)
         else:
             self._kernel.after(CLIENT_RETRY_S, lambda: self.submit(job))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import CheckpointWish, JobSpec, Priority
@@ -20,6 +21,7 @@ from gpunion.sim.scenario import (
     RandomOwner,
     Scenario,
     TroublePlan,
+    in_gang,
 )
 from gpunion.sim.streams import Streams
 
@@ -27,6 +29,7 @@ LABS = ("alpha", "beta", "gamma")
 TROUBLED_S = (300.0, 700.0)
 # After the troubles there is time for every job to be recovered and run through, one after another.
 HEALED_S = 4000.0
+GANG_SHARE = 0.15  # of the jobs
 CLOCK_OFFSET_S = 12 * 3600.0
 
 
@@ -43,7 +46,9 @@ def random_scenario(seed: int) -> Scenario:
         _node(streams.named(f"fuzz/node/{number}"), number, timing) for number in range(draw.randint(3, 8))
     )
     jobs = tuple(
-        _job(streams.named(f"fuzz/job/{number}"), number, heal_s) for number in range(draw.randint(3, 12))
+        member
+        for number in range(draw.randint(3, 12))
+        for member in _job(streams.named(f"fuzz/job/{number}"), number, heal_s)
     )
     return Scenario(
         name=f"fuzz-{seed}",
@@ -97,7 +102,7 @@ def _node(draw: random.Random, number: int, timing: Timing) -> NodePlan:
     )
 
 
-def _job(draw: random.Random, number: int, heal_s: float) -> JobPlan:
+def _job(draw: random.Random, number: int, heal_s: float) -> tuple[JobPlan, ...]:
     seconds = draw.uniform(20.0, 300.0)
     step_s = draw.choice((0.1, 0.5, 2.0))
     steps = max(1, int(seconds / step_s))
@@ -133,13 +138,20 @@ def _job(draw: random.Random, number: int, heal_s: float) -> JobPlan:
         expected_s=draw.choice((None, seconds, seconds * 2)),
     )
     submit_s = draw.uniform(0.0, heal_s * 0.8)
-    return JobPlan(
+    plan = JobPlan(
         id=JobId(f"job-{number}"),
         spec=spec,
         program=program,
         submit_s=submit_s,
         stop_s=submit_s + draw.uniform(0.0, 200.0) if draw.random() < 0.1 else None,
     )
+    return _gang(plan, draw.choice((2, 2, 3))) if draw.random() < GANG_SHARE else (plan,)
+
+
+def _gang(plan: JobPlan, size: int) -> tuple[JobPlan, ...]:
+    """One that any three nodes can run, whatever they have and whoever their owners turn away."""
+    request = replace(plan.spec.request, gpus=1, models=())
+    return in_gang(replace(plan, spec=replace(plan.spec, lab="", request=request)), size)
 
 
 def _owner(draw: random.Random, node_id: NodeId, heal_s: float) -> OwnerPlan:

@@ -149,7 +149,7 @@ class Hands:
         if not self._begin_epoch(order):
             self._fail_start(box, "a newer run of this job has begun")
             return
-        sealed = self._place.vault.latest(order.job_id)
+        sealed = self._to_go_on_from(order)
         if order.restore is not None and (sealed is None or sealed.step < order.restore_step):
             self._fail_start(box, f"no sealed checkpoint of step {order.restore_step} or later")
             return
@@ -162,6 +162,11 @@ class Hands:
             0 if sealed is None else sealed.size_bytes - found_bytes,
             lambda: self._fetched(box, sealed, began_s, found_bytes),
         )
+
+    def _to_go_on_from(self, order: StartRun) -> Sealed | None:
+        if order.seat is None:
+            return self._place.vault.latest(order.job_id)
+        return None if order.restore is None else self._place.vault.get(order.job_id, order.restore)
 
     def _begin_epoch(self, order: StartRun) -> bool:
         if not self._place.vault.begin(order.job_id, order.epoch):
@@ -198,7 +203,9 @@ class Hands:
         box = self._place.runtime.boxes.get(effect.run_id)
         if box is not None and box.process is not None:
             slowness = self._place.runtime.slowness
-            box.process.ask_to_save(effect.checkpoint_id, final=effect.final, slowness=slowness)
+            box.process.ask_to_save(
+                effect.checkpoint_id, final=effect.final, slowness=slowness, at_step=effect.at_step
+            )
 
     def _guest_saved(self, box: Box, checkpoint_id: CheckpointId, step: int, stall_s: float) -> None:
         steps = self._place.programs[box.job_id].steps
@@ -230,6 +237,7 @@ class Hands:
             step=step,
             size_bytes=program.state_bytes,
             added_bytes=added_bytes,
+            keep=effect.keep,
         )
         self._send(effect, box, added_bytes, effect.rate_bps, lambda: self._arrived(effect, box, sealed))
 

@@ -36,7 +36,8 @@ class Process:
         self._on_exit = on_exit
         self._end: Alarm | None = None
         self._capture: Alarm | None = None
-        self._asked: list[tuple[CheckpointId, bool, float]] = []
+        self._reach: Alarm | None = None  # a step at which it was asked to save
+        self._asked: list[tuple[CheckpointId, bool, float, int]] = []
         self._seen: set[CheckpointId] = set()
         self._answers: dict[CheckpointId, tuple[int, float]] = {}
         self.capturing_s = 0.0
@@ -57,7 +58,9 @@ class Process:
         fails_at = self.program.fails_at_step
         return self.program.steps if fails_at is None else min(fails_at, self.program.steps)
 
-    def ask_to_save(self, checkpoint_id: CheckpointId, *, final: bool, slowness: float) -> None:
+    def ask_to_save(
+        self, checkpoint_id: CheckpointId, *, final: bool, slowness: float, at_step: int = 0
+    ) -> None:
         """A request has a name: asking again for the same one finds the answer lying there."""
         if not self.alive or self.frozen or not self.program.answers_saves:
             return
@@ -65,9 +68,12 @@ class Process:
             self._answer_again(checkpoint_id)
             return
         self._seen.add(checkpoint_id)
-        self._asked.append((checkpoint_id, final, slowness))
+        # A request lies where the one before it lay: what is not answered yet is forgotten.
+        self._asked = [asked for asked in self._asked if asked[3] <= self.step]
+        self._asked.append((checkpoint_id, final, slowness, at_step))
         if self._capture is None:
-            self._save_next()
+            self._pause()
+            self._go()
 
     def _answer_again(self, checkpoint_id: CheckpointId) -> None:
         answer = self._answers.get(checkpoint_id)
@@ -100,15 +106,18 @@ class Process:
 
     def _go(self) -> None:
         self._capture = None
-        if self._asked:
+        if self._asked and self._asked[0][3] <= self.step:
             self._save_next()
-        else:
-            self._since_s = self._kernel.now_s
-            left_s = (self._last_step - self._done) * self._step_s
-            self._end = self._kernel.after(max(0.0, left_s), self._finish)
+            return
+        self._since_s = self._kernel.now_s
+        left_s = (self._last_step - self._done) * self._step_s
+        self._end = self._kernel.after(max(0.0, left_s), self._finish)
+        if self._asked and self._asked[0][3] <= self._last_step:
+            reach_s = (self._asked[0][3] - self._done) * self._step_s
+            self._reach = self._kernel.after(max(0.0, reach_s), self._save_next)
 
     def _save_next(self) -> None:
-        checkpoint_id, final, slowness = self._asked.pop(0)
+        checkpoint_id, final, slowness, _ = self._asked.pop(0)
         self._pause()
         stall_s = self.program.capture_s * slowness
         self._capture = self._kernel.after(stall_s, lambda: self._saved(checkpoint_id, final, stall_s))
@@ -125,8 +134,9 @@ class Process:
     def _pause(self) -> None:
         self._done = self._at()
         self._since_s = None
-        if self._end is not None:
-            self._end.cancel()
+        for alarm in (self._end, self._reach):
+            if alarm is not None:
+                alarm.cancel()
 
     def _at(self) -> float:
         if self._since_s is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from gpunion.sim.checkers.capacity import BooksBalance, MovingUnderItsCap, NothingPromisedTwice
 from gpunion.sim.checkers.court import Checker, Court, Violation
 from gpunion.sim.checkers.durability import DurableStaysDurable, OneIncarnation
+from gpunion.sim.checkers.gangs import OneStepForAGang
 from gpunion.sim.checkers.ownership import NoStartAgainstTheTerms, NothingAfterTheDeadline
 from gpunion.sim.checkers.protocol import (
     EnginesOwnAudit,
@@ -118,6 +119,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     EveryJobEnds,
     EveryJobEndsAsItShould,
     EnginesOwnAudit,
+    OneStepForAGang,
 )
 
 

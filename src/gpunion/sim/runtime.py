@@ -83,7 +83,9 @@ class GuestRuntime:
         if earlier is not None and earlier[0] <= self._clock.local(self._kernel.now_s):
             self._ended(box, None, earlier[1])  # its time was over before it began
             return
-        speed = min((self._speeds[i] for i in box.order.grant.gpu_indices), default=1.0)
+        # Members of a gang wait for each other at every step: wherever they are, they have one pace.
+        gpus = box.order.grant.gpu_indices if box.order.seat is None else ()
+        speed = min((self._speeds[i] for i in gpus), default=1.0)
         box.began_s, box.resumed_step = self._kernel.now_s, step
         box.process = Process(
             self._kernel,

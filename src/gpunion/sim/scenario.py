@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from gpunion.domain.gang import Seat, member_id, member_ids
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import JobSpec
 from gpunion.domain.node import NodeFacts
@@ -50,6 +51,30 @@ class JobPlan:
     program: Program
     submit_s: float = 0.0
     stop_s: float | None = None  # its user loses patience
+
+    @property
+    def handed_in(self) -> bool:
+        """Of a gang the first member is; the others come with it."""
+        return self.spec.seat is None or self.spec.seat.rank == 0
+
+    @property
+    def ids(self) -> tuple[JobId, ...]:
+        """Of all members that come with it."""
+        return (self.id,) if self.spec.seat is None else member_ids(self.id, self.spec.seat)
+
+
+def in_gang(plan: JobPlan, size: int) -> tuple[JobPlan, ...]:
+    """The plans of all members of a gang of such jobs; of a gang of one, the job itself."""
+    if size == 1:
+        return (plan,)
+    return tuple(
+        replace(
+            plan,
+            id=member_id(plan.id, rank),
+            spec=replace(plan.spec, seat=Seat(size=size, rank=rank)),
+        )
+        for rank in range(size)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from gpunion.sim.scenario import (
     Scenario,
     ScriptedTrouble,
     TroublePlan,
+    in_gang,
 )
 from gpunion.sim.streams import Streams
 from gpunion.sim.tables import ScenarioError, Table, one_of
@@ -111,7 +112,7 @@ def _nodes(table: Table, streams: Streams) -> list[NodePlan]:
 
 def _jobs(table: Table, streams: Streams) -> list[JobPlan]:
     count, prefix = table.whole("count", 1), table.text("id")
-    plans = []
+    plans: list[JobPlan] = []
     for number in range(1, count + 1):
         job_id = JobId(prefix if count == 1 else f"{prefix}{number:03d}")
         one = table.drawing_from(streams.named(f"scenario/job/{job_id}"))
@@ -135,15 +136,14 @@ def _jobs(table: Table, streams: Streams) -> list[JobPlan]:
             checkpoint=CheckpointWish(max_interval_s=interval_s),
             expected_s=one.optional("expected_s"),
         )
-        plans.append(
-            JobPlan(
-                id=job_id,
-                spec=spec,
-                program=_program(one),
-                submit_s=one.number("submit_s", 0.0),
-                stop_s=one.optional("stop_s"),
-            )
+        plan = JobPlan(
+            id=job_id,
+            spec=spec,
+            program=_program(one),
+            submit_s=one.number("submit_s", 0.0),
+            stop_s=one.optional("stop_s"),
         )
+        plans += in_gang(plan, one.whole("gang", 1))
         one.done()
     return plans
 

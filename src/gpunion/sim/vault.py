@@ -19,6 +19,7 @@ class Sealed:
     size_bytes: int
     added_bytes: int
     written_bytes: int = 0  # all that its job has had written by then
+    keep: CheckpointId | None = None  # stays, however many come after it
 
 
 class ModelVault:
@@ -47,7 +48,8 @@ class ModelVault:
         self.written_bytes[sealed.job_id] = written_bytes
         kept[sealed.checkpoint_id] = replace(sealed, written_bytes=written_bytes)
         for old in sorted(kept.values(), key=_age)[:-KEEP]:
-            del kept[old.checkpoint_id]
+            if old.checkpoint_id != sealed.keep:
+                del kept[old.checkpoint_id]
         return None
 
     def latest(self, job_id: JobId) -> Sealed | None:

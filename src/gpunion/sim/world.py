@@ -94,7 +94,7 @@ class World:
         self.coordinator.start()
         for machine in self.machines.values():
             kernel.at(machine.plan.joins_s, machine.join)
-        for job in scenario.jobs:
+        for job in (plan for plan in scenario.jobs if plan.handed_in):
             kernel.at(job.submit_s, lambda job=job: self.coordinator.submit(job))  # type: ignore[misc]
             if job.stop_s is not None:
                 kernel.at(job.stop_s, lambda job=job: self.coordinator.stop(job))  # type: ignore[misc]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpunion.domain.checkpoint import CheckpointTrouble
@@ -169,6 +171,19 @@ def test_a_power_cut_ends_everything_and_forgets_nothing() -> None:
     assert box.last_step == 9
 
 
+def test_a_program_saves_at_the_step_it_was_told_and_the_newest_request_counts() -> None:
+    kernel, heard = Kernel(), Heard()
+    process = a_process(kernel, heard, Program(steps=100, step_s=1.0, boot_s=0.0, capture_s=5.0))
+    ask = process.ask_to_save
+    kernel.at(10.5, lambda: ask(CheckpointId("c1"), final=False, slowness=1.0, at_step=40))
+    kernel.at(20.5, lambda: ask(CheckpointId("c2"), final=False, slowness=1.0, at_step=30))
+    kernel.at(50.0, lambda: ask(CheckpointId("c3"), final=False, slowness=1.0, at_step=10))
+    kernel.at(60.0, lambda: ask(CheckpointId("c4"), final=True, slowness=1.0, at_step=200))
+    kernel.run(120.0)
+    assert heard.saved == [("c2", 30, 5.0), ("c3", 45, 5.0)]
+    assert heard.exits == [0]  # it was done before it came to the step of the last one
+
+
 def test_a_run_starts_at_most_once() -> None:
     kernel = Kernel()
     runtime = a_runtime(kernel)
@@ -196,6 +211,14 @@ def test_the_vault_refuses_what_is_older_than_the_newest_epoch() -> None:
     assert vault.seal(a_sealed(1, epoch=1)) is CheckpointTrouble.OLD_EPOCH
     assert not vault.begin(JobId("job"), 1)
     assert vault.latest(JobId("job")) is None
+
+
+def test_what_a_gang_would_go_on_from_stays_however_many_come_after_it() -> None:
+    vault = ModelVault()
+    for number in range(1, 8):
+        vault.seal(replace(a_sealed(number, step=number), keep=CheckpointId("c2")))
+    assert vault.get(JobId("job"), CheckpointId("c2")) is not None
+    assert vault.get(JobId("job"), CheckpointId("c3")) is None
 
 
 def test_sealing_the_same_again_is_fine_even_when_its_epoch_is_old() -> None:

@@ -17,7 +17,7 @@ CONNECTS = True
 JSON = "`{jobs: [...]}`, newest first; a job as in GET /jobs (docs/http-api.md)."
 EXAMPLES = ("gpunion ps", "gpunion ps -a --limit 20")
 
-LIVING = ("pending", "starting", "running", "leaving", "migrating", "stopping")
+LIVING = ("pending", "starting", "running", "leaving", "migrating", "stopping", "finishing")
 PAGE = 500
 
 

@@ -12,7 +12,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import moving, staging
+from gpunion.engine import gangs, moving, staging
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.checkpoint import CHECKPOINT
@@ -28,9 +28,11 @@ def due(draft: Draft, run_id: RunId) -> None:
     run = draft.state.runs.get(run_id)
     if run is None or run.phase is not RunPhase.RUNNING or run.parking:
         return
-    node = draft.state.nodes[run.node_id]
-    rate_bps = periodic_rate_bps(node.facts.lent_uplink_bps, len(draft.state.living[node.id]))
-    moving.request_checkpoint(draft, run, final=False, by_s=None, rate_bps=rate_bps)
+    in_gang = draft.job_of(run).spec.seat is not None
+    for one in gangs.running_together(draft, draft.job_of(run)) if in_gang else [run]:
+        node = draft.state.nodes[one.node_id]
+        rate_bps = periodic_rate_bps(node.facts.lent_uplink_bps, len(draft.state.living[node.id]))
+        moving.request_checkpoint(draft, one, final=False, by_s=None, rate_bps=rate_bps)
 
 
 def captured(draft: Draft, report: CheckpointCaptured) -> None:
@@ -156,6 +158,13 @@ def _known(
 
 def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
     """The durable step only ever moves forward."""
+    if job.spec.seat is not None:
+        learned = _learned(job, job.cost.ship_bytes, report.shipped_bytes)
+        copies = job.copies and staging.behind(job.copies, report.shipped_bytes)
+        job = replace(job, cost=replace(job.cost, ship_bytes=int(learned)), copies=copies)
+        draft.put(job)
+        gangs.advance(draft, job)
+        return
     if job.durable is not None and report.step < job.durable.step:
         draft.because(job.id, Why.STEP_BEHIND, step=report.step, durable=job.durable.step)
         return

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.events import JobStopAsked, JobSubmitted
+from gpunion.domain.gang import Seat, member_id
 from gpunion.domain.image import find_listed
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import RunPhase
-from gpunion.engine import moving, planner
+from gpunion.engine import gang_places, gangs, moving, planner
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.run import RUN
@@ -40,10 +41,25 @@ def submitted(draft: Draft, event: JobSubmitted) -> None:
             if verdict.refusal is not None:
                 draft.add_reason(verdict.refusal)
         return
+    seat = event.spec.seat
+    if seat is not None and gang_places.impossible(draft, job, seat):
+        return
+    for rank in range(1 if seat is None else seat.size):
+        _accept(draft, job if seat is None else _member(job, seat, rank))
+
+
+def _accept(draft: Draft, job: Job) -> None:
     draft.put(job)
     draft.because(job.id, Why.SUBMITTED, owner=job.spec.owner)
+    if job.spec.seat is not None:
+        draft.because(job.id, Why.GANG_SEAT, rank=job.spec.seat.rank, size=job.spec.seat.size)
     if job.image is not None:
         draft.because(job.id, Why.IMAGE_PINNED, image=job.image.image.ref)
+
+
+def _member(leader: Job, seat: Seat, rank: int) -> Job:
+    spec = replace(leader.spec, seat=replace(seat, rank=rank))
+    return replace(leader, id=member_id(leader.id, rank), spec=spec)
 
 
 def stop_asked(draft: Draft, event: JobStopAsked) -> None:
@@ -56,6 +72,12 @@ def stop_asked(draft: Draft, event: JobStopAsked) -> None:
         return
     if job.phase is JobPhase.STOPPING:
         return
+    for one in gangs.members(draft, job):
+        if not one.phase.over:
+            _stop(draft, one)
+
+
+def _stop(draft: Draft, job: Job) -> None:
     draft.because(job.id, Why.STOP_ASKED)
     run = moving.current_run(draft, job)
     if run is None:

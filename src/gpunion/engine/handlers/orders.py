@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import DropState, FetchAhead, FetchState, StartGuest, TerminateGuest
 from gpunion.domain.events import StateFetched
-from gpunion.domain.guest import Guest, GuestPhase, JobEpoch, Tenure
+from gpunion.domain.guest import Guest, GuestPhase, JobEpoch, Saving, Tenure
 from gpunion.domain.image import Parcel
 from gpunion.domain.orders import (
     FetchImage,
@@ -85,6 +85,8 @@ def _as_guest(draft: AgentDraft, order: StartRun) -> Guest:
         came_s=draft.now_s,
         restore=order.restore,
         restore_step=order.restore_step,
+        in_gang=order.seat is not None,
+        keep=None if order.seat is None else order.restore,
     )
 
 
@@ -125,7 +127,10 @@ def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
             _cannot(draft, order, CheckpointTrouble.SUPERSEDED)
             return
         guest = saves.drop(draft, guest, CheckpointTrouble.SUPERSEDED)
-    saves.ask(draft, guest, order.checkpoint_id, final=order.final, by_s=order.by_s, rate_bps=order.rate_bps)
+    saving = Saving(
+        checkpoint_id=order.checkpoint_id, final=order.final, rate_bps=order.rate_bps, at_step=order.at_step
+    )
+    saves.ask(draft, replace(guest, keep=order.keep or guest.keep), saving, by_s=order.by_s)
 
 
 def _refusal(draft: AgentDraft, order: StartRun) -> Why | None:

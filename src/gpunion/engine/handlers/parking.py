@@ -33,7 +33,8 @@ def timer(run_id: RunId) -> str:
 
 def can_be_parked(draft: AgentDraft, guest: Guest) -> bool:
     """Where its owner wants a GPU of it, but not the machine, and it has not been asked to leave for good."""
-    allowed = draft.facts.parks and draft.facts.terms.park
+    # The others of a gang would stand still for it on their GPUs: that one is moved, with all of them.
+    allowed = draft.facts.parks and draft.facts.terms.park and not guest.in_gang
     if not allowed or guest.phase is not GuestPhase.RUNNING or guest.parking is not None:
         return False
     leaving = guest.final_saved or guest.leave_by_s is not None

@@ -94,6 +94,7 @@ def _adopt(draft: AgentDraft, guest: Guest, found: GuestFound) -> None:
                     checkpoint_id=saving.checkpoint_id,
                     final=saving.final,
                     by_s=draft.deadline_for(guest),
+                    at_step=saving.at_step,
                 )
             )
     if guest.phase is GuestPhase.ENDING:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.ids import NodeId, RunId, migration_id
+from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.job import Avoidance, Job, JobPhase
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.orders import StopRun
@@ -12,11 +14,12 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import dumps, moving, prefetch
+from gpunion.engine import dumps, gangs, moving, prefetch
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.run import RUN
+from gpunion.policy.gangs.agreeing import interval_s
 
 # A program that cannot be started on this many nodes is the guest's to mend.
 START_ATTEMPTS = 3
@@ -33,8 +36,19 @@ _CAUSES = {
     EndReason.START_FAILED: Cause.START_TROUBLE,
     EndReason.GUEST_LOST: Cause.GUEST_LOST,
     EndReason.STOPPED: Cause.GUEST_LOST,
+    EndReason.FAILED: Cause.GUEST_LOST,  # of a gang: the others were gone
     EndReason.UNKNOWN: Cause.GUEST_LOST,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A run that has just been closed, and what was said of its end."""
+
+    job: Job
+    run: Run
+    report: RunEnded
+    told_to_stop: bool
 
 
 def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
@@ -80,30 +94,36 @@ def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
     prefetch.hint_where_it_would_go(draft, run)
 
 
-def ended(draft: Draft, report: RunEnded) -> None:
+def closed(draft: Draft, report: RunEnded) -> Ending | None:
+    """Closes the run; None where that was nothing new."""
     run = draft.state.runs.get(report.run_id)
     job = draft.state.jobs.get(report.job_id)
     if run is None or job is None or report.epoch != job.epoch:
         draft.came_too_late(report.job_id, report.epoch)
-        return
+        return None
     if not run.living:
         _heard_too_late(draft, job, run, report)
-        return
+        return None
     if run.phase is RunPhase.ORDERED and report.reason is EndReason.STOPPED:
         # Stopped by `start_overdue`: a start that hangs is a start that failed, else it is tried for ever.
         detail = report.detail or "it did not start in time"
         report = replace(report, reason=EndReason.START_FAILED, detail=detail)
     close(draft, run, report.reason, last_step=report.last_step)
-    run = draft.state.runs[run.id]
+    told_to_stop = run.phase is RunPhase.STOPPING
+    return Ending(job=job, run=draft.state.runs[run.id], report=report, told_to_stop=told_to_stop)
+
+
+def ended(draft: Draft, ending: Ending) -> None:
+    job, run, report = ending.job, ending.run, ending.report
     if job.phase is JobPhase.STOPPING and report.reason is not EndReason.FINISHED:
-        _over(draft, job, JobPhase.CANCELLED, report)
+        over(draft, job, JobPhase.CANCELLED, report)
         draft.because(job.id, Why.CANCELLED)
     elif report.reason is EndReason.FINISHED:
         _finished(draft, job, run, report)
     elif report.reason is EndReason.FAILED:
         _failed(draft, job, report, f"exit code {report.exit_code}; see its log")
-    elif _start_is_hopeless(job, report):
-        _failed(draft, job, report, f"could not be started on {START_ATTEMPTS} nodes: {report.detail}")
+    elif start_is_hopeless(job, report):
+        _failed(draft, job, report, hopeless_because(report))
     else:
         interrupted(draft, job, run, report)
 
@@ -161,7 +181,7 @@ def give_up(draft: Draft, run_id: RunId) -> None:
     close(draft, run, EndReason.NODE_LOST, last_step=lost.last_step)
     run = draft.state.runs[run.id]
     if job.phase is JobPhase.STOPPING:
-        _over(draft, job, JobPhase.CANCELLED, lost)
+        over(draft, job, JobPhase.CANCELLED, lost)
         draft.because(job.id, Why.CANCELLED)
     else:
         interrupted(draft, job, run, lost)
@@ -181,14 +201,25 @@ def start_overdue(draft: Draft, run_id: RunId) -> None:
 
 def set_checkpoint_timer(draft: Draft, run: Run) -> None:
     job = draft.job_of(run)
+    if job.spec.seat is None:
+        draft.set_timer(f"checkpoint:{run.id}", draft.now_s + _interval_s(draft, run))
+        return
+    together = gangs.running_together(draft, job)
+    if together and not gangs.saving(draft, together):  # the leader's timer is everybody's
+        apart = [(one.node_id, _interval_s(draft, one)) for one in together]
+        due_s = max(interval_s(apart), job.spec.checkpoint.min_interval_s)
+        draft.set_timer(f"checkpoint:{together[0].id}", draft.now_s + due_s)
+
+
+def _interval_s(draft: Draft, run: Run) -> float:
+    job = draft.job_of(run)
     node = draft.state.nodes[run.node_id]
     company = [
         draft.job_of(other)
         for other in (draft.state.runs[run_id] for run_id in sorted(draft.state.living.get(node.id, ())))
         if other.id != run.id and other.phase is RunPhase.RUNNING
     ]
-    interval_s = draft.policies.checkpointing.interval_s(job, node, draft.now_s, company)
-    draft.set_timer(f"checkpoint:{run.id}", draft.now_s + interval_s)
+    return draft.policies.checkpointing.interval_s(job, node, draft.now_s, company)
 
 
 def _begin_after_the_fact(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
@@ -304,21 +335,25 @@ def _avoid(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
     return replace(job, avoid=tuple(avoid), start_failures=failures)
 
 
-def _start_is_hopeless(job: Job, report: RunEnded) -> bool:
+def start_is_hopeless(job: Job, report: RunEnded) -> bool:
     return report.reason is EndReason.START_FAILED and job.start_failures + 1 >= START_ATTEMPTS
 
 
+def hopeless_because(report: RunEnded) -> str:
+    return f"could not be started on {START_ATTEMPTS} nodes: {report.detail}"
+
+
 def _finished(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
-    _over(draft, job, JobPhase.SUCCEEDED, report)
-    draft.because(job.id, Why.FINISHED, node=run.node_id, moves=_moves(draft, job))
+    over(draft, job, JobPhase.SUCCEEDED, report)
+    draft.because(job.id, Why.FINISHED, node=run.node_id, moves=moving.moves(draft, job))
 
 
 def _failed(draft: Draft, job: Job, report: RunEnded, detail: str) -> None:
-    _over(draft, job, JobPhase.FAILED, report)
+    over(draft, job, JobPhase.FAILED, report)
     draft.because(job.id, Why.FAILED, detail=detail)
 
 
-def _over(draft: Draft, job: Job, phase: JobPhase, report: RunEnded) -> None:
+def over(draft: Draft, job: Job, phase: JobPhase, report: RunEnded) -> None:
     moving.abandon(draft, job)
     job = draft.state.jobs[job.id]
     draft.put(
@@ -334,12 +369,8 @@ def _over(draft: Draft, job: Job, phase: JobPhase, report: RunEnded) -> None:
 
 def _heard_too_late(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
     """The run was given up, but no newer one was started yet: if it had finished, it has finished."""
-    if job.phase is JobPhase.MIGRATING and report.reason is EndReason.FINISHED:
+    alone = job.spec.seat is None  # the others of a gang have been stopped meanwhile: all go on together
+    if alone and job.phase is JobPhase.MIGRATING and report.reason is EndReason.FINISHED:
         _finished(draft, job, run, report)
     else:
         draft.came_too_late(job.id, report.epoch)
-
-
-def _moves(draft: Draft, job: Job) -> int:
-    ids = (migration_id(job.id, number) for number in range(1, job.migrations + 1))
-    return sum(draft.state.migrations[id].phase is MigrationPhase.DONE for id in ids)

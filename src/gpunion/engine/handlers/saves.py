@@ -18,18 +18,17 @@ from gpunion.engine.agent_draft import AgentDraft
 SHIP_AGAIN_S = 2.0
 
 
-def ask(
-    draft: AgentDraft,
-    guest: Guest,
-    checkpoint_id: CheckpointId,
-    *,
-    final: bool,
-    by_s: float | None,
-    rate_bps: float,
-) -> None:
-    saving = Saving(checkpoint_id=checkpoint_id, final=final, rate_bps=rate_bps)
+def ask(draft: AgentDraft, guest: Guest, saving: Saving, *, by_s: float | None) -> None:
     draft.put(replace(guest, saving=saving))
-    draft.do(AskToSave(run_id=guest.run_id, checkpoint_id=checkpoint_id, final=final, by_s=by_s))
+    draft.do(
+        AskToSave(
+            run_id=guest.run_id,
+            checkpoint_id=saving.checkpoint_id,
+            final=saving.final,
+            by_s=by_s,
+            at_step=saving.at_step,
+        )
+    )
     give_up_s = draft.now_s + draft.timing.save_timeout_s
     draft.set_timer(f"save:{guest.run_id}", give_up_s if by_s is None else min(by_s, give_up_s))
 
@@ -40,7 +39,8 @@ def ask_by_ourselves(draft: AgentDraft, guest: Guest, by_s: float) -> None:
         guest = drop(draft, guest, CheckpointTrouble.SUPERSEDED)
     guest = draft.put(replace(guest, own_saves=guest.own_saves + 1))
     draft.because(guest.job_id, Why.OWN_SAVE, run=guest.run_id)
-    ask(draft, guest, own_checkpoint_id(guest.run_id, guest.own_saves), final=True, by_s=by_s, rate_bps=0.0)
+    own = own_checkpoint_id(guest.run_id, guest.own_saves)
+    ask(draft, guest, Saving(checkpoint_id=own, final=True, rate_bps=0.0), by_s=by_s)
 
 
 def saved(draft: AgentDraft, event: GuestSaved) -> None:
@@ -104,6 +104,7 @@ def ship(draft: AgentDraft, guest: Guest) -> None:
             progress=saving.progress,
             rate_bps=saving.rate_bps,
             tier=saving.tier,
+            keep=guest.keep,
         )
     )
 

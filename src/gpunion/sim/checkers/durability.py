@@ -44,6 +44,7 @@ class DurableStaysDurable(Checker):
         super().__init__(court)
         self._acknowledged: dict[JobId, int] = {}
         self._sealed: dict[JobId, int] = {}
+        self._seats = {job.id: job.spec.seat for job in self.world.scenario.jobs}
 
     def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
         for record in commit.decision.changes:
@@ -52,7 +53,8 @@ class DurableStaysDurable(Checker):
 
     def vault_sealed(self, sealed: Sealed) -> None:
         before = self._sealed.get(sealed.job_id, 0)
-        if sealed.step < before:
+        alone = self._seats.get(sealed.job_id) is None  # else what the others lack counts for nobody
+        if sealed.step < before and alone:
             what = f"{sealed.checkpoint_id} seals step {sealed.step} after step {before} was sealed"
             self.court.find(4, sealed.job_id, what)
         self._sealed[sealed.job_id] = max(before, sealed.step)
@@ -73,7 +75,7 @@ class DurableStaysDurable(Checker):
             return
         vault = self.world.vault
         held = vault.get(job.id, job.durable.checkpoint_id)
-        newest = vault.latest(job.id)
+        newest = vault.latest(job.id) if job.spec.seat is None else None  # a gang restores that one only
         if held is None and (newest is None or newest.step < step):
             what = f"{job.durable.checkpoint_id} (step {step}) is called durable and cannot be restored"
             self.court.find(4, job.id, what)

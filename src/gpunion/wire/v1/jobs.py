@@ -41,6 +41,7 @@ PhaseName = Literal[
     "leaving",
     "migrating",
     "stopping",
+    "finishing",
     "succeeded",
     "failed",
     "cancelled",

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.decision import Decision, Record
 from gpunion.domain.effects import SendOrder
+from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
-from gpunion.domain.job import DurablePoint, JobPhase
+from gpunion.domain.job import DurablePoint, Job, JobPhase
 from gpunion.domain.node import NodePhase
+from gpunion.domain.orders import StartRun
 from gpunion.domain.reasons import Why, because
 from gpunion.domain.resources import GIB, Grant
 from gpunion.domain.run import RunPhase
 from gpunion.domain.terms import Terms
 from gpunion.engine.audit import BrokenInvariant, Violation, check
 from gpunion.engine.state import CampusState
-from tests.builders import a_job, a_node, a_run, a_start, facts
+from tests.builders import a_job, a_node, a_run, a_spec, a_start, facts
 
 ALPHA = NodeId("alpha")
 DURABLE = DurablePoint(checkpoint_id=CheckpointId("job-e1-c1"), step=5, progress=0.1, at_s=0.0)
@@ -116,3 +121,36 @@ def test_a_broken_invariant_says_which_and_whose() -> None:
     broken = BrokenInvariant([Violation(invariant=5, subject="alpha", what="promised twice")])
     assert str(broken) == "[5] alpha: promised twice"
     assert broken.violations[0].invariant == 5
+
+
+def a_member(rank: int = 0, **changes: Any) -> Job:
+    spec = replace(a_spec(), seat=Seat(size=2, rank=rank))
+    return a_job("job" if rank == 0 else f"job-r{rank}", spec=spec, **changes)
+
+
+def test_a_gang_that_runs_in_part_is_noticed_unless_that_part_is_being_ended() -> None:
+    waiting = a_member(1, phase=JobPhase.PENDING)
+    running = a_member(phase=JobPhase.RUNNING, epoch=1)
+    assert found(a_node(), running, waiting, a_run()) == [(11, "job")]
+    assert found(a_node(), running, waiting, a_run(phase=RunPhase.STOPPING)) == []
+
+
+def test_members_with_durable_states_of_different_steps_are_noticed() -> None:
+    checkpoint = a_checkpoint(phase=CheckpointPhase.DURABLE, step=5)
+    first = a_member(phase=JobPhase.RUNNING, durable=DURABLE)
+    assert found(first, a_member(1, phase=JobPhase.RUNNING), checkpoint) == [(12, "job")]
+
+
+def test_members_that_are_started_apart_or_from_different_steps_are_noticed() -> None:
+    members = (a_member(phase=JobPhase.STARTING), a_member(1, phase=JobPhase.STARTING))
+    first = a_start(seat=Seat(size=2))
+    second = a_start("job-r1-e1", seat=Seat(size=2, rank=1))
+    node = a_node(of=facts(gpus=2))
+
+    def decision(*starts: StartRun) -> Decision:
+        return Decision(effects=tuple(SendOrder(node_id=ALPHA, order=start) for start in starts))
+
+    assert found(node, *members, decision=decision(first, second)) == []
+    assert found(node, *members, decision=decision(first)) == [(11, "job")]
+    other = replace(second, restore=CheckpointId("job-r1-e1-c1"), restore_step=7)
+    assert found(node, *members, decision=decision(first, other)) == [(12, "job")]

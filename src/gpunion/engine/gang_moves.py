@@ -1,0 +1,213 @@
+"""After every event: what happened to one member of a gang happens to all (`policy/gangs/conduct.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpunion.domain.checkpoint import CheckpointPhase
+from gpunion.domain.gang import leader_of
+from gpunion.domain.ids import JobId, NodeId, checkpoint_id
+from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.migration import Cause, MigrationPhase
+from gpunion.domain.node import NodePhase
+from gpunion.domain.orders import StopRun
+from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
+from gpunion.domain.run import Run, RunPhase
+from gpunion.engine import gangs, moving
+from gpunion.engine.departing import active_flush_bps
+from gpunion.engine.draft import Draft
+from gpunion.lifecycle.job import JOB
+from gpunion.lifecycle.run import RUN
+from gpunion.policy.bandwidth import reclaim_cap_bps
+from gpunion.policy.gangs.conduct import Act, Standing, conduct
+
+_STANDINGS = {
+    JobPhase.PENDING: Standing.WAITING,
+    JobPhase.MIGRATING: Standing.WAITING,
+    JobPhase.STARTING: Standing.STARTING,
+    JobPhase.RUNNING: Standing.RUNNING,
+    JobPhase.LEAVING: Standing.LEAVING,
+}
+_WORDS = {
+    Cause.OWNER_RECLAIM: "its owner wants it back",
+    Cause.OWNER_KILL: "its owner took it back without notice",
+    Cause.OWNER_LEFT: "it leaves the campus",
+    Cause.SICK_GPU: "a GPU of it is out of order",
+    Cause.NODE_LOST: "it was not heard of any more",
+    Cause.LEASE_ENDED: "it lost touch with the coordinator",
+    Cause.HOMECOMING: "it goes home",
+    Cause.PREEMPTED: "it makes room for a job of a higher class",
+    Cause.START_TROUBLE: "it could not be started there",
+    Cause.SELF_SAVED: "it saved itself and ended",
+    Cause.GUEST_LOST: "it died there",
+    Cause.GANG: "another member had to go",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blame:
+    """Whose going takes all along, from where, and why."""
+
+    rank: int
+    node: NodeId
+    because: str
+
+
+def follow(draft: Draft) -> None:
+    for leader in _touched(draft):
+        _follow(draft, gangs.members(draft, draft.state.jobs[leader]))
+
+
+def stop(draft: Draft, run: Run) -> None:
+    """Ends one member's run without a save: nobody could go on from it."""
+    for timer in ("checkpoint", "start"):
+        draft.cancel_timer(f"{timer}:{run.id}")
+    draft.put(replace(run, phase=RUN.check(run.id, run.phase, RunPhase.STOPPING)))
+    draft.order(run.node_id, StopRun(run_id=run.id, job_id=run.job_id, epoch=run.epoch))
+
+
+def _touched(draft: Draft) -> Iterable[JobId]:
+    found = {leader_of(job.id, job.spec.seat): None for job in draft.changed_jobs() if job.spec.seat}
+    return tuple(found)
+
+
+def _follow(draft: Draft, members: list[Job]) -> None:
+    if any(one.phase.over or one.phase is JobPhase.STOPPING for one in members):
+        return  # its user has stopped it, or it is over: all were dealt with at once
+    standings = [_standing(draft, one) for one in members]
+    acts = conduct(standings)
+    going = [one for one, act in zip(members, acts, strict=True) if act is Act.SAVE_AND_GO]
+    rates = _rates(draft, going)
+    for job, act in zip(members, acts, strict=True):
+        match act:
+            case Act.STAY:
+                pass
+            case Act.SAVE_AND_GO:
+                _save_and_go(draft, job, members, rates[job.id])
+            case Act.STOP:
+                _stop(draft, job, members)
+            case Act.RUN_AGAIN:
+                _run_again(draft, job, members)
+            case Act.SUCCEED | Act.FAIL:
+                _end(draft, job, members)
+
+
+def _standing(draft: Draft, job: Job) -> Standing:
+    if job.phase is JobPhase.FINISHING:
+        return Standing.FAILED if job.failure else Standing.ENDED
+    run = moving.current_run(draft, job)
+    if run is not None and run.phase is RunPhase.STOPPING:
+        return Standing.STOPPING
+    return _STANDINGS[job.phase]
+
+
+def _rates(draft: Draft, going: list[Job]) -> dict[JobId, float]:
+    """What each may use of its machine's uplink for its last save, beside those who save there already."""
+    where = {job.id: _run(draft, job).node_id for job in going}
+    nodes = list(where.values())
+    spare = {}
+    for node_id in sorted(set(nodes)):
+        cap_bps = reclaim_cap_bps(draft.state.nodes[node_id].facts.lent_uplink_bps)
+        spare[node_id] = max(0.0, cap_bps - active_flush_bps(draft, node_id)) / nodes.count(node_id)
+    return {job_id: spare[node_id] for job_id, node_id in where.items()}
+
+
+def _save_and_go(draft: Draft, job: Job, members: list[Job], rate_bps: float) -> None:
+    run = _run(draft, job)
+    if rate_bps <= 0.0 or _last_save_failed(draft, run):
+        _stop(draft, job, members)
+        return
+    blame = _blame(draft, members)
+    draft.because(
+        job.id, Why.GANG_SAVES, rank=blame.rank, node=blame.node, because=blame.because, size=len(members)
+    )
+    # Nobody wants this machine: its place is kept, and the member goes on there unless something better is.
+    stays = draft.state.nodes[run.node_id].phase is NodePhase.SHARING
+    moving.flush(
+        draft,
+        run,
+        Cause.GANG,
+        rate_bps=rate_bps,
+        deadline_s=None,
+        destination=run.node_id if stays else None,
+        reserved_gpus=run.grant.gpu_indices if stays else (),
+    )
+
+
+def _last_save_failed(draft: Draft, run: Run) -> bool:
+    last = draft.state.checkpoints.get(checkpoint_id(run.id, run.checkpoints))
+    return last is not None and last.final and last.phase is CheckpointPhase.FAILED
+
+
+def _stop(draft: Draft, job: Job, members: list[Job]) -> None:
+    moving_on = any(one.phase in (JobPhase.LEAVING, JobPhase.MIGRATING) for one in members)
+    failed = None if moving_on else next((one for one in members if one.failure), None)
+    if failed is not None and failed.spec.seat is not None:
+        rank, detail = failed.spec.seat.rank, failed.failure
+        draft.because(job.id, Why.GANG_FAILS, rank=rank, detail=detail, size=len(members))
+    else:
+        _say(draft, job, Why.GANG_STOPS, members)
+    stop(draft, _run(draft, job))
+
+
+def _run_again(draft: Draft, job: Job, members: list[Job]) -> None:
+    _say(draft, job, Why.GANG_AGAIN, members)
+    last = gangs.newest_run(draft, job)
+    assert last is not None
+    job = replace(
+        job,
+        phase=JOB.check(job.id, job.phase, JobPhase.MIGRATING),
+        waiting_since_s=draft.now_s,
+        failure="",
+        exit_code=None,
+        output=None,
+    )
+    moving.begin(draft, job, last, Cause.GANG, phase=MigrationPhase.SEEKING, stopped_s=draft.now_s)
+
+
+def _end(draft: Draft, job: Job, members: list[Job]) -> None:
+    failed = next((one for one in members if one.failure), None)
+    phase = JobPhase.SUCCEEDED if failed is None else JobPhase.FAILED
+    draft.put(replace(job, phase=JOB.check(job.id, job.phase, phase), ended_s=draft.now_s))
+    if failed is None:
+        last = gangs.newest_run(draft, job)
+        assert last is not None
+        draft.because(job.id, Why.FINISHED, node=last.node_id, moves=moving.moves(draft, job))
+    elif job.failure:
+        draft.because(job.id, Why.FAILED, detail=job.failure)
+    elif failed.spec.seat is not None:
+        detail = f"member {failed.spec.seat.rank} of its gang failed: {failed.failure}"
+        draft.because(job.id, Why.FAILED, detail=detail)
+
+
+def _say(draft: Draft, job: Job, why: Why, members: list[Job]) -> None:
+    blame = _blame(draft, members)
+    durable = draft.durable_step(job.id)
+    draft.because(
+        job.id,
+        why,
+        rank=blame.rank,
+        node=blame.node,
+        because=blame.because,
+        size=len(members),
+        durable=durable,
+    )
+
+
+def _blame(draft: Draft, members: list[Job]) -> Blame:
+    """The member that was interrupted for a reason of its own, or the first that was at all."""
+    found = []
+    for rank, one in enumerate(members):
+        migration = moving.migration_of(draft, one)
+        if migration is not None:
+            node, because = migration.source_node, _WORDS[migration.cause]
+            found.append((migration.cause is Cause.GANG, Blame(rank=rank, node=node, because=because)))
+    return min(found, key=lambda pair: (pair[0], pair[1].rank))[1]
+
+
+def _run(draft: Draft, job: Job) -> Run:
+    run = moving.current_run(draft, job)
+    assert run is not None
+    return run

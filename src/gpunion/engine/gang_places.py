@@ -1,0 +1,173 @@
+"""Places for a waiting gang: all members in one decision, or none; and machines kept for one that waits long.
+
+Nothing is ever held for a part of a gang, so two of them cannot each wait for what the other has. What keeps
+a gang from waiting for ever is that the machines it is nearest to getting take no newcomers that would stay.
+"""
+
+from __future__ import annotations
+
+from gpunion.domain.gang import Seat
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.migration import MigrationPhase
+from gpunion.domain.node import NodePhase
+from gpunion.domain.reasons import Reason, Why, because
+from gpunion.domain.replacing import replace
+from gpunion.domain.snapshot import NodeView
+from gpunion.engine import accounts, gangs, moving
+from gpunion.engine.capacity import view, views
+from gpunion.engine.draft import Draft
+from gpunion.engine.keeping import KEPT_MOST, Kept
+from gpunion.engine.wishes import Wish
+from gpunion.policy.gangs.placing import GANG_PATIENCE_S, AllPlaced, NotAllPlaced, place_gang, room_for
+from gpunion.policy.placement.filters import has_room
+from gpunion.policy.placement.pick import Placed
+
+# How many refusals a sentence lists before it stops being read.
+_BLOCKERS_SHOWN = 3
+
+
+def find(draft: Draft, job: Job, kept: Kept) -> list[tuple[Job, Placed]]:
+    """A place for each member; nothing where not all have one."""
+    members = gangs.members(draft, job)
+    leader = members[0]
+    if leader.id in kept.gangs or not all(_seeks(draft, one) for one in members):
+        return []
+    kept.gangs.add(leader.id)
+    over = accounts.held_back(draft, _as_one(job, len(members)))
+    if over is not None:
+        _say(draft, members, over)
+        return []
+    prefer = _free_own_places(draft, members)
+    wish = draft.state.room.wishes.of_gang(job, len(members))
+    if _hopeless(draft, members, wish):
+        _keep(draft, members, kept)
+        return []
+    able = [one for one in views(draft) if has_room(job.spec.request, one) and kept.free_for(job, one)]
+    found = place_gang(_alike(members), able, draft.now_s, draft.policies.scoring, prefer)
+    if isinstance(found, AllPlaced):
+        return [(one, found.places[one.id]) for one in members]
+    if not kept.nodes:
+        wish.hopeless_at = draft.state.room.version
+    _say(draft, members, _waits(draft, job))
+    _keep(draft, members, kept)
+    return []
+
+
+def impossible(draft: Draft, job: Job, seat: Seat) -> bool:
+    """Told why, where even with nobody else on them the machines there are could not have all members."""
+    found = 0
+    for node in draft.state.nodes.values():
+        if node.phase is not NodePhase.LEFT:
+            found += _room(draft, job, _emptied(draft, node.id), seat.size - found)
+    if found >= seat.size or not draft.state.nodes:
+        return False
+    draft.because(job.id, Why.GANG_IMPOSSIBLE, size=seat.size, found=found)
+    return True
+
+
+def waits_because(draft: Draft, job: Job) -> list[Reason]:
+    """What a gang waits for besides its turn, as of now."""
+    return [] if job.spec.seat is None else [_waits(draft, job)]
+
+
+def _seeks(draft: Draft, job: Job) -> bool:
+    migration = moving.migration_of(draft, job)
+    return job.phase.waiting and (migration is None or migration.phase is MigrationPhase.SEEKING)
+
+
+def _as_one(job: Job, size: int) -> Job:
+    """Quotas count what all members hold."""
+    request = replace(job.spec.request, gpus=size * job.spec.request.gpus)
+    return replace(job, spec=replace(job.spec, request=request))
+
+
+def _free_own_places(draft: Draft, members: list[Job]) -> dict[JobId, NodeId]:
+    """What was kept for them is free for them now; where it was, they would rather be."""
+    prefer = {}
+    for one in members:
+        migration = moving.migration_of(draft, one)
+        if migration is not None and migration.destination is not None:
+            prefer[one.id] = migration.destination
+            if migration.reserved_gpus:
+                draft.put(replace(migration, reserved_gpus=()))
+    return prefer
+
+
+def _alike(members: list[Job]) -> list[Job]:
+    """A machine that refused one of them refuses the others too, so that they all ask for the same."""
+    avoid = tuple(dict.fromkeys(avoided for one in members for avoided in one.avoid))
+    return [replace(one, avoid=avoid) for one in members] if avoid else members
+
+
+def _hopeless(draft: Draft, members: list[Job], wish: Wish) -> bool:
+    """Did not fit the last time, and no machine has changed since."""
+    news = any(one.avoid or one.waiting_since_s == draft.now_s for one in members)
+    if news or wish.hopeless_at is None:
+        return False
+    return next(draft.state.room.changed_since(wish.hopeless_at), None) is None
+
+
+def _keep(draft: Draft, members: list[Job], kept: Kept) -> None:
+    """The machines that are nearest to having room for all: most of it free already, the rest when those who
+    are there have ended. Not more gangs at once than single jobs have it."""
+    first = members[0]
+    ran_before = first.phase is JobPhase.MIGRATING
+    waited_s = draft.now_s - min(one.waiting_since_s for one in members)
+    if len(kept.gangs) > KEPT_MOST or not (ran_before or waited_s > GANG_PATIENCE_S):
+        return
+    size = len(members)
+    near = []
+    for node in draft.state.nodes.values():
+        if node.phase is NodePhase.SHARING and node.id not in kept.nodes:
+            most = _room(draft, first, _emptied(draft, node.id), size)
+            if most:
+                free = _room(draft, first, view(draft, node.id), size)
+                near.append((-free, -most, node.id, most))
+    chosen: list[NodeId] = []
+    found = 0
+    for _, _, node_id, most in sorted(near):
+        if found < size:
+            chosen.append(node_id)
+            found += most
+    if found >= size:
+        kept.keep_all_for(draft, chosen)
+
+
+def _emptied(draft: Draft, node_id: NodeId) -> NodeView:
+    """A machine as if nobody were on it and its owner lent all of it."""
+    here = view(draft, node_id)
+    lent = replace(here.node, phase=NodePhase.SHARING, withheld=(), known_end_s=None)
+    return NodeView(
+        node=lent,
+        free_gpus=lent.facts.lent_gpus,
+        free_cpus=lent.facts.lent_cpus,
+        free_memory_bytes=here.lent_memory_bytes,
+        guests=0,
+    )
+
+
+def _room(draft: Draft, member: Job, here: NodeView, most: int) -> int:
+    alike = replace(member, avoid=())
+    return room_for(alike, here, draft.now_s, draft.policies.scoring, most)
+
+
+def _waits(draft: Draft, job: Job) -> Reason:
+    members = _alike(gangs.members(draft, job))
+    found = place_gang(members, views(draft), draft.now_s, draft.policies.scoring, {})
+    places, blockers = len(members), "nothing keeps it but its turn"
+    if isinstance(found, NotAllPlaced):
+        places = found.found
+        said = [verdict.refusal.sentence() for verdict in found.verdicts if verdict.refusal is not None]
+        counts = {sentence: said.count(sentence) for sentence in said}
+        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        shown = [f"{count} node(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
+        blockers = "; ".join(shown) or "no node has joined yet"
+    return because(job.id, Why.GANG_WAITS, found=places, size=len(members), blockers=blockers)
+
+
+def _say(draft: Draft, members: list[Job], reason: Reason) -> None:
+    """Once, when the waiting begins; `why` shows the rest live."""
+    if any(one.waiting_since_s == draft.now_s for one in members):
+        for one in members:
+            draft.add_reason(replace(reason, subject=one.id))

@@ -1,0 +1,100 @@
+"""The members of a gang, seen together: where they are, when they save, what all of them have saved."""
+
+from __future__ import annotations
+
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
+from gpunion.domain.gang import member_ids
+from gpunion.domain.ids import checkpoint_id, own_checkpoint_id, run_id
+from gpunion.domain.job import DurablePoint, Job, JobPhase
+from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
+from gpunion.domain.run import Run, RunPhase
+from gpunion.engine.draft import Draft
+from gpunion.policy.gangs.agreeing import Reached, common_step, save_step, save_wait_s
+
+# Members save in rounds, so what belongs together is among the last saves of each.
+SAVES_LOOKED_AT = 8
+
+
+def members(draft: Draft, job: Job) -> list[Job]:
+    """By rank; of a job that is no gang's, itself."""
+    seat = job.spec.seat
+    if seat is None:
+        return [job]
+    return [draft.state.jobs[one] for one in member_ids(job.id, seat)]
+
+
+def newest_run(draft: Draft, job: Job) -> Run | None:
+    return draft.state.runs.get(run_id(job.id, job.epoch))
+
+
+def running_together(draft: Draft, job: Job) -> list[Run]:
+    """The runs of all members, by rank; none of them unless all run."""
+    runs = [newest_run(draft, one) for one in members(draft, job)]
+    together = [run for run in runs if run is not None and run.phase is RunPhase.RUNNING]
+    return together if len(together) == len(runs) else []
+
+
+def saving(draft: Draft, runs: list[Run]) -> bool:
+    """Whether one of them has a save under way."""
+    return any(draft.state.unsettled.get(run.id) for run in runs)
+
+
+def step_to_save(draft: Draft, job: Job) -> int:
+    """Where a save of all members is to be taken; 0, at once, for a job that is no gang's."""
+    if job.spec.seat is None:
+        return 0
+    runs = [run for one in members(draft, job) if (run := newest_run(draft, one)) is not None]
+    return save_step([_reached(draft, run) for run in runs if run.living], draft.timing.heartbeat_s)
+
+
+def agreeing_s(draft: Draft, job: Job) -> float:
+    """How much longer a last save takes for having to be at the same step."""
+    return 0.0 if job.spec.seat is None else save_wait_s(draft.timing.heartbeat_s)
+
+
+def advance(draft: Draft, job: Job) -> None:
+    """Durable is what all members can go on from: the furthest step that each has saved in this epoch."""
+    every = members(draft, job)
+    saved = [_saved_steps(draft, one) for one in every]
+    step = common_step(saved)
+    if step is None or any(one.durable is not None and step <= one.durable.step for one in every):
+        return
+    for one, checkpoints in zip(every, saved, strict=True):
+        checkpoint = checkpoints[step]
+        point = DurablePoint(
+            checkpoint_id=checkpoint.id,
+            step=step,
+            progress=checkpoint.progress,
+            at_s=draft.now_s,
+            tier=checkpoint.tier,
+            kind=checkpoint.kind,
+            size_bytes=checkpoint.size_bytes,
+        )
+        draft.put(replace(one, durable=point))
+        draft.because(one.id, Why.SAVED, step=step, bytes=checkpoint.shipped_bytes)
+
+
+def interrupted(draft: Draft, job: Job) -> bool:
+    """Whether another member is on its way to somewhere else."""
+    others = (one for one in members(draft, job) if one.id != job.id)
+    return any(one.phase in (JobPhase.LEAVING, JobPhase.MIGRATING) for one in others)
+
+
+def _reached(draft: Draft, run: Run) -> Reached:
+    step = draft.known_step(run)
+    since_s = 0.0 if run.started_s is None else draft.now_s - run.started_s
+    made = step - run.resumed_step
+    return Reached(step=step, steps_per_s=made / since_s if since_s > 0.0 else 0.0)
+
+
+def _saved_steps(draft: Draft, job: Job) -> dict[int, Checkpoint]:
+    """What its newest run has made durable, by step."""
+    run = newest_run(draft, job)
+    if run is None:
+        return {}
+    first = max(1, run.checkpoints - SAVES_LOOKED_AT + 1)
+    names = [checkpoint_id(run.id, number) for number in range(first, run.checkpoints + 1)]
+    names += [own_checkpoint_id(run.id, number) for number in range(1, SAVES_LOOKED_AT + 1)]
+    known = (draft.state.checkpoints.get(name) for name in names)
+    return {one.step: one for one in known if one is not None and one.phase is CheckpointPhase.DURABLE}

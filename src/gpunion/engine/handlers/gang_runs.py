@@ -1,0 +1,84 @@
+"""A run of a gang's member ends: its job is over, or interrupted, only together with the others."""
+
+from __future__ import annotations
+
+from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.migration import Cause, MigrationPhase
+from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
+from gpunion.domain.run import EndReason, Run
+from gpunion.engine import gangs, moving
+from gpunion.engine.draft import Draft
+from gpunion.engine.handlers import runs
+from gpunion.engine.handlers.runs import Ending
+from gpunion.lifecycle.job import JOB
+from gpunion.lifecycle.migration import MIGRATION
+
+# How a run ends that was told to; anything else happened to it on its own.
+_AS_TOLD = (EndReason.STOPPED, EndReason.SAVED, EndReason.UNKNOWN, EndReason.FAILED)
+
+
+def ended(draft: Draft, ending: Ending) -> None:
+    """`gang_moves.follow` looks at the others afterwards, in the same decision."""
+    job, run, report = ending.job, ending.run, ending.report
+    if job.phase is JobPhase.STOPPING:
+        runs.over(draft, job, JobPhase.CANCELLED, report)
+        draft.because(job.id, Why.CANCELLED)
+    elif report.reason is EndReason.FINISHED:
+        _hold(draft, ending, failure="")
+    elif ending.told_to_stop and report.reason in _AS_TOLD:
+        _stopped_as_told(draft, ending)
+    elif report.reason is EndReason.FAILED and gangs.interrupted(draft, job):
+        code = "none" if report.exit_code is None else report.exit_code
+        draft.because(job.id, Why.GANG_BROKEN, code=code)
+        runs.interrupted(draft, job, run, report)
+    elif report.reason is EndReason.FAILED:
+        _hold(draft, ending, failure=f"exit code {report.exit_code}; see its log")
+    elif runs.start_is_hopeless(job, report):
+        _hold(draft, ending, failure=runs.hopeless_because(report))
+    else:
+        runs.interrupted(draft, job, run, report)
+
+
+def _hold(draft: Draft, ending: Ending, *, failure: str) -> None:
+    """What its program came to, until all have ended."""
+    job, report = ending.job, ending.report
+    seat = job.spec.seat
+    assert seat is not None
+    moving.abandon(draft, job)
+    job = draft.state.jobs[job.id]
+    draft.put(
+        replace(
+            job,
+            phase=JOB.check(job.id, job.phase, JobPhase.FINISHING),
+            exit_code=report.exit_code,
+            output=report.output,
+            failure=failure,
+        )
+    )
+    draft.because(job.id, Why.GANG_ENDED, how=failure or report.reason.value, size=seat.size)
+
+
+def _stopped_as_told(draft: Draft, ending: Ending) -> None:
+    """For a failure of another it waits for the verdict; else it goes where the others go."""
+    others = [one for one in gangs.members(draft, ending.job) if one.id != ending.job.id]
+    failed = any(one.failure for one in others)
+    if failed and not gangs.interrupted(draft, ending.job):
+        _hold(draft, ending, failure="")
+    else:
+        _goes_with_the_others(draft, ending.job, ending.run)
+
+
+def _goes_with_the_others(draft: Draft, job: Job, run: Run) -> None:
+    phase = JOB.check(job.id, job.phase, JobPhase.MIGRATING)
+    job = replace(job, phase=phase, waiting_since_s=draft.now_s)
+    draft.put(job)
+    migration = moving.migration_of(draft, job)
+    if migration is None:
+        moving.begin(draft, job, run, Cause.GANG, phase=MigrationPhase.SEEKING, stopped_s=draft.now_s)
+        return
+    if migration.phase is MigrationPhase.FLUSHING:
+        migration = replace(migration, stopped_s=migration.stopped_s or draft.now_s)
+    draft.cancel_timer(f"flush:{migration.id}")
+    seeking = MIGRATION.check(migration.id, migration.phase, MigrationPhase.SEEKING)
+    draft.put(replace(migration, phase=seeking, destination=None, reserved_gpus=()))

@@ -1,0 +1,51 @@
+"""At which step the members of a gang save, and which of their saves belong together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from gpunion.domain.ids import NodeId
+
+# What was last heard of a member is about one heartbeat old, and the order takes a moment to get there.
+BEATS_AHEAD = 1.5
+ORDER_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """How far one member is known to be, and how fast it goes."""
+
+    step: int
+    steps_per_s: float = 0.0
+
+
+def save_step(members: Sequence[Reached], heartbeat_s: float) -> int:
+    """The first step nobody has passed yet when the order arrives: each saves when it comes there."""
+    ahead_s = save_wait_s(heartbeat_s)
+    return max(one.step + math.ceil(one.steps_per_s * ahead_s) for one in members) + 1
+
+
+def save_wait_s(heartbeat_s: float) -> float:
+    """How much longer a last save takes a gang, since all have to come to the same step first."""
+    return BEATS_AHEAD * heartbeat_s + ORDER_S
+
+
+def interval_s(members: Iterable[tuple[NodeId, float]]) -> float:
+    """How often all save, from how often each would, and where it is. Young's interval goes with one over
+    the root of the hazard, and what drives one member out drives out all: the hazards add up. Members on one
+    machine leave together, so that machine counts once."""
+    shortest: dict[NodeId, float] = {}
+    for node_id, alone_s in members:
+        shortest[node_id] = min(alone_s, shortest.get(node_id, math.inf))
+    hazards = sum(alone_s**-2.0 for alone_s in shortest.values() if alone_s > 0.0)
+    return hazards**-0.5 if hazards > 0.0 else min(shortest.values())
+
+
+def common_step(saved: Sequence[Collection[int]]) -> int | None:
+    """The furthest step that every member has saved; None: there is none."""
+    shared = set(saved[0]) if saved else set()
+    for steps in saved[1:]:
+        shared.intersection_update(steps)
+    return max(shared, default=None)
