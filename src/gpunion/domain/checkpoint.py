@@ -30,7 +30,6 @@ class CheckpointTrouble(StrEnum):
     OLD_EPOCH = "old_epoch"
     TORN = "torn"  # files changed while they were read
     PARKED = "parked"  # it stands still in memory and cannot answer
-    AGENT_RESTARTED = "agent_restarted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ class MigrationPhase(StrEnum):
 class Cause(StrEnum):
     OWNER_RECLAIM = "owner_reclaim"
     OWNER_KILL = "owner_kill"
-    OWNER_LEFT = "owner_left"
     SICK_GPU = "sick_gpu"
     NODE_LOST = "node_lost"
     LEASE_ENDED = "lease_ended"

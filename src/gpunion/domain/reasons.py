@@ -37,7 +37,6 @@ class Why(StrEnum):
     GUESTS_FULL = "guests_full"
     REFUSED_LATELY = "refused_lately"
     GPU_WITHHELD = "gpu_withheld"
-    SAME_NODE = "same_node"
     CANNOT_DUMP = "cannot_dump"
     OTHER_ARCHITECTURE = "other_architecture"
     RESTORE_FAILED_BEFORE = "restore_failed_before"
@@ -162,7 +161,6 @@ SENTENCES: dict[Why, str] = {
     Why.GUESTS_FULL: "it already has the {limit} guests its owner allows",
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
     Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} are free and {needs} needed: {because}",
-    Why.SAME_NODE: "it is the node the job has to leave",
     Why.CANNOT_DUMP: "it cannot dump and bring back whole guests: {why_not}",
     Why.OTHER_ARCHITECTURE: "it is {here}, and the job was dumped whole on {there}",
     Why.RESTORE_FAILED_BEFORE: "a whole guest of such a machine did not come to life there ({differing})",

@@ -20,7 +20,7 @@ from gpunion.sim.watch import Watch
 from gpunion.sim.world import World
 
 # Departures: the causes that are somebody's leaving, and not our own moving about.
-ANNOUNCED = (Cause.OWNER_RECLAIM, Cause.OWNER_LEFT)
+ANNOUNCED = (Cause.OWNER_RECLAIM,)
 UNANNOUNCED = (Cause.OWNER_KILL, Cause.NODE_LOST, Cause.LEASE_ENDED, Cause.SICK_GPU, Cause.GUEST_LOST)
 # Jobs interrupted this often are GPUnion's own yardstick (HotNets '25: 3 to 7 % slower).
 OFTEN = (2, 3, 4)
