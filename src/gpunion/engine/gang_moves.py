@@ -33,7 +33,6 @@ _STANDINGS = {
 _WORDS = {
     Cause.OWNER_RECLAIM: "its owner wants it back",
     Cause.OWNER_KILL: "its owner took it back without notice",
-    Cause.OWNER_LEFT: "it leaves the campus",
     Cause.SICK_GPU: "a GPU of it is out of order",
     Cause.NODE_LOST: "it was not heard of any more",
     Cause.LEASE_ENDED: "it lost touch with the coordinator",
