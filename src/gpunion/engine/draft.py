@@ -53,6 +53,9 @@ class Draft:
             self._freed = self._freed or _may_free(record)
         self.state.put(record)
 
+    def has_put(self, record: Record) -> bool:
+        return (type(record), record.id) in self._changes
+
     def changed_nodes(self) -> list[tuple[Node | None, Node]]:
         """Each node this decision has changed so far: as it was, and as it is."""
         changed = [record for record in self._changes.values() if isinstance(record, Node)]

@@ -111,6 +111,7 @@ def _place_waiting(draft: Draft) -> None:
             continue
         reserved = migration is not None and bool(migration.reserved_gpus)
         if wish in hopeless and not reserved:
+            _say_waiting(draft, job)
             continue
         over = accounts.held_back(draft, job)
         if over is not None:
@@ -129,7 +130,7 @@ def _place_waiting(draft: Draft) -> None:
             if not kept.nodes:  # what is kept for somebody may be free for others the next time
                 wish.hopeless_at = room.version
             kept.keep_for(draft, job)
-            _say_waiting(draft, job, asked)
+            _say_waiting(draft, job)
         else:
             _start(draft, job, found)
             queue.served()
@@ -137,7 +138,12 @@ def _place_waiting(draft: Draft) -> None:
 
 def _nothing_new_for(draft: Draft, job: Job, wish: Wish) -> bool:
     """It was told so when it began to wait, and no node has come free that might do."""
-    return job.waiting_since_s != draft.now_s and in_vain(draft, wish)
+    return not _has_just_begun(draft, job) and in_vain(draft, wish)
+
+
+def _has_just_begun(draft: Draft, job: Job) -> bool:
+    """To wait, in this very decision: many may begin at one moment, and each is told once."""
+    return job.waiting_since_s == draft.now_s and draft.has_put(job)
 
 
 def _place_at_home(draft: Draft, ordered: list[Job]) -> list[Job]:
@@ -194,20 +200,19 @@ def _worth_asking(draft: Draft, job: Job, wish: Wish) -> list[NodeView]:
     """All nodes; or, where none of them would do the last time, those that changed since.
 
     A refusal that wears off with time is in `avoid`, and who has just begun to wait is told of them all."""
-    if job.avoid or job.waiting_since_s == draft.now_s or wish.hopeless_at is None:
+    if job.avoid or _has_just_begun(draft, job) or wish.hopeless_at is None:
         return views(draft)
     changed = draft.state.room.changed_since(wish.hopeless_at)
     return [view(draft, node_id) for node_id in changed if node_id in draft.state.nodes]
 
 
-def _say_waiting(draft: Draft, job: Job, asked: list[NodeView]) -> None:
-    if job.waiting_since_s == draft.now_s:  # once, when the waiting begins; `why` shows the rest live
-        found = place(job, asked, draft.now_s, draft.policies.scoring)
-        draft.because(job.id, Why.WAITING, blockers=blockers(found.verdicts))
+def _say_waiting(draft: Draft, job: Job) -> None:
+    if _has_just_begun(draft, job):  # once, when the waiting begins; `why` shows the rest live
+        draft.because(job.id, Why.WAITING, blockers=blockers(verdicts(draft, job)))
 
 
 def _say_held_back(draft: Draft, job: Job, over: Reason) -> None:
-    if job.waiting_since_s == draft.now_s:
+    if _has_just_begun(draft, job):
         draft.add_reason(over)
 
 

@@ -37,6 +37,15 @@ def test_waiting_is_told_once_and_not_again_at_every_look() -> None:
     assert whys(headquarters.fires("replan")) == []
 
 
+def test_jobs_that_come_at_one_moment_are_each_told_once_why_they_wait() -> None:
+    headquarters = Headquarters()
+    asking_alike, asking_else = a_spec(gpus=2), a_spec(gpus=4)
+    specs = {"a": asking_alike, "b": asking_else, "c": asking_alike, "d": asking_alike}
+    decisions = [headquarters.submits(name, spec) for name, spec in specs.items()]
+    told = [[reason.subject for reason in d.reasons if reason.why is Why.WAITING] for d in decisions]
+    assert told == [["a"], ["b"], ["c"], ["d"]]
+
+
 def test_a_waiting_job_is_looked_at_again_and_again() -> None:
     headquarters = Headquarters()
     headquarters.joins("alpha")
