@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.records import dataclass
 from gpunion.domain.system_tier import Tier
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpunion.domain.decision import AgentDecision, AgentRecord, Decision, Record
 from gpunion.domain.events import AgentEvent, CoordinatorEvent, LeaseRenewed
 from gpunion.domain.ids import NodeId
 from gpunion.domain.orders import Order
+from gpunion.domain.records import dataclass
 from gpunion.domain.reports import Report
 
 

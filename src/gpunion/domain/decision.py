@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpunion.domain.account import Account, Quota
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.effects import AgentEffect, CoordinatorEffect
@@ -15,6 +13,7 @@ from gpunion.domain.lending import CampusMemory, Lending
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason
+from gpunion.domain.records import dataclass
 from gpunion.domain.run import Run
 
 Record = Job | Run | Node | Checkpoint | Migration | CampusImage | Lending | CampusMemory | Account | Quota

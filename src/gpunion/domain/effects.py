@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.image import Parcel
 from gpunion.domain.orders import Order, StageState, StartRun
+from gpunion.domain.records import dataclass
 from gpunion.domain.reports import Report
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier

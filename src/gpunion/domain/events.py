@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gpunion.domain.account import Quota
 from gpunion.domain.checkpoint import CheckpointTrouble
@@ -12,6 +12,7 @@ from gpunion.domain.job import JobSpec
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import Order
 from gpunion.domain.reasons import Why
+from gpunion.domain.records import dataclass
 from gpunion.domain.reports import Report
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier

@@ -7,11 +7,10 @@ taken over for good (committed). Frames may be lost, doubled, late or out of ord
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import Order
+from gpunion.domain.records import dataclass
 from gpunion.domain.reports import Report
 from gpunion.domain.timing import Timing
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum, StrEnum
 
 from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId
 from gpunion.domain.image import Parcel
+from gpunion.domain.records import dataclass
 from gpunion.domain.resources import Request
 from gpunion.domain.staging import StateCopy
 from gpunion.domain.system_tier import Tier

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 
 from gpunion.domain.ids import NodeId
 from gpunion.domain.image import Image
+from gpunion.domain.records import dataclass
 from gpunion.domain.resources import Capacity, Gpu
 from gpunion.domain.system_tier import RestoreTried, SystemAbility
 from gpunion.domain.terms import Terms

@@ -6,11 +6,12 @@ the agent has seen changes nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.image import Parcel
+from gpunion.domain.records import dataclass
 from gpunion.domain.resources import Grant
 from gpunion.domain.system_tier import Tier
 

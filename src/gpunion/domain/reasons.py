@@ -8,8 +8,9 @@ does not carry is a bug that the tests find.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import StrEnum
+
+from gpunion.domain.records import dataclass
 
 Fact = str | int | float
 

@@ -1,7 +1,8 @@
-"""A changed copy of a record: what `dataclasses.replace` does, in half the time.
+"""A changed copy of a record: what `dataclasses.replace` does, in a quarter of the time.
 
-Every decision makes several. The library looks each field up and runs `__init__` again; here the values are
-read in one go and written straight into the slots. Type checkers see the library's own.
+Every decision makes several. The library looks each field up and runs `__init__` again; here a function made
+for the kind of record copies all of them (see `records` for how a frozen one is filled), and what changes is
+written over. Type checkers see the library's own.
 """
 
 from __future__ import annotations
@@ -9,32 +10,33 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from gpunion.domain.records import compiled, open_twin
+
 if TYPE_CHECKING:
     from dataclasses import replace as replace
 else:
     import dataclasses
-    from operator import attrgetter
 
     def replace(record, /, **changes):
         kind = type(record)
-        plan = _plan(kind)
-        if plan is None:
+        copy = _copier(kind)
+        if copy is None:
             return dataclasses.replace(record, **changes)
-        read, writers, write_of = plan
-        copy = object.__new__(kind)
-        for write, value in zip(writers, read(record)):  # noqa: B905  (both are made from one list of names)
-            write(copy, value)
-        for name, value in changes.items():
-            if name not in write_of:
-                raise TypeError(f"{kind.__name__} has no field {name!r}")
-            write_of[name](copy, value)
-        return copy
+        new = copy(record)
+        try:
+            for name, value in changes.items():
+                setattr(new, name, value)
+        except AttributeError:
+            raise TypeError(f"{kind.__name__} has no field {name!r}") from None
+        new.__class__ = kind
+        return new
 
     @functools.cache
-    def _plan(kind):
-        """How to read all fields of a kind and how to write each; None where the library's way is needed."""
-        names = [field.name for field in dataclasses.fields(kind)]
-        if hasattr(kind, "__post_init__") or "__slots__" not in vars(kind) or len(names) < 2:
+    def _copier(kind):
+        """Copies every field into the open twin; None where the library's way is needed."""
+        twin = open_twin(kind)
+        if twin is None:
             return None
-        write_of = {name: vars(kind)[name].__set__ for name in names}
-        return attrgetter(*names), tuple(write_of.values()), write_of
+        lines = [f"    new.{field.name} = record.{field.name}" for field in dataclasses.fields(kind)]
+        source = ["def copy(record):", "    new = twin()", *lines, "    return new"]
+        return compiled("\n".join(source), "copy", {"twin": twin})

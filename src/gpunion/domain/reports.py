@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.reasons import Why
+from gpunion.domain.records import dataclass
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
 from gpunion.domain.terms import Terms

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from gpunion.domain.account import Charge
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.domain.records import dataclass
 from gpunion.domain.resources import Grant
 
 

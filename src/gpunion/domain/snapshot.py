@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gpunion.domain.node import Node
+from gpunion.domain.records import dataclass
 from gpunion.domain.resources import Gpu
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId
+from gpunion.domain.records import dataclass
 
 KEEP = 3  # sealed checkpoints kept per job; the real vault keeps at least two
 

@@ -66,6 +66,12 @@ def traffic_bytes_per_s(savers: Sequence[Saver], price: float) -> float:
     return sum(saver.ship_bytes / saver.interval_s(price) for saver in savers)
 
 
+def unpriced_bytes_per_s(stall_s: float, ship_bytes: float, loss_rate_per_s: float) -> float:
+    """What one job sends where bytes cost nothing; its weight does not count then."""
+    rate = max(loss_rate_per_s, LEAST_RATE_PER_S)
+    return ship_bytes / sqrt(2 * max(stall_s, LEAST_STALL_S) / rate)
+
+
 def intervals_s(savers: Sequence[Saver], budget_bytes_per_s: float) -> tuple[float, ...]:
     price = price_of_a_byte(savers, budget_bytes_per_s)
     return tuple(inf if price == inf else saver.interval_s(price) for saver in savers)

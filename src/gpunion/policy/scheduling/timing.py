@@ -12,7 +12,7 @@ from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.checkpointing import MOST_INTERVAL_S, as_wished
 from gpunion.policy.hazard.constant import ConstantHazard, Hazard
 from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE
-from gpunion.policy.scheduling.joint import LEAST_STALL_S, Saver, price_of_a_byte, traffic_bytes_per_s
+from gpunion.policy.scheduling.joint import LEAST_STALL_S, Saver, price_of_a_byte, unpriced_bytes_per_s
 from gpunion.policy.scheduling.notices import NoticeBook
 
 # How much of what notice should save is believed. Counted in full it makes intervals so long that departures
@@ -64,7 +64,9 @@ class HazardAware:
         everybody = (job, *company)
         budget_bytes_per_s = reclaim_cap_bps(node.facts.lent_uplink_bps) / 8.0
         # If all fit even when no notice helps anybody, they fit; nearly always, and quickly seen.
-        if traffic_bytes_per_s([_saver(one, rate_per_s) for one in everybody], 0.0) <= budget_bytes_per_s:
+        costs = (one.cost for one in everybody)
+        most_bytes_per_s = sum(unpriced_bytes_per_s(c.stall_s, c.ship_bytes, rate_per_s) for c in costs)
+        if most_bytes_per_s <= budget_bytes_per_s:
             return 0.0
         lost = [1.0 - self._saved_share(one, node, everybody) for one in everybody]
         savers = [_saver(one, rate_per_s * share) for one, share in zip(everybody, lost, strict=True)]
