@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpunion.domain.ids import CheckpointId, NodeId
@@ -87,3 +87,19 @@ def test_whoever_leaves_sooner_is_worth_a_copy_more(one_s: float, other_s: float
     [risky] = POLICY.offers(job, wild, places, max(one_s, other_s))
     assert 0.0 <= safe.saves_gpu_s <= risky.saves_gpu_s
     assert risky.saves_gpu_s <= LIKELIHOOD[0] * 8.0 * 4 * GIB / places[0].facts.lent_uplink_bps
+
+
+@given(
+    st.integers(0, 60),
+    st.floats(0.05, 0.5),
+    st.lists(st.sampled_from([1e8, 1e9, 1e10]), min_size=1, max_size=SHORTLIST),
+    st.floats(0.0, 1.0),
+)
+def test_where_nothing_may_pay_no_offer_pays(
+    departures: int, share: float, wires_bps: list[float], used: float
+) -> None:
+    job, home = saved("job", ship_gib=4.0 * share), a_node("home", joined_s=0.0, departures=departures)
+    places = [a_node(f"node{n}", of=facts(uplink_bps=bps)) for n, bps in enumerate(wires_bps)]
+    pay = any(POLICY.pays(offer, used) for offer in POLICY.offers(job, home, places, 86_400.0))
+    event(f"pays: {pay}, may pay: {POLICY.may_pay(job, home, places, 86_400.0)}")
+    assert POLICY.may_pay(job, home, places, 86_400.0) or not pay

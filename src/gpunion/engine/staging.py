@@ -44,6 +44,8 @@ def consider(draft: Draft, run_id: RunId) -> None:
     source = draft.state.nodes[run.node_id]
     if not policy.wants(job, source, draft.now_s):
         return
+    if not policy.may_pay(job, source, draft.state.nodes.values(), draft.now_s):
+        return
     listed = policy.shortlist(
         job, views(draft), _counted_on(draft, job), leaving=source.id, now_s=draft.now_s
     )

@@ -7,7 +7,7 @@ bytes on a wire that everybody uses, so it is made where the seconds it should s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log
 from typing import Protocol
@@ -65,6 +65,10 @@ class Staging(Protocol):
         """Quick: whether it is worth looking for places at all."""
         ...
 
+    def may_pay(self, job: Job, source: Node, places: Iterable[Node], now_s: float) -> bool:
+        """False: a copy would pay at none of them, so that nobody need ask which of them it would go to."""
+        ...
+
     def shortlist(
         self,
         job: Job,
@@ -97,6 +101,9 @@ class NoStaging:
     def wants(self, job: Job, source: Node, now_s: float) -> bool:
         return False
 
+    def may_pay(self, job: Job, source: Node, places: Iterable[Node], now_s: float) -> bool:
+        return False
+
     def shortlist(
         self,
         job: Job,
@@ -126,6 +133,14 @@ class PreStaging:
             return False
         return sum(copy.asked_s > now_s - ASKED_WITHIN_S for copy in job.copies) < ASKED_MOST
 
+    def may_pay(self, job: Job, source: Node, places: Iterable[Node], now_s: float) -> bool:
+        """What the likeliest place would gain if it had the slowest wire of all, against the least that an
+        offer ever moves at the least price there ever is."""
+        slowest_bps = min((place.facts.lent_uplink_bps for place in places), default=inf)
+        most_gpu_s = _saves_gpu_s(job, self._leaves(job, source, now_s), LIKELIHOOD[0], slowest_bps)
+        size_bytes = 0 if job.durable is None else job.durable.size_bytes
+        return most_gpu_s >= self.price(0.0) * STALE_SHARE * size_bytes
+
     def shortlist(
         self,
         job: Job,
@@ -153,8 +168,7 @@ class PreStaging:
         for place, likelihood in zip(places, LIKELIHOOD, strict=False):
             move_bytes = _worth_moving(job, place, now_s)
             if move_bytes:
-                gained_s = 8.0 * kept_bytes(job) / max(place.facts.lent_uplink_bps, 1.0)
-                saves_gpu_s = leaves * likelihood * gained_s * max(1, job.spec.request.gpus)
+                saves_gpu_s = _saves_gpu_s(job, leaves, likelihood, place.facts.lent_uplink_bps)
                 found.append(Offer(node_id=place.id, move_bytes=move_bytes, saves_gpu_s=saves_gpu_s))
         return found
 
@@ -200,6 +214,12 @@ def building_budget_bytes() -> float:
 
 def staging_rate_bps(node: Node) -> float:
     return NODE_SHARE * node.facts.lent_uplink_bps
+
+
+def _saves_gpu_s(job: Job, leaves: float, likelihood: float, wire_bps: float) -> float:
+    """Expected: what need not be fetched over the wire of the place, if it leaves, and goes there."""
+    gained_s = 8.0 * kept_bytes(job) / max(wire_bps, 1.0)
+    return leaves * likelihood * gained_s * max(1, job.spec.request.gpus)
 
 
 def _worth_moving(job: Job, place: Node, now_s: float) -> int:
