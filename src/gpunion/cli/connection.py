@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -35,6 +36,8 @@ MISTAKES = frozenset({"unknown_key", "invalid_request"})
 
 def connect(environment: Mapping[str, str], arguments: Namespace) -> Client:
     address = find_address(environment, arguments)
+    # httpx loads a command line of its own where rich and click are installed, half as long as all the rest.
+    sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
     try:
         from gpunion.sdk.client import Client
     except ImportError as error:

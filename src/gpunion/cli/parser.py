@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from gpunion.cli.exits import USAGE, Trouble
+from gpunion.cli.screen import screen_width
 
 CLOSE_ENOUGH = 0.6
 
 
-class Parser(argparse.ArgumentParser):
-    takes_command = False  # whether a command to run may follow after --
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """argparse makes one for every flag, and would load half a library to learn how wide the screen is."""
 
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=screen_width() - 2)
+
+
+class Parser(argparse.ArgumentParser):
     """One command's parser. It raises Trouble where argparse would print and exit."""
+
+    takes_command = False  # whether a command to run may follow after --
 
     def __init__(self, **details: Any) -> None:
         super().__init__(
             allow_abbrev=False,  # a flag added later must not change what an old script means
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             **details,
         )
 
@@ -51,5 +58,7 @@ class Parser(argparse.ArgumentParser):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' or nothing."""
+    import difflib
+
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=CLOSE_ENOUGH)
     return f"; did you mean {near[0]}?" if near else ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
-from shutil import get_terminal_size
 from typing import IO, Any
 
 # The word is always there; the colour only helps to find it.
@@ -23,6 +23,8 @@ STYLES = {
 
 GAP = 2  # blanks between two columns
 NARROW = 8  # no column is folded to less
+USUAL_WIDTH = 80  # of a screen that does not say
+STDOUT = 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,10 +98,21 @@ class Screen:
 
     def room(self) -> int | None:
         """How wide a line may be; None where nobody looks at it but programs."""
-        return get_terminal_size().columns if self.out.isatty() else None
+        return screen_width() if self.out.isatty() else None
 
     def rich(self) -> bool:
         return self.out.isatty() and _rich_is_here()
+
+
+def screen_width() -> int:
+    """As `shutil` finds it, which takes long to load: what the environment says, then the terminal."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(STDOUT).columns or USUAL_WIDTH
+    except OSError:
+        return USUAL_WIDTH
 
 
 @cache

@@ -12,8 +12,8 @@ idempotency key.
 from __future__ import annotations
 
 import json
+import os
 import time
-import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -72,7 +72,7 @@ class Client(ImageCalls, TreeCalls):
 
     def submit(self, job: Mapping[str, Any], *, idempotency_key: str | None = None) -> Answer:
         """{job, reasons, verdicts}. ApiProblem `impossible` has the verdicts of every node."""
-        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        headers = {"Idempotency-Key": idempotency_key or os.urandom(16).hex()}
         return self._ask("POST", "/jobs", json=dict(job), headers=headers, again=True)
 
     def jobs(self, *, phases: Sequence[str] = (), limit: int = 100, cursor: str | None = None) -> Answer:

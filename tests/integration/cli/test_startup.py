@@ -79,6 +79,13 @@ def test_kill_loads_its_own_package_and_little_else(tmp_path: object) -> None:
     assert {name for name in ours if not name.startswith(("gpunion.owner_kill", "gpunion._version"))} == set()
 
 
+def test_asking_a_coordinator_loads_what_carries_the_question_and_no_more() -> None:
+    modules = loaded("quotas", "rm", "user:nobody", "--url", "http://127.0.0.1:1", "--token", "t")
+    assert "httpx" in modules
+    needless = {"rich", "click", "pygments", "pydantic", "uuid", "difflib", "asyncio", "tomllib"}
+    assert {name.partition(".")[0] for name in modules} & needless == set()
+
+
 @pytest.mark.parametrize(
     "words", [["--help"], ["ps", "--help"], ["status", "--help"], ["sim", "fuzz", "--help"]]
 )
