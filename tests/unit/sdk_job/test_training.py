@@ -96,6 +96,13 @@ def test_a_final_request_ends_the_program_saved(guest: Guest) -> None:
     assert guest.said("saved.json")["step"] == 5
 
 
+def test_a_signal_that_comes_behind_a_last_save_does_not_end_the_program_otherwise(guest: Guest) -> None:
+    """Found by looking, answered at once: its signal finds an interpreter without handlers."""
+    with pytest.raises(SystemExit):
+        guest.run(10, during=lambda step: guest.ask("c1", final=True) if step == 4 else None)
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
+
+
 def test_a_resumed_program_goes_on_at_the_saved_step_with_the_saved_state(
     guest: Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

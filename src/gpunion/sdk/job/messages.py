@@ -75,6 +75,8 @@ class Mailbox:
     def answer(self, request: Request, saved: Saved) -> None:
         """OSError: it could not be said."""
         assert self.directory is not None
+        if request.final:
+            self._be_deaf()
         message = {
             "id": request.id,
             "step": saved.step,
@@ -107,6 +109,12 @@ class Mailbox:
             gpus=tuple(int(str(gpu)) for gpu in gpus) if isinstance(gpus, list) else (),
             planned=bool(message.get("planned", False)),
         )
+
+    def _be_deaf(self) -> None:
+        """A request that was found by looking may have its signal still to come, and an interpreter that is
+        on its way out has no handler any more: it would die of it instead of ending with 85."""
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     def _on_request(self, signum: int, frame: object) -> None:
         self._asked = True
