@@ -51,10 +51,11 @@ def facts(
     lab: str = "alpha",
     terms: Terms | None = None,
     sandboxed: bool = True,
+    places: tuple[str, ...] = (),
 ) -> NodeFacts:
     cards = some_gpus(gpus, speed=speed) if isinstance(gpus, int) else gpus
     capacity = Capacity(gpus=cards, cpus=cpus, memory_bytes=int(memory_gib * GIB), uplink_bps=uplink_bps)
-    return NodeFacts(lab=lab, capacity=capacity, terms=terms or Terms(), sandboxed=sandboxed)
+    return NodeFacts(lab=lab, capacity=capacity, terms=terms or Terms(), sandboxed=sandboxed, places=places)
 
 
 def a_spec(
@@ -65,6 +66,7 @@ def a_spec(
     expected_s: float | None = None,
     checkpoint: CheckpointWish | None = None,
     request: Request | None = None,
+    places: tuple[str, ...] = (),
 ) -> JobSpec:
     return JobSpec(
         name="train",
@@ -75,6 +77,7 @@ def a_spec(
         priority=priority,
         checkpoint=checkpoint or CheckpointWish(),
         expected_s=expected_s,
+        places=places,
     )
 
 

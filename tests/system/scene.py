@@ -42,23 +42,30 @@ class Scene:
         *,
         vault: str | None = None,
         timing: Mapping[str, float] | None = None,
+        config: Path | None = None,
+        environments: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Scene:
-        """`vault`: where its nodes are told to keep checkpoints, in place of the folder they share."""
+        """`vault`: where its nodes are told to keep checkpoints, in place of the folder they share.
+        `environments`: what single agents, and the "coordinator", have of their own."""
         campus = LocalCampus(
             root=root,
             timing={**TIMING, **(timing or {})},
             unsandboxed=True,
             spawn=fork_module,
+            config=config,
             environment={
                 "GPUNION_COORDINATOR_LOG_FORMAT": "json",
                 "GPUNION_COORDINATOR_STRICT_AUDIT": "true",
             },
         )
-        campus.start_coordinator()
+        environments = environments or {}
+        campus.start_coordinator(**environments.get("coordinator", {}))
         scene = cls(campus=campus, trail=Trail(root))
         for number, name in enumerate(labs):
             campus.join(Lab(name=name, lab=name.upper(), model="TEST", memory_gib=8, speed=1.0 - number / 10))
-        campus.start_agent(*labs, **({} if vault is None else {"GPUNION_VAULT": vault}))
+        for group in (labs,) if not environments else ((name,) for name in labs):
+            own = dict(environments.get(group[0], {}))
+            campus.start_agent(*group, **own, **({} if vault is None else {"GPUNION_VAULT": vault}))
         return scene
 
     def submit(
@@ -69,6 +76,7 @@ class Scene:
         every_s: float = 1.0,
         key: str = "",
         encrypt: bool = False,
+        **wishes: Any,
     ) -> str:
         digest = self.patiently(lambda: self.campus.client().put_tree({JOB_FILE.name: JOB_FILE.read_bytes()}))
         job = {
@@ -77,6 +85,7 @@ class Scene:
             "bundle": digest,
             "resources": {"gpus": 1, "cpus": 0.1, "memory": "64MiB"},
             "checkpoint": {"max_interval_s": every_s, "encrypt": encrypt},
+            **wishes,
         }
         key = key or f"key-{time.monotonic_ns()}"
         answer = self.patiently(lambda: self.campus.client().submit(job, idempotency_key=key))

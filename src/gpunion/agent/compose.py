@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
-import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from gpunion.adapters.files.mark import shares
 from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
 from gpunion.adapters.files.restore import restore_directory
+from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
@@ -33,6 +34,7 @@ from gpunion.adapters.podman.probing import PROBE_DIR
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.podman.seccomp import PROFILE_NAME
 from gpunion.adapters.podman.whole import PodmanRuntime
+from gpunion.adapters.s3.place import vault_of as bucket_vault
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from gpunion.adapters.sandbox.doorway import LIST_FILE
@@ -48,9 +50,11 @@ from gpunion.agent.owner_word import owner_has_killed
 from gpunion.agent.parking import GuestParker
 from gpunion.agent.run_notes import Notebook
 from gpunion.agent.settings import Settings, SettingsTrouble, with_terms
+from gpunion.agent.storage import Storage
 from gpunion.agent.world import World
 from gpunion.domain.events import AgentEvent
 from gpunion.domain.node import NodeFacts
+from gpunion.domain.place import Place, PlaceKind
 from gpunion.domain.resources import Capacity
 from gpunion.domain.terms import Terms
 from gpunion.ports.agent_disk import AgentDisk
@@ -69,6 +73,7 @@ IMAGES_DIR = "images"
 PROBE_HOME = PROBE_DIR  # where an agent that tries whether it can dump guests keeps a small one
 RUNTIME_FILES = (LIST_FILE, PROFILE_NAME)  # the doorman's list of places and Podman's profile
 GPU_NUMBERS_FILE = "gpus.json"
+PLACES_FILE = "places.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,7 @@ class Parts:
     clock: Clock
     gpus: Gpus
     allow_places: Callable[[tuple[str, ...]], None]
-    open_vault: Callable[[], Vault]
+    storage: Storage
     images: ImageKeeper | None = None
     checkpointer: Checkpointer | None = None  # where the runtime can dump its guests whole
     parker: GuestParker | None = None  # where guests can be moved off their GPUs into memory
@@ -99,7 +104,7 @@ def compose(settings: Settings) -> Parts:
         clock=BootClock(),
         gpus=gpus,
         allow_places=runtime.allow_places,
-        open_vault=_vault_opener(settings),
+        storage=storage_of(settings),
         images=images_of(settings, runtime, link),
         checkpointer=runtime if isinstance(runtime, PodmanRuntime) else None,
         parker=parker_of(settings, runtime, gpus),
@@ -179,22 +184,26 @@ def world_of(
         directory: Path,
         label: CheckpointLabel,
         *,
+        places: tuple[str, ...],
         key: JobKey | None,
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
     ) -> Manifest:
-        return ship_directory(vault_with(key), directory, label, pace=pace, cancelled=cancelled, known=known)
+        return ship_directory(
+            vault_of(places, key), directory, label, pace=pace, cancelled=cancelled, known=known
+        )
 
-    def restore(manifest: Manifest, into: Path, *, key: JobKey | None) -> int:
-        return restore_from_ready(vault_with(key), ready, manifest, into)
+    def restore(manifest: Manifest, into: Path, *, places: tuple[str, ...], key: JobKey | None) -> int:
+        return restore_from_ready(vault_of(places, key), ready, manifest, into)
 
-    def vault_with(key: JobKey | None) -> Vault:
-        return parts.open_vault() if key is None else parts.open_vault().keyed(key)
+    def vault_of(places: tuple[str, ...], key: JobKey | None) -> Vault:
+        vault = parts.storage.open(places)
+        return vault if key is None else vault.keyed(key)
 
     return World(
         state_dir=settings.state_dir,
         runtime=parts.runtime,
-        open_vault=parts.open_vault,
+        open_vault=parts.storage.open,
         ship=ship,
         restore=restore,
         control=control,
@@ -353,14 +362,22 @@ def _vault_of(settings: Settings) -> Vault:
     return MirrorVault(desk, mirror, limit_bytes=settings.cache_bytes)
 
 
-def _vault_opener(settings: Settings) -> Callable[[], Vault]:
-    lock = threading.Lock()
-    opened: list[Vault] = []
+def storage_of(settings: Settings) -> Storage:
+    return Storage(
+        open_campus=lambda: _vault_of(settings),
+        open_place=lambda place: _open_place(settings, place),
+        memory=settings.state_dir / AGENT_DIR / PLACES_FILE,
+        own=settings.places,
+    )
 
-    def open_vault() -> Vault:
-        with lock:
-            if not opened:
-                opened.append(_vault_of(settings))
-            return opened[0]
 
-    return open_vault
+def _open_place(settings: Settings, place: Place) -> Vault:
+    match place.kind:
+        case PlaceKind.CAMPUS:
+            return _vault_of(settings)
+        case PlaceKind.DIRECTORY:
+            return open_shared(place)
+        case PlaceKind.S3:
+            mirror = settings.state_dir / CACHE_DIR / "places" / place.name
+            mirror.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return bucket_vault(place, os.environ, mirror, settings.cache_bytes)

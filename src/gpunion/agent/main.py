@@ -28,6 +28,7 @@ from gpunion.agent.perform import Performer
 from gpunion.agent.places import FAREWELL_FILE, LOCK_FILE, OF_THE_AGENT
 from gpunion.agent.settings import Settings, SettingsTrouble
 from gpunion.agent.status import StatusBoard
+from gpunion.agent.storage_watch import StorageWatch
 from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_keeper import Found, TermsKeeper
 from gpunion.agent.terms_watch import TermsWatch
@@ -149,6 +150,12 @@ class Agent:
             in_force=self._performer.small_things_done,
             more_found=self._more_gpus,
         )
+        self._storage_watch = StorageWatch(
+            storage=parts.storage,
+            link=parts.link,
+            station=self._station,
+            greet_again=self._connection.greet_again,
+        )
         self._desk, self._terms_watch = self._keep_terms()
         self._owner_api = self._answer_the_owner()
         self._told = False  # the coordinator, of our leaving
@@ -222,6 +229,7 @@ class Agent:
             self._gpu_watch.run(),
             self._try_dumping(),
             self._terms_watch.run(),
+            self._storage_watch.run(),
         )
         self._tasks = [asyncio.create_task(job) for job in jobs]
         log.info(

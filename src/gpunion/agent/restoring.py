@@ -37,7 +37,7 @@ def candidates(world: World, order: StartRun) -> list[Manifest]:
     """Newest first. The coordinator may not know of the newest: its report can be lost, the seal cannot."""
     # A job whose dumps were given up goes on from what its program saved.
     unfit = {OUTPUT_TIER} if order.tier is Tier.SYSTEM else {OUTPUT_TIER, Tier.SYSTEM}
-    vault = world.vault_with(job_key(order.job_id, order.vault_key))
+    vault = world.vault_of(order.places, job_key(order.job_id, order.vault_key))
     sealed = [manifest for manifest in vault.manifests(order.job_id) if manifest.tier not in unfit]
     sealed.sort(key=lambda manifest: (manifest.step >= order.restore_step, manifest.epoch, manifest.step))
     sealed.reverse()
@@ -53,13 +53,14 @@ def restore_newest(
 ) -> Restored:
     """Blocks; called from a thread. Again after a crash: what was there before is replaced."""
     skipped: list[str] = []
+    key = job_key(order.job_id, order.vault_key)
     for manifest in sealed:
         landing = world.spool(order.run_id) / "restore"
         landing.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if cancelled():
             break
         try:
-            found_bytes = world.restore(manifest, landing, key=job_key(order.job_id, order.vault_key))
+            found_bytes = world.restore(manifest, landing, places=order.places, key=key)
         except (CorruptBlock, MissingBlock, BadManifest, UnknownCheckpoint) as fault:
             skipped.append(f"{manifest.checkpoint_id}: {fault}")
             continue

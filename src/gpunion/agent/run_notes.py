@@ -28,6 +28,7 @@ class RunNote:
     tier: Tier = Tier.APP
     packages: str = ""  # the key of those installed for it
     vault_key: str = field(default="", repr=False)  # in hex; "": what it saves is not encrypted
+    places: tuple[str, ...] = ()  # where its checkpoints lie; none: the campus's own vault
 
     @property
     def key(self) -> JobKey | None:
@@ -66,6 +67,7 @@ class Notebook:
             tier=order.tier,
             packages=packages,
             vault_key=order.vault_key,
+            places=order.places,
         )
         record: dict[str, object] = {
             "run_id": note.run_id,
@@ -76,6 +78,7 @@ class Notebook:
             "tier": note.tier,
             "packages": note.packages,
             "vault_key": note.vault_key,
+            "places": list(note.places),
             **{name: os.fspath(getattr(paths, name)) for name in _PATHS},
         }
         write_json(os.fspath(self._directory / f"{note.run_id}.json"), record, private=True)
@@ -97,7 +100,7 @@ def _from_record(record: dict[str, object] | None) -> RunNote | None:
     """None for a file that is not ours or damaged: its guest, if any, is then a stranger and ended."""
     if record is None:
         return None
-    gpus = record.get("gpu_indices")
+    gpus, places = record.get("gpu_indices"), record.get("places")
     try:
         job_key(JobId(""), str(record.get("vault_key", "")))  # ValueError: not one
         return RunNote(
@@ -108,6 +111,7 @@ def _from_record(record: dict[str, object] | None) -> RunNote | None:
             since_unix_s=float(str(record["since_unix_s"])),
             packages=str(record.get("packages", "")),
             vault_key=str(record.get("vault_key", "")),
+            places=tuple(map(str, places)) if isinstance(places, list) else (),
             paths=GuestPaths(**{name: Path(str(record[name])) for name in _PATHS}),
             tier=Tier(str(record.get("tier", Tier.APP))),
         )

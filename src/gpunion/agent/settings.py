@@ -63,6 +63,8 @@ class Settings:
     )
     terms: Terms = field(default_factory=Terms)
     house: HouseRules = field(default_factory=HouseRules)
+    # What this machine has otherwise than the campus's configuration says of a place.
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     terms_trouble: str = ""  # why these are not the terms the owner has written last
 
     def credential(self) -> str:
@@ -82,7 +84,9 @@ class Settings:
 KEYS = {
     "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "image", "cpus",
     "memory", "cache", "image_quota", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms",
+    "places",
 }  # fmt: skip
+PLACE_KEYS = {"directory", "endpoint", "credentials"}
 GPU_KEYS = {"model", "memory", "speed", "count"}
 # What `gpunion join` writes. Once there is a terms.toml, that counts instead, and has all of the terms.
 TERMS_KEYS = {
@@ -181,7 +185,16 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
             table.get("image_quota", DEFAULT_IMAGE_QUOTA_BYTES), "image_quota"
         ),
         terms=_terms(table.get("terms", {})),
+        places=_own_places(table.get("places", {})),
     )
+
+
+def _own_places(table: Any) -> dict[str, dict[str, str]]:
+    if not isinstance(table, dict):
+        raise SettingsTrouble("places are written as [places.NAME] sections")
+    for name, own in table.items():
+        refuse_unknown(own, PLACE_KEYS, f"[places.{name}]")
+    return {name: {key: str(value) for key, value in own.items()} for name, own in table.items()}
 
 
 def _gpus(rows: Any) -> tuple[Gpu, ...]:

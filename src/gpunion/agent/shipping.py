@@ -165,17 +165,18 @@ def _ship(
 ) -> Manifest:
     pace = both(pace, world.caps, cancelled)
     try:
-        return world.ship(directory, label, key=note.key, pace=pace, cancelled=cancelled)
+        return world.ship(directory, label, places=note.places, key=note.key, pace=pace, cancelled=cancelled)
     except VaultFull:
         # Only now: looking for garbage reads the whole vault.
-        world.vault.forget(label.job_id, KEEP_CHECKPOINTS)
-        world.vault.collect_garbage()
-        return world.ship(directory, label, key=note.key, pace=pace, cancelled=cancelled)
+        vault = world.vault_of(note.places)
+        vault.forget(label.job_id, KEEP_CHECKPOINTS)
+        vault.collect_garbage()
+        return world.ship(directory, label, places=note.places, key=note.key, pace=pace, cancelled=cancelled)
 
 
 def _tidy_up(world: World, note: RunNote) -> None:
     try:
-        world.vault.forget(note.job_id, KEEP_CHECKPOINTS)
+        world.vault_of(note.places).forget(note.job_id, KEEP_CHECKPOINTS)
     except VaultFault:
         return  # it costs space, no work; the next save tries again
 

@@ -92,7 +92,7 @@ class Stager:
 
     def _bring(self, order: StageState, cancelled: Cancelled) -> int | None:
         """Bytes that came, or None where it was broken off or is not to be had here. Blocks."""
-        vault = self._world.vault
+        vault = self._world.vault_of(order.places)
         manifest = _newest(vault, order.job_id)
         if manifest is None or not self._ready.make_room(order.job_id, manifest.total_bytes):
             return None

@@ -46,6 +46,7 @@ class Ship(Protocol):
         directory: Path,
         label: CheckpointLabel,
         *,
+        places: tuple[str, ...],
         key: JobKey | None,
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
@@ -57,7 +58,9 @@ class Restore(Protocol):
 
     Returns how many bytes of it lay ready on this machine."""
 
-    def __call__(self, manifest: Manifest, into: Path, *, key: JobKey | None) -> int: ...
+    def __call__(
+        self, manifest: Manifest, into: Path, *, places: tuple[str, ...], key: JobKey | None
+    ) -> int: ...
 
 
 async def _nothing_to_see() -> None:
@@ -68,7 +71,7 @@ async def _nothing_to_see() -> None:
 class World:
     state_dir: Path
     runtime: Runtime
-    open_vault: Callable[[], Vault]
+    open_vault: Callable[[tuple[str, ...]], Vault]  # by the names of a job's places; none: the campus's own
     ship: Ship
     restore: Restore
     control: ControlFiles
@@ -87,14 +90,12 @@ class World:
     checkpointer: Checkpointer | None = None  # None: the runtime cannot dump its guests whole
     ready: ReadyStates | None = None  # None: no states lie ready here
 
-    @property
-    def vault(self) -> Vault:
-        """VaultUnavailable while its place cannot be reached: an agent must start, and obey, without one."""
-        return self.open_vault()
+    def vault_of(self, places: tuple[str, ...], key: JobKey | None = None) -> Vault:
+        """For what a job saves, whether it has a key or not.
 
-    def vault_with(self, key: JobKey | None) -> Vault:
-        """For reading and writing what a job saves, whether it has a key or not."""
-        return self.vault if key is None else self.vault.keyed(key)
+        VaultUnavailable while its place cannot be reached: an agent must start, and obey, without one."""
+        vault = self.open_vault(places)
+        return vault if key is None else vault.keyed(key)
 
     def spool(self, run_id: str) -> Path:
         """A run's place for things on their way in or out. On the guests' file system, so links work."""

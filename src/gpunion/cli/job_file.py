@@ -55,9 +55,7 @@ def read_job_file(path: Path) -> JobFile:
 
 def _job_file(table: Json, place: Path) -> JobFile:
     read = _read(table, "", KEYS)
-    job: Json = {
-        key: read[key] for key in ("name", "command", "image", "network", "priority", "lab") if key in read
-    }
+    job: Json = {key: read[key] for key in SAME_IN_THE_API if key in read}
     if "env" in read:
         job["environment"] = read["env"]
     if "environment" in read:
@@ -188,6 +186,9 @@ def _number(value: Any) -> float:
     return float(value)
 
 
+SAME_IN_THE_API = ("name", "command", "image", "network", "place", "priority", "lab")
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     read: Callable[[Any], Any]
@@ -200,6 +201,7 @@ KEYS = {
     "dir": Key(_folder, "the directory that travels with it (the file's own); `false`: nothing does"),
     "image": Key(_text, 'the image to run in: a name of `gpunion images ls`, or `"name@sha256:..."`'),
     "network": Key(_network, '`"allowed"`: the places that a node\'s owner allows; else none at all'),
+    "place": Key(_text, "where its checkpoints are kept: a name of `gpunion places` (where the campus says)"),
     "priority": Key(_priority, "`low`, `normal` or `high`"),
     "lab": Key(_text, "the lab it belongs to"),
     "expect": Key(_seconds, 'about how long it runs, like `"2h"`'),

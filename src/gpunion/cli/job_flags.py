@@ -77,6 +77,11 @@ def _add_checkpoint_flags(job: argparse._ArgumentGroup) -> None:
         help="store what it saves and leaves encrypted, with a key of its own",
     )
     job.add_argument(
+        "--place",
+        metavar="NAME",
+        help="keep what it saves in this place, one of: gpunion places (where the campus says)",
+    )
+    job.add_argument(
         "--checkpoint-every",
         type=positive_duration_s,
         metavar="TIME",
@@ -101,6 +106,7 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     _put(job, "image", arguments.image)
     _put(job, "lockfile", arguments.environment and arguments.environment.removeprefix("./"))
     _put(job, "network", arguments.network)
+    _put(job, "place", arguments.place)
     _put(job, "expected_s", arguments.expect)
     _put(job, "finish_within_s", arguments.deadline)
     if "finish_within_s" in job and "expected_s" not in job:

@@ -18,6 +18,7 @@ from gpunion.coordinator.routes import (
     logs,
     nodes,
     output,
+    places,
     quotas,
     trees,
     vault,
@@ -39,7 +40,7 @@ def make_app(campus: Campus | None = None) -> FastAPI:
     )
     api = APIRouter(prefix=PREFIX, responses=PROBLEMS)
     for module in (
-        jobs, logs, output, trees, vault, images, nodes, hazard, quotas, enrolment, events, agent,
+        jobs, logs, output, trees, vault, places, images, nodes, hazard, quotas, enrolment, events, agent,
     ):  # fmt: skip
         api.include_router(module.router)
     app.include_router(api)

@@ -17,6 +17,7 @@ from gpunion.coordinator.joblogs import JobLogs
 from gpunion.coordinator.ledger import Ledger
 from gpunion.coordinator.loop import Loop
 from gpunion.coordinator.naming import JobNames
+from gpunion.coordinator.places import CampusPlaces
 from gpunion.coordinator.switchboard import Switchboard
 from gpunion.domain.timing import Timing
 from gpunion.engine.coordinator_station import CoordinatorStation
@@ -34,7 +35,8 @@ class Campus:
     clock: SteadyClock
     store: Store
     trees: Trees
-    open_vault: Callable[[], Vault]
+    open_vault: Callable[[tuple[str, ...]], Vault]  # by the names of a job's places
+    places: CampusPlaces
     vault_desk: Callable[[], VaultDesk]
     vault_mark: str  # in the vault's folder as well: a node that finds it there shares that folder
     station: CoordinatorStation

@@ -13,7 +13,9 @@ from pathlib import Path
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of
+from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.files.trees import DirectoryTrees
+from gpunion.adapters.s3.place import vault_of as bucket_vault
 from gpunion.adapters.sql.store import SqlStore
 from gpunion.coordinator.archives import ImageArchives
 from gpunion.coordinator.auth import Keyring
@@ -25,16 +27,21 @@ from gpunion.coordinator.joblogs import JobLogs
 from gpunion.coordinator.ledger import Ledger
 from gpunion.coordinator.loop import Loop
 from gpunion.coordinator.naming import JobNames
+from gpunion.coordinator.places import CampusPlaces, places_from
 from gpunion.coordinator.settings import BadSettings, Settings
 from gpunion.coordinator.switchboard import Switchboard
+from gpunion.domain.place import Place, PlaceKind
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.policy.policies import BUNDLES, Policies
 from gpunion.ports.store import Store
 from gpunion.ports.trees import Trees
+from gpunion.ports.vault import Vault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 
 DATABASE_FILE = "gpunion.db"
 TREES_DIR = "trees"
+PLACES_DIR = "places"
+MIRROR_LIMIT_BYTES = 2 * 1024**3  # what was fetched for `gpunion cp`, of each bucket
 
 
 def sqlite_store(folder: Path) -> Store:
@@ -57,6 +64,47 @@ def _desk_opener(place: str) -> Callable[[], VaultDesk]:
             return opened[0]
 
     return open_desk
+
+
+def _places(settings: Settings) -> CampusPlaces:
+    """With the marks of those folders that the coordinator reaches: it makes them, nodes do not."""
+    try:
+        places = places_from(settings.places, settings.place)
+    except ValueError as error:
+        raise BadSettings(str(error)) from error
+    marked = {
+        name: replace(place, mark=mark_of(Path(place.directory)))
+        if place.kind is PlaceKind.DIRECTORY
+        else place
+        for name, place in places.known.items()
+    }
+    return replace(places, known=marked)
+
+
+def _vault_opener(settings: Settings, places: CampusPlaces) -> Callable[[tuple[str, ...]], Vault]:
+    """For reading what jobs leave. A bucket's mirror is made when it is first needed."""
+    lock = threading.Lock()
+    opened: dict[Place, Vault] = {}
+
+    def open_vault(names: tuple[str, ...]) -> Vault:
+        found = places.of(names)
+        if not found:
+            raise VaultUnavailable(f"the campus has no place called {names[0]!r} any more")
+        place = found[0]
+        match place.kind:
+            case PlaceKind.CAMPUS:
+                return DirectoryVault(settings.vault_place, create=False)
+            case PlaceKind.DIRECTORY:
+                return open_shared(place)
+            case PlaceKind.S3:
+                with lock:
+                    if place not in opened:
+                        mirror = settings.data_dir / PLACES_DIR / place.name
+                        mirror.parent.mkdir(mode=0o700, exist_ok=True)
+                        opened[place] = bucket_vault(place, os.environ, mirror, MIRROR_LIMIT_BYTES)
+                    return opened[place]
+
+    return open_vault
 
 
 async def open_campus(
@@ -112,13 +160,15 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
     archives = ImageArchives(settings.data_dir / "images")
     listed = station.engine.state.images.values()
     archives.sweep(entry.archive.digest for entry in listed if entry.archive is not None)
+    places = _places(settings)
     return Campus(
         vault=settings.vault_place,
         timing=settings.timing,
         clock=clock,
         store=store,
         trees=trees_of(settings),
-        open_vault=lambda: DirectoryVault(settings.vault_place, create=False),
+        open_vault=_vault_opener(settings, places),
+        places=places,
         vault_desk=_desk_opener(settings.vault_place),
         vault_mark=mark_of(Path(settings.vault_place)),
         station=station,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from gpunion.domain.place import CAMPUS, place_of
 from gpunion.domain.timing import Timing
 
 ENVIRONMENT_PREFIX = "GPUNION_COORDINATOR_"
@@ -38,6 +39,8 @@ class Settings:
     lead_s: float = 30.0  # how long the lead lasts without being renewed
     # Of the disk: directories of jobs are refused before the database cannot be written any more.
     keep_free_bytes: int = 512 * 1024**2
+    places: Mapping[str, Any] = field(default_factory=dict)  # [places.NAME], see docs/vault.md
+    place: str = CAMPUS  # where checkpoints of a job go that names none
     strict_audit: bool = False  # a broken invariant ends the process (tests)
     timing: Timing = field(default_factory=Timing)
 
@@ -64,11 +67,23 @@ def load(
         if not isinstance(table, Mapping):
             raise BadSettings(f"{source}: timing is a table of seconds")
         _refuse_unknown(source, plain, _SETTINGS)
+        _check_places(source, plain)
         _refuse_unknown(f"{source}: timing", table, _TIMING)
         chosen |= {key: _SETTINGS[key](f"{source}: {key}", value) for key, value in plain.items()}
         timing |= {key: _seconds(f"{source}: timing.{key}", value) for key, value in table.items()}
     chosen.setdefault("data_dir", default_data_dir())
     return Settings(timing=Timing(**timing), **chosen)
+
+
+def _check_places(source: str, values: Mapping[str, Any]) -> None:
+    tables = values.get("places", {})
+    if not isinstance(tables, Mapping):
+        raise BadSettings(f"{source}: places are written as [places.NAME] sections")
+    for name, table in tables.items():
+        try:
+            place_of(name, table)
+        except ValueError as error:
+            raise BadSettings(f"{source}: places.{error}") from error
 
 
 def _sources(
@@ -166,6 +181,8 @@ _SETTINGS = {
     "port": _port,
     "vault": _text,
     "policies": _text,
+    "places": lambda name, value: dict(value),
+    "place": _text,
     "log_format": _log_format,
     "lead_s": _seconds,
     "keep_free_bytes": _bytes,

@@ -74,6 +74,8 @@ class JobSpec:
     lockfile: str | None = None  # in the directory that travels: packages to be installed for it
     image: str | None = None  # as asked for: a name, or a pinned name; None: whatever a node has
     seat: Seat | None = None  # of a member of a gang
+    # Where its checkpoints lie: sealed in the first, copied to the others. None: the campus's own vault.
+    places: tuple[str, ...] = ()
 
     @property
     def guest_command(self) -> tuple[str, ...]:

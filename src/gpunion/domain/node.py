@@ -39,6 +39,7 @@ class NodeFacts:
     parks: bool = False  # GPU memory can be moved to host memory there; the terms say whether it may
     image_quota_bytes: int | None = None  # what the owner gives to images of ours; None: no limit
     system: SystemAbility = field(default_factory=SystemAbility)
+    places: tuple[str, ...] = ()  # named ones for checkpoints that it reaches, beside the campus's own
 
     @property
     def takes_images(self) -> bool:

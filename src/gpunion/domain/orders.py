@@ -37,6 +37,7 @@ class StartRun:
     tier: Tier = Tier.APP  # how it is saved, and whether it may be brought back from a dump
     vault_key: str = field(default="", repr=False)  # in hex; what it saves is encrypted with it
     seat: Seat | None = None  # of a member of a gang
+    places: tuple[str, ...] = ()  # where its checkpoints lie; none: the campus's own vault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,7 @@ class StageState:
     epoch: int
     checkpoint_id: CheckpointId
     rate_bps: float  # what it may use of the node's wire; 0: no cap
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

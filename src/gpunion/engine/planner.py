@@ -257,6 +257,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             tier=job.tier,
             vault_key=job.vault_key,
             seat=job.spec.seat,
+            places=job.spec.places,
         ),
     )
     draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)

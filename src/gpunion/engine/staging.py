@@ -102,6 +102,7 @@ def _ask(draft: Draft, run: Run, node_id: NodeId, move_bytes: int, rate_bps: flo
         epoch=run.epoch,
         checkpoint_id=job.durable.checkpoint_id,
         rate_bps=rate_bps,
+        places=job.spec.places,
     )
     draft.order(node_id, order)
     copies = [copy for copy in job.copies if copy.node_id != node_id]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gpunion.domain.frames import AgentFrame, CoordinatorFrame
+from gpunion.domain.place import Place
 
 
 class LinkFault(Exception):
@@ -46,6 +47,10 @@ class CoordinatorLink(Protocol):
 
     def fetch_blocks(self, names: Sequence[str]) -> AsyncIterator[tuple[str, bytes]]:
         """One batch of blocks, each verified, as they arrive; those that are not there are left out."""
+        ...
+
+    async def fetch_places(self) -> tuple[Place, ...]:
+        """Where checkpoints of this campus can be kept."""
         ...
 
     async def push_log(self, run_id: str, offset: int, data: bytes) -> int:

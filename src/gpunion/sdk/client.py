@@ -109,6 +109,10 @@ class Client(ImageCalls, TreeCalls):
 
     # --- nodes and the campus --------------------------------------------------------------------
 
+    def places(self) -> Answer:
+        """Where checkpoints can be kept."""
+        return self._ask("GET", "/places", again=True)
+
     def nodes(self, *, all: bool = False) -> list[Answer]:
         """`all`: those too that left more than a day ago."""
         found: list[Answer] = self._get("/nodes", {"all": all} if all else None)["nodes"]

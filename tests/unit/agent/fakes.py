@@ -18,6 +18,7 @@ from gpunion.domain.frames import AgentFrame, CoordinatorFrame
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import StartRun
+from gpunion.domain.place import Place
 from gpunion.domain.resources import GIB, Capacity, Gpu, Grant
 from gpunion.domain.terms import Terms
 from gpunion.domain.timing import Timing
@@ -192,6 +193,7 @@ class MemoryVault:
     gate: threading.Event | None = None  # uploads wait for it, as on a slow network
     collected: int = 0
     keys: list[JobKey | None] = field(default_factory=list)  # what was read, saved and restored with
+    places: list[tuple[str, ...]] = field(default_factory=list)  # where it was saved and restored
 
     def begin(self, job_id: str, epoch: int) -> None:
         self.journal.append(f"begin {job_id} {epoch}")
@@ -246,6 +248,7 @@ class MemoryVault:
         directory: Path,
         label: CheckpointLabel,
         *,
+        places: tuple[str, ...],
         key: JobKey | None,
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
@@ -253,6 +256,7 @@ class MemoryVault:
         from gpunion.ports.vault import ShipCancelled
 
         self.keys.append(key)
+        self.places.append(places)
         self.begin(label.job_id, label.epoch)
         if self.ship_fault is not None:
             fault, self.ship_fault = self.ship_fault, None
@@ -271,7 +275,8 @@ class MemoryVault:
         self.sealed.append(manifest)
         return manifest
 
-    def restore(self, manifest: Manifest, into: Path, *, key: JobKey | None) -> int:
+    def restore(self, manifest: Manifest, into: Path, *, places: tuple[str, ...], key: JobKey | None) -> int:
+        self.places.append(places)
         self.keys.append(key)
         if manifest.checkpoint_id in self.broken:
             raise self.broken[manifest.checkpoint_id]
@@ -296,6 +301,7 @@ class FakeLink:
         self.refused: LinkFault | None = None
         self.connections = 0
         self.sent: list[AgentFrame] = []
+        self.places: tuple[Place, ...] = ()
         self.to_agent: asyncio.Queue[CoordinatorFrame | None] = asyncio.Queue()
 
     @contextlib.asynccontextmanager
@@ -331,6 +337,11 @@ class FakeLink:
             if name in self.blocks:
                 yield name, self.blocks[name]
 
+    async def fetch_places(self) -> tuple[Place, ...]:
+        if self.refused is not None:
+            raise self.refused
+        return self.places
+
     async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
         if self.log_fault is not None:
             raise self.log_fault
@@ -361,7 +372,7 @@ class FakeWorld:
         self.world = World(
             state_dir=self.root,
             runtime=self.runtime,
-            open_vault=lambda: self.vault,
+            open_vault=lambda places: self.vault,
             ship=self.vault.ship,
             restore=self.vault.restore,
             control=self.control,

@@ -32,7 +32,7 @@ class Scene:
         self.fake = FakeWorld(root)
         self.vault = DirectoryVault(root / "vault")
         self.ready = DirectoryReady(root / "states", limit_bytes=16 * MIB)
-        self.fake.world = replace(self.fake.world, open_vault=lambda: self.vault, ready=self.ready)
+        self.fake.world = replace(self.fake.world, open_vault=lambda places: self.vault, ready=self.ready)
         logs = LogPusher(self.fake.link, root / "logs")
         logs.open()
         self.performer = Performer(self.fake.world, logs, lambda: self.lending)

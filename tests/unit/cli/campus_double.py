@@ -116,6 +116,16 @@ class CampusDouble:
                 raise Unreachable(self.url, "the cable was pulled")
             yield name, self.made.blocks[name]
 
+    def places(self) -> Json:
+        rows = [("campus", "campus", []), ("bucket", "s3", ["alpha", "beta"])]
+        return {
+            "usual": "campus",
+            "places": [
+                {"name": name, "kind": kind, "where": f"where {name} is", "settings": {}, "reached_by": nodes}
+                for name, kind, nodes in rows
+            ],
+        }
+
     def images(self) -> list[Json]:
         return self.listed
 

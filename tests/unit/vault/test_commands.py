@@ -69,3 +69,18 @@ def test_what_is_not_there_is_said(place: Place, gpunion: Terminal) -> None:
     assert gpunion("vault", "ls", "elsewhere") == UNAVAILABLE
     assert "is no vault, or nothing was saved there yet" in gpunion.err
     assert gpunion("vault", "verify", "vault", "--job", "nobody") == NOT_FOUND
+
+
+def test_places_are_listed_with_who_reaches_them(gpunion: Terminal) -> None:
+    assert gpunion("places") == OK
+    lines = [line.split() for line in gpunion.out.splitlines()]
+    assert lines[1][:3] == ["campus", "(usual)", "campus"]
+    assert lines[2][-2:] == ["alpha,", "beta"]
+
+
+def test_a_job_says_where_its_checkpoints_are_kept(gpunion: Terminal) -> None:
+    assert gpunion("submit", "--place", "bucket", "--no-dir", "--", "true") == OK
+    assert gpunion.campus.submitted[-1]["place"] == "bucket"
+    (gpunion.here / "gpunion.toml").write_text('command = "true"\ndir = false\nplace = "attic"\n')
+    assert gpunion("submit") == OK
+    assert gpunion.campus.submitted[-1]["place"] == "attic"

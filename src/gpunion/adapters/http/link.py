@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from gpunion.adapters.http.requests import faults, refusal
 from gpunion.domain.frames import AgentFrame, CoordinatorFrame
+from gpunion.domain.place import Place, place_of
 from gpunion.ports.coordinator_link import LinkFault
 from gpunion.wire.agent_v1 import (
     CLOSE_REPLACED,
@@ -114,6 +115,18 @@ class HttpLink:
                     async for piece in answer.aiter_bytes(PIECE_BYTES):
                         await asyncio.to_thread(file.write, piece)
                         reached(file.tell())
+
+    async def fetch_places(self) -> tuple[Place, ...]:
+        what = "the places for checkpoints cannot be asked for"
+        with faults(what):
+            answer = await self._client.get("/places")
+            if answer.status_code != httpx.codes.OK:
+                raise refusal(answer, what)
+            try:
+                rows = answer.json()["places"]
+                return tuple(place_of(row["name"], row["settings"]) for row in rows)
+            except (ValueError, KeyError, TypeError) as error:
+                raise LinkFault(f"{what}: {error}", temporary=True) from error
 
     async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
         with faults("the log cannot be sent"):

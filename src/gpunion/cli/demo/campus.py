@@ -76,6 +76,7 @@ class LocalCampus:
     unsandboxed: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     spawn: Spawn = spawn_module
+    config: Path | None = None  # the coordinator's settings
     _coordinator: Process | None = None
     _agents: dict[str, Process] = field(default_factory=dict)
     _port: int = 0
@@ -113,6 +114,7 @@ class LocalCampus:
         timing = {f"GPUNION_COORDINATOR_TIMING_{k.upper()}": str(v) for k, v in self.timing.items()}
         command = ["gpunion.coordinator", "--data-dir", str(self.data_dir), "--port", str(self._port)]
         command += ["--vault", str(self.vault_dir)]
+        command += [] if self.config is None else ["--config", str(self.config)]
         self._coordinator = self._spawn("coordinator", command, {**timing, **environment})
         self._wait(address.exists, self._coordinator, "coordinator")
         self._port = int(self.url.rsplit(":", 1)[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
@@ -39,6 +40,7 @@ async def submit(
     idempotency_key: Annotated[str | None, _KEY] = None,
 ) -> wire.JobAnswer:
     spec = convert.spec_from(job, owner=job.user or caller.name)
+    spec = replace(spec, places=campus.places.choose(job.place))
     if idempotency_key is None:
         return await _submit(campus, spec, None)
     key = f"{caller.kind}:{caller.name}:{idempotency_key}"

@@ -96,7 +96,7 @@ def _find_output(campus: Campus, job: Job) -> Output:
     try:
         sealed = sorted(vault.manifests(job.id), key=lambda manifest: (manifest.epoch, manifest.step))
     except VaultFault as fault:
-        raise _unavailable(campus, fault) from fault
+        raise _unavailable(campus, job, fault) from fault
     if job.output is not None:
         for manifest in sealed:
             if manifest.checkpoint_id == job.output:
@@ -135,19 +135,20 @@ def _sealed(campus: Campus, job: Job, checkpoint_id: str) -> tuple[Vault, Manife
         next_step = f"GET /api/v1/jobs/{job.id}/output again, and fetch what that lists"
         raise ApiError(409, "output_changed", detail, next_step) from error
     except VaultFault as fault:
-        raise _unavailable(campus, fault) from fault
+        raise _unavailable(campus, job, fault) from fault
 
 
 def _open(campus: Campus, job: Job) -> Vault:
     try:
-        vault = campus.open_vault()
+        vault = campus.open_vault(job.spec.places)
         if not job.vault_key:
             return vault
         return vault.keyed(JobKey(job_id=job.id, secret=bytes.fromhex(job.vault_key)))
     except VaultFault as fault:
-        raise _unavailable(campus, fault) from fault
+        raise _unavailable(campus, job, fault) from fault
 
 
-def _unavailable(campus: Campus, fault: VaultFault) -> ApiError:
-    detail = f"the coordinator cannot read the vault at {campus.vault}: {fault}"
-    return ApiError(503, "vault_unavailable", detail, "the operator mounts it where the coordinator runs")
+def _unavailable(campus: Campus, job: Job, fault: VaultFault) -> ApiError:
+    where = job.spec.places[0] if job.spec.places else campus.vault
+    detail = f"the coordinator cannot read the vault at {where}: {fault}"
+    return ApiError(503, "vault_unavailable", detail, "the operator lets the coordinator's machine reach it")

@@ -128,6 +128,8 @@ def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
         left_s = node.known_end_s - now_s
         if left_s < node.facts.terms.notice_s + LEAST_STAY_S:
             return because(node.id, Why.ENDS_SOON, left_s=max(0.0, left_s))
+    if job.spec.places and not set(job.spec.places) & set(node.facts.places):
+        return because(node.id, Why.PLACE_NOT_REACHED, place=" or ".join(job.spec.places))
     limit = node.facts.terms.max_guests
     if view.guests >= limit:
         return because(node.id, Why.GUESTS_FULL, limit=limit)

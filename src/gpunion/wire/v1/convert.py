@@ -92,6 +92,7 @@ def job_out(
         preparing=jobs.PreparingOut(**asdict(preparing)) if preparing else None,
         exit_code=job.exit_code,
         output=job.output,
+        places=list(spec.places),
     )
 
 

@@ -24,6 +24,7 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"
 Lab = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")]
 Argument = Annotated[str, StringConstraints(max_length=ARGUMENT_LIMIT_CHARS, pattern=r"^[^\x00]*$")]
 VariableName = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+PlaceName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -106,6 +107,9 @@ class JobIn(Strict):
     lockfile: Lockfile | None = None
     image: ImageName | None = None
     network: Literal["none", "allowed"] = "none"
+    place: PlaceName | None = Field(
+        default=None, description="where its checkpoints are kept; GET /places lists the names"
+    )
 
     @model_validator(mode="after")
     def _has_one_base(self) -> JobIn:
@@ -264,6 +268,7 @@ class JobOut(Answer):
     preparing: PreparingOut | None
     exit_code: int | None
     output: str | None
+    places: list[str]  # where its checkpoints are kept; none: the campus's own vault
 
 
 class ResourcesOut(Answer):

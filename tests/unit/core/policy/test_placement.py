@@ -34,6 +34,7 @@ REFUSALS: dict[Why, tuple[Job, NodeView]] = {
     Why.NODE_RECLAIMED: (a_job(), a_view(a_node(phase=NodePhase.RECLAIMING))),
     Why.NODE_SILENT: (a_job(), a_view(a_node(phase=NodePhase.SILENT))),
     Why.REFUSED_LATELY: (a_job(avoid=(Avoidance(node_id=NodeId("alpha"), until_s=11.0),)), a_view()),
+    Why.PLACE_NOT_REACHED: (a_job(spec=a_spec(places=("bucket",))), a_view()),
     Why.GUESTS_FULL: (a_job(), a_view(a_node(of=facts(terms=Terms(max_guests=2))), guests=2)),
     Why.TOO_FEW_FREE_GPUS: (a_job(), a_view(free_gpus=())),
     Why.TOO_FEW_FREE_CPUS: (a_job(), a_view(free_cpus=0.5)),
@@ -60,6 +61,12 @@ def test_a_reclaimed_node_is_its_owner_s_too() -> None:
     assert reason.why is Why.NODE_RECLAIMED
 
 
+def test_a_node_that_reaches_one_of_a_job_s_places_will_do() -> None:
+    job = a_job(spec=a_spec(places=("bucket", "attic")))
+    for reached in (("bucket",), ("attic", "other")):
+        assert refusal(job, a_view(a_node(of=facts(places=reached))), 0.0) is None
+
+
 def test_an_owner_may_allow_what_their_machine_cannot_shut_in() -> None:
     open_house = a_node(of=facts(sandboxed=False, terms=Terms(allow_unsandboxed=True)))
     assert refusal(a_job(), a_view(open_house), 0.0) is None
@@ -82,6 +89,7 @@ def test_what_no_waiting_mends_is_what_the_node_has_and_its_standing_terms() -> 
         Why.NODE_RECLAIMED,
         Why.NODE_SILENT,
         Why.REFUSED_LATELY,
+        Why.PLACE_NOT_REACHED,
         Why.GUESTS_FULL,
         Why.TOO_FEW_FREE_GPUS,
         Why.TOO_FEW_FREE_CPUS,

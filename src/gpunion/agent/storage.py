@@ -1,0 +1,119 @@
+"""The places for checkpoints that this machine knows, which of them it reaches, and a job's vault in them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpunion.domain.place import CAMPUS, Place, PlaceKind, place_of, table_of
+from gpunion.owner_kill.records import read_json, write_json
+from gpunion.ports.vault import Vault, VaultFault, VaultUnavailable
+
+NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the place answers
+
+OpenPlace = Callable[[Place], Vault]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    reached: tuple[str, ...]
+    troubles: Mapping[str, str] = field(default_factory=dict)  # of the others, in words for the owner
+
+
+class Storage:
+    """Calls block, from any number of threads. A place is opened once, when it is first needed."""
+
+    def __init__(
+        self,
+        *,
+        open_campus: Callable[[], Vault],
+        open_place: OpenPlace,
+        memory: Path,
+        own: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """`memory` keeps what was told, for a start without the coordinator. `own`: where this machine's
+        owner has written something else than the campus has, such as where its credentials are."""
+        self._open_campus = open_campus
+        self._open_place = open_place
+        self._memory = memory
+        self._own = own or {}
+        self._lock = threading.Lock()
+        self._opened: dict[Place, Vault] = {}
+        self._campus: Vault | None = None
+        self._places = dict(_remembered(memory))
+
+    def learn(self, places: Iterable[Place]) -> None:
+        told = {place.name: place for place in places}
+        with self._lock:
+            if told == self._places:
+                return
+            self._places = told
+        write_json(os.fspath(self._memory), {name: table_of(place) for name, place in told.items()})
+
+    def open(self, names: tuple[str, ...]) -> Vault:
+        """VaultUnavailable, VaultDenied."""
+        if not names:
+            return self._open_own()
+        return self._open_named(names[0])
+
+    def reach(self) -> Reach:
+        """Each is really asked, now."""
+        with self._lock:
+            places = sorted(self._places.values(), key=lambda place: place.name)
+        reached, troubles = [], {}
+        for place in places:
+            try:
+                self._ask(place)
+                reached.append(place.name)
+            except VaultFault as fault:
+                troubles[place.name] = str(fault)
+        return Reach(reached=tuple(reached), troubles=troubles)
+
+    def _ask(self, place: Place) -> None:
+        if place.kind is PlaceKind.DIRECTORY:  # what is not mounted any more looks empty
+            self._open_place(self._as_here(place))
+        self._open_named(place.name).latest(NOBODY)
+
+    def _open_named(self, name: str) -> Vault:
+        with self._lock:
+            place = self._places.get(name)
+        if place is None and name != CAMPUS:
+            known = ", ".join(sorted({CAMPUS, *self._places}))
+            raise VaultUnavailable(f"this machine was told of no place {name!r}; it knows {known}")
+        if place is None or place.kind is PlaceKind.CAMPUS:
+            return self._open_own()
+        place = self._as_here(place)
+        with self._lock:
+            found = self._opened.get(place)
+        if found is None:
+            found = self._open_place(place)
+            with self._lock:
+                found = self._opened.setdefault(place, found)
+        return found
+
+    def _as_here(self, place: Place) -> Place:
+        own = self._own.get(place.name)
+        if not own:
+            return place
+        try:
+            return place_of(place.name, {**table_of(place), **own})
+        except ValueError as error:
+            raise VaultUnavailable(f"[places.{place.name}] of this machine: {error}") from error
+
+    def _open_own(self) -> Vault:
+        with self._lock:
+            if self._campus is None:
+                self._campus = self._open_campus()
+            return self._campus
+
+
+def _remembered(memory: Path) -> Iterable[tuple[str, Place]]:
+    """What cannot be read is told again by the coordinator."""
+    for name, table in (read_json(os.fspath(memory)) or {}).items():
+        try:
+            yield name, place_of(name, table)
+        except ValueError:
+            continue

@@ -1,0 +1,35 @@
+"""`gpunion places`: where checkpoints can be kept, and which machines reach each."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK
+from gpunion.cli.screen import Table
+
+CONNECTS = True
+JSON = "`{usual, places: [{name, kind, where, settings, reached_by}]}`; no secret is among the settings."
+EXAMPLES = ("gpunion places", "gpunion submit --place bucket -- python train.py")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    found = context.campus(arguments).places()
+    if context.screen.as_json:
+        context.screen.data(found)
+        return OK
+    rows = [
+        [
+            place["name"] + (" (usual)" if place["name"] == found["usual"] else ""),
+            place["kind"],
+            place["where"],
+            ", ".join(place["reached_by"]) or "nobody",
+        ]
+        for place in found["places"]
+    ]
+    context.screen.table(Table(columns=("NAME", "KIND", "WHERE", "REACHED BY"), rows=list(rows)))
+    return OK

@@ -1,0 +1,112 @@
+"""A named place where checkpoints are kept, as the campus's configuration describes it.
+
+No secret is in it: `credentials` says where a machine finds its own, in a file or in the environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+CREDENTIALS_PATTERN = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
+# Always there: the coordinator's own vault, through a folder that is shared or through the coordinator.
+CAMPUS = "campus"
+SECRETS = {"access_key", "access_key_id", "secret", "secret_key", "secret_access_key", "password", "token"}
+
+
+class PlaceKind(StrEnum):
+    CAMPUS = "campus"
+    DIRECTORY = "directory"
+    S3 = "s3"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    name: str
+    kind: PlaceKind
+    directory: str = ""
+    mark: str = ""  # lies in the directory: who finds it there shares that folder, and not only its name
+    bucket: str = ""
+    endpoint: str = ""
+    region: str = "us-east-1"
+    prefix: str = ""
+    credentials: str = ""
+
+    def describe(self) -> str:
+        match self.kind:
+            case PlaceKind.CAMPUS:
+                return "through the coordinator"
+            case PlaceKind.DIRECTORY:
+                return self.directory
+            case PlaceKind.S3:
+                where = f" at {self.endpoint}" if self.endpoint else ""
+                return f"bucket {self.bucket}{'/' if self.prefix else ''}{self.prefix}{where}"
+
+
+KEYS = {
+    PlaceKind.CAMPUS: {"kind"},
+    PlaceKind.DIRECTORY: {"kind", "directory", "mark"},
+    PlaceKind.S3: {"kind", "bucket", "endpoint", "region", "prefix", "credentials"},
+}
+NEEDED = {
+    PlaceKind.CAMPUS: set[str](),
+    PlaceKind.DIRECTORY: {"directory"},
+    PlaceKind.S3: {"bucket", "credentials"},
+}
+
+
+def place_of(name: str, table: object) -> Place:
+    """ValueError says what is wrong with it, and never repeats what may be a secret."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise ValueError(f"{name!r} cannot name a place; small letters, digits, - and _ can")
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{name} is a table, with kind = one of {', '.join(PlaceKind)}")
+    if table.get("kind") not in list(PlaceKind):
+        raise ValueError(f"{name}.kind is one of {', '.join(PlaceKind)}, not {table.get('kind')!r}")
+    kind = PlaceKind(str(table["kind"]))
+    _refuse_unknown(name, kind, table)
+    missing = sorted(NEEDED[kind] - {key for key, value in table.items() if value})
+    if missing:
+        raise ValueError(f"{name} is a place of kind {kind} and lacks {', '.join(missing)}")
+    texts = {key: value for key, value in table.items() if key != "kind"}
+    for key, value in texts.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{name}.{key} is not a text in quotes")
+    _check(name, kind, texts)
+    return Place(name=name, kind=kind, **texts)
+
+
+def table_of(place: Place) -> dict[str, str]:
+    """What `place_of` reads again."""
+    found = {item.name: str(getattr(place, item.name)) for item in fields(place) if item.name != "name"}
+    return {key: value for key, value in found.items() if value and key in KEYS[place.kind]}
+
+
+def _refuse_unknown(name: str, kind: PlaceKind, table: Mapping[str, object]) -> None:
+    for key in table:
+        if key in SECRETS:
+            raise ValueError(
+                f"{name}.{key}: a secret is not written here. Write where each machine finds its own: "
+                'credentials = "file:/PATH" or credentials = "env:NAME"'
+            )
+        if key not in KEYS[kind]:
+            near = difflib.get_close_matches(str(key), sorted(KEYS[kind]), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(KEYS[kind]))}"
+            raise ValueError(f"{name}: unknown key {key!r} of a place of kind {kind}; {hint}")
+
+
+def _check(name: str, kind: PlaceKind, texts: Mapping[str, str]) -> None:
+    if kind is PlaceKind.DIRECTORY and not texts["directory"].startswith("/"):
+        raise ValueError(f"{name}.directory begins with /: every machine has to find the same folder")
+    endpoint = texts.get("endpoint", "")
+    if endpoint and not endpoint.startswith(("http://", "https://")):
+        raise ValueError(f"{name}.endpoint looks like https://s3.campus.example:9000")
+    if kind is PlaceKind.S3 and not CREDENTIALS_PATTERN.fullmatch(texts["credentials"]):
+        raise ValueError(
+            f'{name}.credentials says where a machine finds its own: "file:/PATH" (mode 600) '
+            'or "env:NAME" (NAME_ACCESS_KEY_ID and NAME_SECRET_ACCESS_KEY)'
+        )

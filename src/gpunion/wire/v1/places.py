@@ -1,0 +1,18 @@
+"""Places for checkpoints as they are shown."""
+
+from __future__ import annotations
+
+from gpunion.wire.v1.strict import Answer
+
+
+class PlaceOut(Answer):
+    name: str
+    kind: str
+    where: str
+    settings: dict[str, str]
+    reached_by: list[str]  # nodes, as they say themselves
+
+
+class PlaceList(Answer):
+    usual: str
+    places: list[PlaceOut]

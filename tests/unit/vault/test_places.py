@@ -1,0 +1,216 @@
+"""Named places for checkpoints: how they are written, which a job gets, and which a machine reaches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.mark import mark_of
+from gpunion.adapters.files.shared import open_shared
+from gpunion.adapters.s3.credentials import credentials_of
+from gpunion.agent.storage import Storage
+from gpunion.agent.storage_watch import StorageWatch
+from gpunion.coordinator.places import CampusPlaces, places_from
+from gpunion.coordinator.problems import ApiError
+from gpunion.coordinator.settings import BadSettings, load
+from gpunion.domain.commit import SavedAgent
+from gpunion.domain.ids import NodeId
+from gpunion.domain.place import Place, PlaceKind, place_of, table_of
+from gpunion.domain.timing import Timing
+from gpunion.engine.agent_station import AgentStation
+from gpunion.ports.vault import Vault, VaultDenied, VaultUnavailable
+from tests.builders import facts
+from tests.unit.agent.fakes import FakeLink, MemoryVault, until
+
+BUCKET = {"kind": "s3", "bucket": "vaults", "endpoint": "https://s3.campus", "credentials": "env:S3"}
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"kind": "tape"}, "kind is one of campus, directory, s3, not 'tape'"),
+        ({}, "kind is one of"),
+        ("a text", "is a table"),
+        ({"kind": "directory"}, "lacks directory"),
+        ({"kind": "directory", "directory": "vault"}, "begins with /"),
+        ({"kind": "s3", "bucket": "b"}, "lacks credentials"),
+        (BUCKET | {"buckett": "b"}, "did you mean 'bucket'?"),
+        (BUCKET | {"secret_access_key": "hush"}, "a secret is not written here"),
+        (BUCKET | {"credentials": "hush"}, "says where a machine finds its own"),
+        (BUCKET | {"endpoint": "s3.campus"}, "endpoint looks like"),
+        (BUCKET | {"prefix": 3}, "not a text"),
+    ],
+)
+def test_what_is_wrong_with_a_place_is_said_and_no_secret_with_it(table: object, told: str) -> None:
+    with pytest.raises(ValueError) as trouble:
+        place_of("store", table)
+    assert told in str(trouble.value)
+    assert "hush" not in str(trouble.value)
+
+
+def test_a_place_can_be_told_and_read_again() -> None:
+    for table in (BUCKET, {"kind": "directory", "directory": "/srv/vault"}, {"kind": "campus"}):
+        place = place_of("store", table)
+        assert place_of("store", table_of(place)) == place
+
+
+def test_the_coordinator_s_settings_name_places_and_the_usual_one(tmp_path: Path) -> None:
+    file = tmp_path / "campus.toml"
+    file.write_text(
+        'place = "bucket"\n[places.bucket]\nkind = "s3"\nbucket = "v"\ncredentials = "file:/etc/key"\n'
+    )
+    settings = load(file)
+    places = places_from(settings.places, settings.place)
+    assert places.choose(None) == ("bucket",)
+    assert places.choose("campus") == ()
+    with pytest.raises(ApiError) as refused:
+        places.choose("buckets")
+    assert refused.value.problem.code == "unknown_place"
+    assert "there are bucket, campus" in refused.value.problem.detail
+    with pytest.raises(ValueError, match="no place is called 'attic'; there are bucket, campus"):
+        places_from(settings.places, "attic")
+    file.write_text('[places.bucket]\nkind = "s3"\nbucket = "v"\npassword = "hush"\n')
+    with pytest.raises(BadSettings, match="a secret is not written here"):
+        load(file)
+
+
+def test_a_campus_without_named_places_has_its_own_vault() -> None:
+    assert CampusPlaces().choose(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("reference", "environment", "told"),
+    [
+        ("env:S3", {}, "S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY is not set"),
+        ("env:S3", {"S3_ACCESS_KEY_ID": "hush"}, "S3_SECRET_ACCESS_KEY is not set"),
+        ("file:{}/none", {}, "cannot be read"),
+        ("file:{}/open", {}, "chmod 600"),
+        ("file:{}/half", {}, "lacks secret_access_key"),
+        ("file:{}/torn", {}, "is not of lines like"),
+    ],
+)
+def test_missing_credentials_are_denied_with_what_to_do(
+    tmp_path: Path, reference: str, environment: Mapping[str, str], told: str
+) -> None:
+    for name, text in (("open", ""), ("half", 'access_key_id = "hush"'), ("torn", "hush = = hush")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o644 if name == "open" else 0o600)
+    place = place_of("store", BUCKET | {"credentials": reference.format(tmp_path)})
+    with pytest.raises(VaultDenied) as denied:
+        credentials_of(place, environment)
+    assert told in str(denied.value)
+    assert "Next: " in str(denied.value)
+    assert "hush" not in str(denied.value)
+
+
+def test_credentials_are_found_where_the_place_says_and_never_shown(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text('access_key_id = "me"\nsecret_access_key = "hush"\n')
+    (tmp_path / "key").chmod(0o600)
+    from_file = credentials_of(place_of("store", BUCKET | {"credentials": f"file:{tmp_path}/key"}), {})
+    variables = {"S3_ACCESS_KEY_ID": "me", "S3_SECRET_ACCESS_KEY": "hush"}
+    assert from_file == credentials_of(place_of("store", BUCKET), variables)
+    assert from_file.secret_access_key == "hush"
+    assert "hush" not in repr(from_file)
+
+
+def test_a_folder_that_only_has_the_name_is_not_the_place(tmp_path: Path) -> None:
+    shared, empty = tmp_path / "shared", tmp_path / "empty"
+    place = Place(name="nfs", kind=PlaceKind.DIRECTORY, directory=str(shared), mark=mark_of(shared))
+    assert open_shared(place).describe() == f"directory {shared}"
+    empty.mkdir()
+    with pytest.raises(VaultUnavailable, match="its mark is not there"):
+        open_shared(Place(name="nfs", kind=PlaceKind.DIRECTORY, directory=str(empty), mark=place.mark))
+    assert list(empty.iterdir()) == []
+
+
+class Machine:
+    """One that reaches some places, as long as the test says so."""
+
+    def __init__(self, tmp_path: Path, **own: Mapping[str, str]) -> None:
+        self.reached = {"store"}
+        self.opened: list[Place] = []
+        self.memory = tmp_path / "places.json"
+        self.campus = MemoryVault([])
+        self.own = own
+        self.storage = self.restarted()
+
+    def restarted(self) -> Storage:
+        return Storage(
+            open_campus=lambda: self.campus, open_place=self._open, memory=self.memory, own=self.own
+        )
+
+    def _open(self, place: Place) -> Vault:
+        if place.name not in self.reached:
+            raise VaultUnavailable(f"{place.name} is not mounted")
+        self.opened.append(place)
+        return MemoryVault([])
+
+
+def places(**tables: Any) -> tuple[Place, ...]:
+    return tuple(place_of(name, table) for name, table in tables.items())
+
+
+def test_a_machine_opens_what_it_was_told_of_also_after_a_restart_without_the_coordinator(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path, store={"credentials": "file:/own"})
+    with pytest.raises(VaultUnavailable, match="told of no place 'store'; it knows campus"):
+        machine.storage.open(("store",))
+    machine.storage.learn(places(store=BUCKET, attic={"kind": "directory", "directory": "/attic"}))
+    found = machine.storage.open(("store",))
+    assert machine.storage.open(("store",)) is found
+    assert machine.storage.open(()) is machine.campus
+    assert machine.restarted().open(("store",)) is not found
+    assert {place.credentials for place in machine.opened} == {"file:/own"}
+    reach = machine.storage.reach()
+    assert reach.reached == ("store",)
+    assert reach.troubles == {"attic": "attic is not mounted"}
+
+
+async def test_what_a_machine_reaches_is_told_to_the_coordinator_when_it_changes(tmp_path: Path) -> None:
+    machine, link = Machine(tmp_path), FakeLink()
+    link.places = places(store=BUCKET, campus={"kind": "campus"})
+    station = AgentStation(
+        node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
+    )
+    greeted: list[tuple[str, ...]] = []
+    watch = StorageWatch(
+        storage=machine.storage,
+        link=link,
+        station=station,
+        greet_again=lambda: greeted.append(station.facts.places),
+    )
+    task = asyncio.create_task(watch.run())
+    await until(lambda: greeted == [("campus", "store")])
+    task.cancel()
+    machine.reached.clear()
+    machine.storage = machine.restarted()
+    again = StorageWatch(
+        storage=machine.storage,
+        link=link,
+        station=station,
+        greet_again=lambda: greeted.append(station.facts.places),
+    )
+    await again.look()
+    assert greeted[-1] == ("campus",)
+    assert again.reach.troubles == {"store": "store is not mounted"}
+
+
+def test_a_directory_that_is_not_mounted_any_more_is_out_of_reach(tmp_path: Path) -> None:
+    root = tmp_path / "nfs"
+    place = Place(name="nfs", kind=PlaceKind.DIRECTORY, directory=str(root), mark=mark_of(root))
+    storage = Storage(
+        open_campus=lambda: DirectoryVault(tmp_path / "campus"),
+        open_place=open_shared,
+        memory=tmp_path / "places.json",
+    )
+    storage.learn([place])
+    assert storage.reach().reached == ("nfs",)
+    root.rename(tmp_path / "away")
+    root.mkdir()
+    assert storage.reach().reached == ()
