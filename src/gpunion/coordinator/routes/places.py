@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from gpunion.coordinator.routes.access import Anybody, TheCampus
 from gpunion.domain.node import NodePhase
-from gpunion.domain.place import table_of
+from gpunion.domain.place import PlaceKind, table_of
 from gpunion.wire.v1.places import PlaceList, PlaceOut
 
 router = APIRouter(tags=["places"])
@@ -26,7 +26,8 @@ async def places(campus: TheCampus, _caller: Anybody) -> PlaceList:
                 reached_by=sorted(
                     node.id
                     for node in campus.state.nodes.values()
-                    if node.phase is not NodePhase.LEFT and place.name in node.facts.places
+                    if node.phase is not NodePhase.LEFT
+                    and (place.kind is PlaceKind.CAMPUS or place.name in node.facts.places)
                 ),
             )
             for place in sorted(campus.places.known.values(), key=lambda place: place.name)
