@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpunion.domain.account import Account, Charge, lab_account, user_account
 from gpunion.domain.events import QuotaSet
 from gpunion.domain.ids import NodeId
 from gpunion.domain.job import Job
 from gpunion.domain.reasons import Reason, Why, because
+from gpunion.domain.replacing import replace
 from gpunion.domain.resources import Grant
 from gpunion.domain.run import Run
 from gpunion.engine.draft import Draft
@@ -87,9 +86,8 @@ def waits_because(draft: Draft, job: Job) -> list[Reason]:
 
 def _turn(draft: Draft, job: Job) -> Reason:
     wishes, ordering = draft.state.room.wishes, draft.policies.ordering
-    waiting = (draft.state.jobs[job_id] for job_id in draft.state.waiting)
     known = shares(draft)
-    queue = Queue(sorted(waiting, key=lambda one: wishes.waiting(ordering, one).key), ordering, known)
+    queue = Queue([one.job for one in wishes.line(ordering)], ordering, known)
     ahead = 0
     for one in queue:
         if one.id == job.id:

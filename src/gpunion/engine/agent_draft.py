@@ -12,8 +12,8 @@ from gpunion.domain.effects import (
     SetTimer,
     TellNotice,
 )
-from gpunion.domain.guest import Guest, Holding, Tenure
-from gpunion.domain.ids import RunId
+from gpunion.domain.guest import Guest, Holding, JobEpoch, Tenure
+from gpunion.domain.ids import JobId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.reasons import Fact, Reason, Why, because
 from gpunion.domain.reports import Report
@@ -31,7 +31,8 @@ class AgentDraft:
         self.timing = timing
         self.now_s = now_s
         self.guests = dict(state.guests)
-        self.epochs = dict(state.epochs)
+        self._epochs = state.epochs  # of every job ever seen here: too many to copy for each decision
+        self._new_epochs: dict[JobId, int] = {}
         self.holding = state.holding
         self.lease_until_s = state.lease_until_s
         self._timers = timers
@@ -44,6 +45,15 @@ class AgentDraft:
         self.guests[guest.run_id] = guest
         self._changes[guest.run_id] = guest
         return guest
+
+    def epoch_of(self, job_id: JobId) -> int:
+        """The highest seen of it."""
+        return self._new_epochs.get(job_id) or self._epochs.get(job_id, 0)
+
+    def saw_epoch(self, job_id: JobId, epoch: int) -> None:
+        if epoch > self.epoch_of(job_id):
+            self._new_epochs[job_id] = epoch
+            self.note(job_id, JobEpoch(job_id=job_id, epoch=epoch))
 
     def forget(self, run_id: RunId) -> None:
         del self.guests[run_id]

@@ -24,8 +24,8 @@ def views(draft: Draft) -> list[NodeView]:
 def in_vain(draft: Draft, wish: Wish) -> bool:
     """No node would do for this wish the last time, and none that changed since has room for it."""
     room, nodes = draft.state.room, draft.state.nodes
-    if wish.hopeless_at is None:
-        return False
+    if wish.hopeless_at is None or wish.hopeless_at == room.version:
+        return wish.hopeless_at is not None
     for node_id in room.changed_since(wish.hopeless_at):
         if node_id in nodes and has_room(wish.request, view(draft, node_id)):
             return False

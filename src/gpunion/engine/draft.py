@@ -58,16 +58,20 @@ class Draft:
 
     def changed_nodes(self) -> list[tuple[Node | None, Node]]:
         """Each node this decision has changed so far: as it was, and as it is."""
-        changed = [record for record in self._changes.values() if isinstance(record, Node)]
+        changed = [record for record in self._changes.values() if type(record) is Node]
+        if not changed:
+            return []  # most decisions are about none
         formers = (self._former[(Node, node.id)] for node in changed)
         return [(f if isinstance(f, Node) else None, n) for f, n in zip(formers, changed, strict=True)]
 
     def changed_jobs(self) -> list[Job]:
         """Each job this decision has changed so far, as it is."""
-        return [record for record in self._changes.values() if isinstance(record, Job)]
+        return [record for record in self._changes.values() if type(record) is Job]
 
     def changed_runs(self) -> list[tuple[Run | None, Run]]:
-        changed = [record for record in self._changes.values() if isinstance(record, Run)]
+        changed = [record for record in self._changes.values() if type(record) is Run]
+        if not changed:
+            return []
         formers = (self._former[(Run, run.id)] for run in changed)
         return [(f if isinstance(f, Run) else None, r) for f, r in zip(formers, changed, strict=True)]
 

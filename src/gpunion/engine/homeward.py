@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpunion.domain.gang import leader_of
 from gpunion.domain.job import Job
@@ -158,5 +157,5 @@ def _downtime_s(draft: Draft, job: Job, run: Run) -> float:
 
 
 def _speed(node: Node, gpu_indices: tuple[int, ...]) -> float:
-    held = tuple(gpu for gpu in node.facts.capacity.gpus if gpu.index in gpu_indices)
-    return replace(node.facts.capacity, gpus=held).speed
+    """A job runs at the pace of its slowest GPU."""
+    return min((gpu.speed for gpu in node.facts.capacity.gpus if gpu.index in gpu_indices), default=1.0)

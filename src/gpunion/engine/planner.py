@@ -7,7 +7,6 @@ wanted nodes are emptied, waiting jobs placed, jobs that fare better at home sen
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import attrgetter
 
 from gpunion.domain.ids import NodeId, run_id
 from gpunion.domain.job import Job, JobPhase
@@ -90,11 +89,11 @@ def blockers(verdicts: Iterable[Verdict]) -> str:
 
 def _place_waiting(draft: Draft) -> None:
     room, ordering = draft.state.room, draft.policies.ordering
-    waiting = [room.wishes.waiting(ordering, draft.state.jobs[job_id]) for job_id in draft.state.waiting]
-    if all(one.plain and _nothing_new_for(draft, one.job, one.wish) for one in waiting):
+    line = room.wishes.line(ordering)
+    if all(one.plain and _nothing_new_for(draft, one.job, one.wish) for one in line):
         return
     hopeless: set[Wish] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
-    ordered = [one.job for one in sorted(waiting, key=attrgetter("key"))]
+    ordered = [one.job for one in line]
     queue, kept = Queue(_place_at_home(draft, ordered), ordering, accounts.shares(draft)), Kept()
     for job in queue:
         if job.spec.seat is not None:

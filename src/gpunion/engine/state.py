@@ -100,7 +100,7 @@ class CampusState:
             case Job():
                 self._count_copies(self.jobs.pop(record.id), None)
                 self.waiting.discard(record.id)
-                self.room.wishes.forget(record.id)
+                self.room.wishes.waits_no_more(record.id)
             case Run():
                 del self.runs[record.id]
                 _leave(self.living, record.node_id, record.id)
@@ -145,9 +145,10 @@ class CampusState:
             self._count_copies(former, job)
         if job.phase.waiting:
             self.waiting.add(job.id)
+            self.room.wishes.begins_to_wait(job)
         else:
             self.waiting.discard(job.id)
-            self.room.wishes.forget(job.id)
+            self.room.wishes.waits_no_more(job.id)
 
     def _count_copies(self, former: Job | None, job: Job | None) -> None:
         if former is not None:

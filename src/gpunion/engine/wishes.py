@@ -7,6 +7,7 @@ identity, which costs nothing, where comparing them field by field would cost mo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from gpunion.domain.job import Job
 from gpunion.domain.resources import Request
@@ -36,18 +37,41 @@ class Waiting:
 class Wishes:
     _wishes: dict[object, Wish] = field(default_factory=dict)
     _waiting: dict[str, Waiting] = field(default_factory=dict)
+    _line: list[Waiting] = field(default_factory=list)  # all of them, by their keys
+    _news: dict[str, Job | None] = field(default_factory=dict)  # what the line does not show yet
+
+    def begins_to_wait(self, job: Job) -> None:
+        """Or waits on, with another record."""
+        self._news[job.id] = job
+
+    def waits_no_more(self, job_id: str) -> None:
+        if job_id in self._waiting or job_id in self._news:
+            self._news[job_id] = None
+
+    def line(self, ordering: Ordering) -> list[Waiting]:
+        """Everybody who waits, in the order of the keys: worked out anew for those whose record changed."""
+        if self._news:
+            news = {id: job for id, job in self._news.items() if not self._is_known(id, job)}
+            stay = [one for one in self._line if one.job.id not in news]
+            come = [self._described(ordering, job) for job in news.values() if job is not None]
+            self._line = sorted((*stay, *come), key=attrgetter("key")) if come else stay
+            for job_id in news:
+                self._waiting.pop(job_id, None)
+            self._waiting.update((one.job.id, one) for one in come)
+            self._news.clear()
+        return self._line
 
     def waiting(self, ordering: Ordering, job: Job) -> Waiting:
-        """Remembered for as long as the job's record stays the same."""
         known = self._waiting.get(job.id)
-        if known is None or known.job is not job:
-            plain = not job.avoid and job.migration is None and job.dump is None
-            known = Waiting(job=job, key=ordering.key(job), wish=self._of(job), plain=plain)
-            self._waiting[job.id] = known
-        return known
+        return known if known is not None and known.job is job else self._described(ordering, job)
 
-    def forget(self, job_id: str) -> None:
-        self._waiting.pop(job_id, None)
+    def _is_known(self, job_id: str, job: Job | None) -> bool:
+        known = self._waiting.get(job_id)
+        return (None if known is None else known.job) is job
+
+    def _described(self, ordering: Ordering, job: Job) -> Waiting:
+        plain = not job.avoid and job.migration is None and job.dump is None
+        return Waiting(job=job, key=ordering.key(job), wish=self._of(job), plain=plain)
 
     def of_gang(self, job: Job, size: int) -> Wish:
         """What such a job's gang asks for: room for all members at once."""

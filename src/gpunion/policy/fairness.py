@@ -9,10 +9,11 @@ stops earning and loses nothing earned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import expm1, log
 
 from gpunion.domain.account import Account, Charge, lab_account, user_account
+from gpunion.domain.replacing import replace
 
 HALF_LIFE_S = 7 * 86_400.0
 _FADE_PER_S = log(2.0) / HALF_LIFE_S

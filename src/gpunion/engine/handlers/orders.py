@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import DropState, FetchAhead, FetchState, StartGuest, TerminateGuest
 from gpunion.domain.events import StateFetched
-from gpunion.domain.guest import Guest, GuestPhase, JobEpoch, Saving, Tenure
+from gpunion.domain.guest import Guest, GuestPhase, Saving, Tenure
 from gpunion.domain.image import Parcel
 from gpunion.domain.orders import (
     FetchImage,
@@ -38,7 +38,7 @@ def received(draft: AgentDraft, order: Order) -> None:
             if draft.holding.tenure is Tenure.SHARING and _image_refused(draft, parcel) is None:
                 draft.do(FetchAhead(parcel=parcel))
         case StageState():
-            if draft.holding.tenure is Tenure.SHARING and order.epoch >= draft.epochs.get(order.job_id, 0):
+            if draft.holding.tenure is Tenure.SHARING and order.epoch >= draft.epoch_of(order.job_id):
                 draft.do(FetchState(order=order))
         case UnstageState(job_id=job_id):
             draft.do(DropState(job_id=job_id))
@@ -59,7 +59,7 @@ def start_run(draft: AgentDraft, order: StartRun) -> None:
     if order.run_id in draft.guests:
         return
     refused = _refusal(draft, order)
-    _remember_epoch(draft, order)
+    draft.saw_epoch(order.job_id, order.epoch)
     if refused is not None:
         _refuse(draft, order, refused)
         return
@@ -91,7 +91,7 @@ def _as_guest(draft: AgentDraft, order: StartRun) -> Guest:
 
 
 def stop_run(draft: AgentDraft, order: StopRun) -> None:
-    _remember_epoch(draft, order)
+    draft.saw_epoch(order.job_id, order.epoch)
     guest = draft.guests.get(order.run_id)
     if guest is None:
         draft.report(
@@ -134,7 +134,7 @@ def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
 
 
 def _refusal(draft: AgentDraft, order: StartRun) -> Why | None:
-    if order.epoch <= draft.epochs.get(order.job_id, 0):
+    if order.epoch <= draft.epoch_of(order.job_id):
         return Why.OLD_EPOCH
     if draft.holding.tenure is not Tenure.SHARING:
         return Why.OWNER_SAID_NO
@@ -186,7 +186,7 @@ def _withheld(draft: AgentDraft, order: StartRun) -> WithheldGpu | None:
 def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
     detail = ""
     if why is Why.OLD_EPOCH:
-        current = draft.epochs[order.job_id]
+        current = draft.epoch_of(order.job_id)
         draft.because(order.run_id, why, epoch=order.epoch, current=current)
     elif why is Why.OWNER_SAID_NO:
         draft.because(order.run_id, why, phase=draft.holding.tenure.value)
@@ -231,9 +231,3 @@ def _cannot(draft: AgentDraft, order: TakeCheckpoint, trouble: CheckpointTrouble
             trouble=trouble,
         )
     )
-
-
-def _remember_epoch(draft: AgentDraft, order: StartRun | StopRun) -> None:
-    if order.epoch > draft.epochs.get(order.job_id, 0):
-        draft.epochs[order.job_id] = order.epoch
-        draft.note(order.job_id, JobEpoch(job_id=order.job_id, epoch=order.epoch))
