@@ -213,7 +213,7 @@ class CalmWorld(World, Watch):
         station = self.coordinator.station
         if station is not None:
             station.engine.state.progress = self._progress
-        self.over = self._all_is_said_and_done()
+        self._stop_when_over()
         self.kernel.after(LOOK_S, self._look)
 
     def _build_machine(self, plan: NodePlan, parts: Parts) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol
 
 # Rates below a bit a second are rounding, not traffic.
@@ -35,12 +36,13 @@ def max_min_rates(demands: Sequence[Wanting], capacity_bps: Mapping[str, float])
     if len(demands) == 1:  # most of the time
         return [_alone(demands[0], capacity_bps)]
     rates = [0.0] * len(demands)
-    left = dict(capacity_bps)
+    left: dict[str, float] = {}
     users: dict[str, int] = {}
     growing = list(range(len(demands)))
-    for index in growing:
-        for link in demands[index].links:
+    for demand in demands:
+        for link in demand.links:
             users[link] = users.get(link, 0) + 1
+            left[link] = capacity_bps[link]
     while growing:
         step = _room(demands, rates, growing, left, users)
         for index in growing:
@@ -71,9 +73,17 @@ def _room(
     left: Mapping[str, float],
     users: Mapping[str, int],
 ) -> float:
-    shares = [max(0.0, left[link]) / count for link, count in users.items() if count > 0]
-    caps = [max(0.0, cap - rates[index]) for index in growing if (cap := demands[index].cap_bps) is not None]
-    return min([*shares, *caps], default=0.0)
+    least = inf
+    for link, count in users.items():
+        if count > 0:
+            share = left[link] / count
+            if share < least:
+                least = share
+    for index in growing:
+        cap = demands[index].cap_bps
+        if cap is not None and cap - rates[index] < least:
+            least = cap - rates[index]
+    return max(0.0, least) if least < inf else 0.0
 
 
 def _full(demand: Wanting, rate_bps: float, left: Mapping[str, float]) -> bool:

@@ -31,6 +31,7 @@ class Kernel:
         self.events = 0
         self._sequence = 0
         self._heap: list[tuple[float, int, Alarm]] = []
+        self._stopping = False
 
     def at(self, at_s: float, callback: Callable[[], None]) -> Alarm:
         """A time that has passed means: as soon as what is already due now is done."""
@@ -44,8 +45,12 @@ class Kernel:
     def after(self, delay_s: float, callback: Callable[[], None]) -> Alarm:
         return self.at(self.now_s + delay_s, callback)
 
-    def run(self, until_s: float, stop: Callable[[], bool] | None = None) -> None:
-        """Runs what is due up to `until_s`; `stop` is asked after every event."""
+    def stop(self) -> None:
+        """Nothing more is run after the callback that says so."""
+        self._stopping = True
+
+    def run(self, until_s: float) -> None:
+        """Runs what is due up to `until_s`, or until somebody says `stop`."""
         heap, pop = self._heap, heapq.heappop
         while heap and heap[0][0] <= until_s:
             at_s, _, alarm = pop(heap)
@@ -56,6 +61,6 @@ class Kernel:
             self.now_s = at_s
             self.events += 1
             callback()
-            if stop is not None and stop():
+            if self._stopping:
                 return
         self.now_s = max(self.now_s, until_s)

@@ -46,6 +46,7 @@ class Network:
         self.capacity_bps = dict(capacity_bps)
         self._background = dict.fromkeys(self.capacity_bps, 0.0)
         self._cut: set[str] = set()
+        self._open_bps = dict(self.capacity_bps)  # what background traffic and cuts leave of each link
         self._flows: list[Flow] = []
         self._since_s = 0.0
         self._next: Alarm | None = None
@@ -55,10 +56,6 @@ class Network:
     @property
     def flows(self) -> tuple[Flow, ...]:
         return tuple(self._flows)
-
-    def open_bps(self, link: str) -> float:
-        """What background traffic leaves of a link. Background is never shaped: it takes its share first."""
-        return 0.0 if link in self._cut else self.capacity_bps[link] * (1.0 - self._background[link])
 
     def start(
         self,
@@ -87,18 +84,29 @@ class Network:
         """`share` of the link's capacity, 0 to under 1, from now on."""
         self._settle()
         self._background[link] = min(max(share, 0.0), 0.99)
+        self._open([link])
         self._share()
 
     def cut(self, links: Iterable[str]) -> None:
         """Nothing passes any more; flows wait."""
         self._settle()
+        links = tuple(links)
         self._cut.update(links)
+        self._open(links)
         self._share()
 
     def mend(self, links: Iterable[str]) -> None:
         self._settle()
+        links = tuple(links)
         self._cut.difference_update(links)
+        self._open(links)
         self._share()
+
+    def _open(self, links: Iterable[str]) -> None:
+        """Background is never shaped: it takes its share first."""
+        for link in links:
+            left = self.capacity_bps[link] * (1.0 - self._background[link])
+            self._open_bps[link] = 0.0 if link in self._cut else left
 
     def _settle(self) -> None:
         elapsed_s = self._kernel.now_s - self._since_s
@@ -111,8 +119,7 @@ class Network:
             self.carried_bytes += moved
 
     def _share(self) -> None:
-        used = {link for flow in self._flows for link in flow.links}
-        rates = max_min_rates(self._flows, {link: self.open_bps(link) for link in used})
+        rates = max_min_rates(self._flows, self._open_bps)
         arrivals = []
         for flow, rate_bps in zip(self._flows, rates, strict=True):
             flow.rate_bps = rate_bps

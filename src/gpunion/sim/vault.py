@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId
 from gpunion.domain.records import dataclass
+from gpunion.domain.replacing import replace
 
 KEEP = 3  # sealed checkpoints kept per job; the real vault keeps at least two
 

@@ -105,11 +105,16 @@ class World:
         self.topology.start_background(self.streams.named("background"))
         self._troubles().start(scenario.horizon_s)
         self._look()
-        kernel.run(scenario.horizon_s, stop=lambda: self.over)
+        kernel.run(scenario.horizon_s)
 
     def _look(self) -> None:
-        self.over = self._all_is_said_and_done()
+        self._stop_when_over()
         self.kernel.after(LOOK_S, self._look)
+
+    def _stop_when_over(self) -> None:
+        self.over = self._all_is_said_and_done()
+        if self.over:
+            self.kernel.stop()
 
     def _all_is_said_and_done(self) -> bool:
         heal_s = self.scenario.troubles.heal_s
