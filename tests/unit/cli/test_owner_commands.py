@@ -12,13 +12,18 @@ from gpunion.cli.commands import status as status_command
 from tests.unit.cli.campus_double import Terminal
 
 
-@pytest.mark.parametrize("command", ["status", "pause", "resume", "reclaim", "leave"])
+@pytest.mark.parametrize("command", ["status", "pause", "resume", "reclaim"])
 def test_without_an_agent_the_owner_hears_that_kill_still_works(gpunion: Terminal, command: str) -> None:
     gpunion.environment["GPUNION_STATE_DIR"] = str(gpunion.here)
     assert gpunion(command) == 6
     assert "The agent is not running" in gpunion.err
     assert "`gpunion kill` still works" in gpunion.err
     assert "Next: gpunion agent" in gpunion.err
+
+
+def test_who_wants_to_leave_needs_no_agent_for_it(gpunion: Terminal) -> None:
+    assert gpunion("leave", "--state-dir", str(gpunion.here)) == 6
+    assert f"Next: gpunion leave --state-dir {gpunion.here} --purge, which needs no agent" in gpunion.err
 
 
 def test_a_state_directory_that_is_not_there_is_named(gpunion: Terminal) -> None:

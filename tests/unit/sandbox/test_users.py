@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from gpunion.adapters.sandbox.stage import GUEST_IDS
-from gpunion.adapters.sandbox.users import GuestUsers
+from gpunion.adapters.sandbox.users import GuestUsers, living_users
 from gpunion.owner_kill.guest import EXIT_FILE
 from gpunion.ports.runtime import RuntimeFault
 
@@ -78,3 +80,13 @@ def test_with_every_user_taken_the_next_guest_waits_for_one_to_end(tmp_path: Pat
     assert users.claim(next_one) == claimed
     users.give_back(first)
     assert users.claim(next_one) == claimed
+    forgotten = tmp_path / "claims" / str(GUEST_IDS[7])
+    os.utime(forgotten, (1, 1), follow_symlinks=False)
+    assert users.claim(a_guest(tmp_path, "another")) == GUEST_IDS[7]
+
+
+def test_who_lives_is_seen_by_who_it_is() -> None:
+    with subprocess.Popen(["sleep", "100"], user=GUEST_IDS[-1] if os.getuid() == 0 else None) as sleeper:
+        who = GUEST_IDS[-1] if os.getuid() == 0 else os.getuid()
+        assert who in living_users()
+        sleeper.kill()

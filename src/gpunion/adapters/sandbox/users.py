@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
@@ -21,13 +22,15 @@ from gpunion.owner_kill.guest import EXIT_FILE
 from gpunion.ports.runtime import RuntimeFault
 
 CLAIMS = Path("/run/gpunion-guests")
+# From its claim to its first process a guest takes seconds; what is nobody's after this long has ended.
+STARTED_BY_S = 600.0
 
 
 class GuestUsers:
     """Which guest is which user, for all agents of root on this machine."""
 
     def __init__(
-        self, claims: Path = CLAIMS, living_users: Callable[[], Collection[int]] = lambda: _living_users()
+        self, claims: Path = CLAIMS, living_users: Callable[[], Collection[int]] = lambda: living_users()
     ) -> None:
         self._claims = claims
         self._living_users = living_users
@@ -55,16 +58,21 @@ class GuestUsers:
                 self._claims.rmdir()  # an agent that leaves leaves nothing
 
     def _free(self, held: dict[Path, int]) -> int:
-        """One that no guest has; where all are taken, that of a guest which has ended and is still kept."""
+        """One that no guest has; where all are taken, that of one which lives no more and is still kept."""
         # Nobody should be one of them without a note. Where somebody is, no guest becomes that user.
         living = self._living_users()
         usable = [user for user in GUEST_IDS if user not in living]
-        ended = {user for root, user in held.items() if (root / EXIT_FILE).exists()}
+        ended = {user for root, user in held.items() if self._has_ended(root, user)}
         for taken in (set(held.values()), set(held.values()) - ended):
             free = next((user for user in usable if user not in taken), None)
             if free is not None:
                 return free
         raise RuntimeFault(f"each of the {len(GUEST_IDS)} users for guests has a guest", temporary=True)
+
+    def _has_ended(self, root: Path, user: int) -> bool:
+        """By its own record; or nobody recorded its end, and it has had its time to start."""
+        claimed_s = os.lstat(self._claims / str(user)).st_mtime
+        return (root / EXIT_FILE).exists() or time.time() > claimed_s + STARTED_BY_S
 
     def _held(self) -> dict[Path, int]:
         held = {Path(os.readlink(claim)): int(claim.name) for claim in self._claims.iterdir()}
@@ -96,10 +104,14 @@ class GuestUsers:
                 os.close(folder)
 
 
-def _living_users() -> set[int]:
-    users = set()
-    for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if name.isdecimal():
-                users.add(os.stat(f"/proc/{name}").st_uid)
+def living_users() -> set[int]:
+    """Real, effective and saved ones. Not by who owns /proc/PID: a process can make that root."""
+    users: set[int] = set()
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with (
+            contextlib.suppress(OSError),
+            open(f"/proc/{name}/status", encoding="ascii", errors="replace") as file,
+        ):
+            line = next((line for line in file if line.startswith("Uid:")), "")
+            users.update(map(int, line.split()[1:]))
     return users

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
-from gpunion.cli.exits import ERROR, OK
+from gpunion.cli.exits import ERROR, OK, UNAVAILABLE, Trouble
 from gpunion.cli.extras import missing_extra
 from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, say, state_dir
 from gpunion.cli.quantities import duration_s, shown_duration, shown_size
@@ -42,9 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, context: Context) -> int:
     folder = state_dir(arguments, context)
     if not arguments.purge:
-        from gpunion.agent import owner_client
-
-        return say(context, ask(lambda: owner_client.leave(folder, arguments.notice)))
+        return say(context, _leave(folder, arguments.notice))
     try:
         from gpunion.agent.purging import purge
     except ImportError as error:
@@ -55,6 +55,17 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     else:
         _show(receipt, context)
     return OK if receipt.clean else ERROR
+
+
+def _leave(folder: Path, notice_s: float | None) -> Json:
+    from gpunion.agent import owner_client
+
+    try:
+        return ask(lambda: owner_client.leave(folder, notice_s))
+    except Trouble as trouble:
+        if trouble.code == UNAVAILABLE and folder.is_dir():
+            trouble.next_step = "gpunion leave --purge, which needs no agent; or gpunion agent, to start it"
+        raise
 
 
 def _show(receipt: Receipt, context: Context) -> None:
