@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gpunion.adapters.agentdisk import JsonAgentDisk
@@ -29,6 +30,9 @@ from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.nvml import driver_is_here, find_gpus
+from gpunion.adapters.peers.address import address_towards
+from gpunion.adapters.peers.client import TcpPeers
+from gpunion.adapters.peers.server import BlockServer
 from gpunion.adapters.pip.installed import PipPackages
 from gpunion.adapters.podman.probing import PROBE_DIR
 from gpunion.adapters.podman.runtime import open_podman
@@ -41,6 +45,8 @@ from gpunion.adapters.sandbox.doorway import LIST_FILE
 from gpunion.adapters.sandbox.freezing import GuestFreezer
 from gpunion.adapters.sandbox.kept import KeptRuntime
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.agent.caps import Caps
+from gpunion.agent.carrying import Carrier
 from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
 from gpunion.agent.enrol import join as enrol_join
 from gpunion.agent.environment import EnvironmentKeeper
@@ -48,11 +54,13 @@ from gpunion.agent.image_shelf import ImageShelf
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.owner_word import owner_has_killed
 from gpunion.agent.parking import GuestParker
+from gpunion.agent.peering import PeerDesk
 from gpunion.agent.run_notes import Notebook
 from gpunion.agent.settings import Settings, SettingsTrouble, with_terms
 from gpunion.agent.storage import Storage
 from gpunion.agent.world import World
 from gpunion.domain.events import AgentEvent
+from gpunion.domain.guest import Tenure
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.place import Place, PlaceKind
 from gpunion.domain.resources import Capacity
@@ -63,8 +71,9 @@ from gpunion.ports.clock import BootClock, Clock
 from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
 from gpunion.ports.gpus import Gpus
 from gpunion.ports.images import ArchiveSource, ImageFault
+from gpunion.ports.peers import BlockServing
 from gpunion.ports.runtime import ExitReason, Runtime, RuntimeFault
-from gpunion.ports.vault import CheckpointLabel, JobKey, Manifest, Vault
+from gpunion.ports.vault import Vault
 from gpunion.ports.vault_care import Caretaker
 
 AGENT_DIR = "agent"
@@ -176,36 +185,25 @@ def world_of(
     parts: Parts,
     post: Callable[[AgentEvent], None],
     look_at_gpus: Callable[[], Awaitable[None]],
+    tenure: Callable[[], Tenure],
 ) -> World:
-    known = KnownFiles()
-    ready = ready_of(settings)
-
-    def ship(
-        directory: Path,
-        label: CheckpointLabel,
-        *,
-        places: tuple[str, ...],
-        key: JobKey | None,
-        pace: Callable[[int], None],
-        cancelled: Callable[[], bool],
-    ) -> Manifest:
-        return ship_directory(
-            vault_of(places, key), directory, label, pace=pace, cancelled=cancelled, known=known
-        )
-
-    def restore(manifest: Manifest, into: Path, *, places: tuple[str, ...], key: JobKey | None) -> int:
-        return restore_from_ready(vault_of(places, key), ready, manifest, into)
-
-    def vault_of(places: tuple[str, ...], key: JobKey | None) -> Vault:
-        vault = parts.storage.open(places)
-        return vault if key is None else vault.keyed(key)
-
+    peers, caps, ready = TcpPeers(), Caps(), ready_of(settings)
+    desk = PeerDesk(ready, caps, tenure) if settings.data_port else None
+    carrier = Carrier(
+        open_vault=parts.storage.open,
+        ready=ready,
+        peers=peers,
+        desk=desk,
+        ship_directory=partial(ship_directory, known=KnownFiles()),
+        restore_directory=restore_directory,
+        restore_from_ready=restore_from_ready,
+    )
     return World(
         state_dir=settings.state_dir,
         runtime=parts.runtime,
         open_vault=parts.storage.open,
-        ship=ship,
-        restore=restore,
+        ship=carrier.ship,
+        restore=carrier.restore,
         control=control,
         link=parts.link,
         clock=parts.clock,
@@ -219,7 +217,19 @@ def world_of(
         checkpointer=parts.checkpointer,
         parker=parts.parker,
         ready=ready,
+        peers=peers,
+        desk=desk,
+        caps=caps,
     )
+
+
+def block_server(settings: Settings, desk: PeerDesk) -> BlockServing:
+    """Where other machines may fetch blocks. OSError: the address is not this machine's, or is taken."""
+    return BlockServer(desk, data_host(settings), settings.data_port)
+
+
+def data_host(settings: Settings) -> str:
+    return settings.data_host or address_towards(settings.coordinator)
 
 
 def ready_of(settings: Settings) -> DirectoryReady:
@@ -249,6 +259,7 @@ def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
         sandboxed=parts.runtime.sandboxed,
         image_quota_bytes=None if parts.images is None else settings.image_quota_bytes,
         parks=parts.parker is not None,
+        data_address=f"{data_host(settings)}:{settings.data_port}" if settings.data_port else "",
     )
 
 

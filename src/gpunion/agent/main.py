@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from gpunion.agent.compose import AGENT_DIR, Parts, compose, facts_of, world_of
+from gpunion.agent.compose import AGENT_DIR, Parts, block_server, compose, facts_of, world_of
 from gpunion.agent.connection import Connection
 from gpunion.agent.decision_log import DecisionLog, configure_logs
 from gpunion.agent.gpu_users import Attribution
@@ -42,6 +42,7 @@ from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
 from gpunion.owner_kill.records import write_json
 from gpunion.ports.agent_disk import DiskFault
+from gpunion.ports.peers import BlockServing
 from gpunion.ports.runtime import RuntimeFault
 
 # How long an agent that left waits for the coordinator to know; then the silence says it as well.
@@ -122,7 +123,11 @@ class Agent:
         if self._station.engine.state.holding.tenure is Tenure.LEFT:
             raise CannotStart("this machine has left the campus. Next: gpunion join")
         self._world = world_of(
-            settings, parts, lambda event: self._kills.post(event), lambda: self._gpu_watch.look()
+            settings,
+            parts,
+            lambda event: self._kills.post(event),
+            lambda: self._gpu_watch.look(),
+            lambda: self._station.engine.state.holding.tenure,
         )
         self._logs = LogPusher(parts.link, settings.state_dir / AGENT_DIR / "logs")
         self._performer = Performer(self._world, self._logs, lending=self._lending)
@@ -159,6 +164,7 @@ class Agent:
         self._desk, self._terms_watch = self._keep_terms()
         self._owner_api = self._answer_the_owner()
         self._told = False  # the coordinator, of our leaving
+        self._server: BlockServing | None = None  # where other machines fetch blocks, if the owner lets them
         self._deciding: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -222,6 +228,7 @@ class Agent:
         self._deciding = asyncio.create_task(self.loop.run(), name="deciding")
         self._performer.bury(found, self._station.engine.state.guests)
         await self._owner_api.open()
+        self._open_port()
         jobs = (
             self._connection.run(),
             self._logs.run(),
@@ -274,8 +281,23 @@ class Agent:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
         self._owner_api.close()
         await self._parts.link.close()
+
+    def _open_port(self) -> None:
+        """A port that cannot be opened keeps nobody from lending: the vault has everything."""
+        if self._world.desk is None:
+            return
+        try:
+            self._server = block_server(self._settings, self._world.desk)
+        except OSError as error:
+            self._station.change_facts(replace(self._station.facts, data_address=""))
+            log.error("data_port_not_opened", port=self._settings.data_port, trouble=str(error))
+            return
+        self._server.start()
+        log.info("data_port_opened", address=self._server.address)
 
     async def _try_dumping(self) -> None:
         """Beside everything else: a small guest is dumped and brought back, which takes seconds."""

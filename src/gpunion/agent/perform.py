@@ -41,6 +41,7 @@ from gpunion.domain.events import GuestFound
 from gpunion.domain.frames import Progress
 from gpunion.domain.ids import RunId
 from gpunion.domain.image import Parcel
+from gpunion.domain.orders import StartRun
 from gpunion.ports.coordinator_link import LinkFault
 from gpunion.ports.images import ImageFault
 
@@ -61,8 +62,7 @@ class Performer:
         """Never waits. At least once per committed effect, so everything here can be repeated."""
         match effect:
             case StartGuest():
-                if self._stager is not None:
-                    self._stager.break_off(effect.order.job_id)
+                self._make_way(effect.order)
                 self._of(effect.order.run_id).start(effect)
             case FetchAhead():
                 self._fetch_ahead(effect)
@@ -101,6 +101,13 @@ class Performer:
         """Whether anything is being fetched ahead."""
         return self._stager is not None and self._stager.busy
 
+    def _make_way(self, order: StartRun) -> None:
+        """It is here: nothing more is fetched ahead, and others may have what it saves here."""
+        if self._stager is not None:
+            self._stager.break_off(order.job_id)
+        if self._world.desk is not None:
+            self._world.desk.welcome(order.job_id, order.peer_key)
+
     def _stage(self, effect: FetchState | DropState) -> None:
         if self._stager is None:
             return  # a hint, and no states lie ready on this machine
@@ -109,6 +116,8 @@ class Performer:
                 self._stager.fetch(order)
             case DropState(job_id=job_id):
                 self._stager.drop(job_id)
+                if self._world.desk is not None:
+                    self._world.desk.forget(job_id)
 
     def _fetch_ahead(self, effect: FetchAhead) -> None:
         if self._world.images is not None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpunion.agent.run_notes import job_key
 from gpunion.agent.system_tier import bring_in
 from gpunion.agent.workdir import move_in
-from gpunion.agent.world import World
+from gpunion.agent.world import Fetched, World
 from gpunion.domain.orders import StartRun
 from gpunion.domain.system_tier import Tier
 from gpunion.ports.runtime import GuestPaths
@@ -30,7 +30,7 @@ class Restored:
     manifest: Manifest | None
     skipped: tuple[str, ...] = ()  # newer ones that could not be read, each with its trouble
     dump: Path | None = None  # where it is, of one that is a whole guest
-    found_bytes: int = 0  # that lay ready on this machine
+    fetched: Fetched = field(default_factory=Fetched)
 
 
 def candidates(world: World, order: StartRun) -> list[Manifest]:
@@ -60,7 +60,7 @@ def restore_newest(
         if cancelled():
             break
         try:
-            found_bytes = world.restore(manifest, landing, places=order.places, key=key)
+            fetched = world.restore(manifest, landing, places=order.places, key=key, source=order.source)
         except (CorruptBlock, MissingBlock, BadManifest, UnknownCheckpoint) as fault:
             skipped.append(f"{manifest.checkpoint_id}: {fault}")
             continue
@@ -69,7 +69,7 @@ def restore_newest(
         whole = manifest.tier == Tier.SYSTEM
         dump = bring_in(landing, world.spool(order.run_id), paths) if whole else None
         shutil.rmtree(landing, ignore_errors=True)
-        return Restored(manifest=manifest, skipped=tuple(skipped), dump=dump, found_bytes=found_bytes)
+        return Restored(manifest=manifest, skipped=tuple(skipped), dump=dump, fetched=fetched)
     if sealed and not cancelled():
         raise NothingToRestore(f"no checkpoint of {order.job_id} can be read ({'; '.join(skipped)})")
     return Restored(manifest=None)

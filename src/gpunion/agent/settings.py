@@ -27,6 +27,7 @@ CREDENTIAL_FILE = "credential"
 RUNTIMES = ("sandbox", "docker", "podman")
 # Where the list of GPUs comes from. auto: the [[gpu]] sections where there are any, else the driver.
 GPU_SOURCES = ("auto", "nvml", "declared")
+PORT_MAX = 65_535
 GPUS_MAX = 64  # more GPUs in one machine than anybody sells: a typing error
 
 DEFAULT_CACHE_BYTES = 10 * GIB
@@ -61,6 +62,8 @@ class Settings:
     image_quota_bytes: int = (
         DEFAULT_IMAGE_QUOTA_BYTES  # for images that guests bring; the owner's own do not count
     )
+    data_port: int = 0  # where other machines may fetch blocks of jobs that run here; 0: nowhere
+    data_host: str = ""  # the address they use; "": the one towards the coordinator
     terms: Terms = field(default_factory=Terms)
     house: HouseRules = field(default_factory=HouseRules)
     # What this machine has otherwise than the campus's configuration says of a place.
@@ -83,8 +86,8 @@ class Settings:
 
 KEYS = {
     "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "image", "cpus",
-    "memory", "cache", "image_quota", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms",
-    "places",
+    "memory", "cache", "image_quota", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms", "data_port",
+    "data_host", "places",
 }  # fmt: skip
 PLACE_KEYS = {"directory", "endpoint", "credentials"}
 GPU_KEYS = {"model", "memory", "speed", "count"}
@@ -106,6 +109,8 @@ ENVIRONMENT_KEYS = (
     "cpus",
     "memory",
     "uplink_bps",
+    "data_port",
+    "data_host",
 )
 
 
@@ -184,6 +189,8 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
         image_quota_bytes=amount_of_memory(
             table.get("image_quota", DEFAULT_IMAGE_QUOTA_BYTES), "image_quota"
         ),
+        data_port=_port(table.get("data_port", 0)),
+        data_host=str(table.get("data_host", "")),
         terms=_terms(table.get("terms", {})),
         places=_own_places(table.get("places", {})),
     )
@@ -195,6 +202,13 @@ def _own_places(table: Any) -> dict[str, dict[str, str]]:
     for name, own in table.items():
         refuse_unknown(own, PLACE_KEYS, f"[places.{name}]")
     return {name: {key: str(value) for key, value in own.items()} for name, own in table.items()}
+
+
+def _port(value: Any) -> int:
+    port = number(value, "data_port")
+    if not 0 <= port <= PORT_MAX or port != int(port):
+        raise SettingsTrouble(f"data_port {value!r} is no port; 0 opens none, 8475 is as good as any")
+    return int(port)
 
 
 def _gpus(rows: Any) -> tuple[Gpu, ...]:

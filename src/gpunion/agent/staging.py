@@ -6,13 +6,13 @@ A hint, so nothing here fails loudly: what could not be fetched is fetched when 
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import structlog
 
 from gpunion.agent.caps import both
+from gpunion.agent.directly import DirectSource
 from gpunion.agent.restoring import OUTPUT_TIER
 from gpunion.agent.shipping import Cancelled, pace_of
 from gpunion.agent.threads import in_own_thread
@@ -73,65 +73,73 @@ class Stager:
         task.add_done_callback(self._tasks.discard)
 
     async def _fetch(self, order: StageState, cancelled: Cancelled) -> None:
+        fetched: StateFetched | None = None
         try:
-            fetched_bytes = await in_own_thread(lambda: self._bring(order, cancelled))
+            fetched = await in_own_thread(lambda: self._bring(order, cancelled))
         except (VaultFault, ReadyFault, OSError) as trouble:
             log.info("state_not_fetched_ahead", job=order.job_id, trouble=str(trouble))
-            fetched_bytes = None
         if self._under_way.get(order.job_id, (None, None))[1] is cancelled:
             del self._under_way[order.job_id]
-        if fetched_bytes is not None and not cancelled():
-            self._world.post(
-                StateFetched(
-                    job_id=order.job_id,
-                    epoch=order.epoch,
-                    checkpoint_id=order.checkpoint_id,
-                    fetched_bytes=fetched_bytes,
-                )
-            )
+        if fetched is not None and not cancelled():
+            self._world.post(fetched)
 
-    def _bring(self, order: StageState, cancelled: Cancelled) -> int | None:
-        """Bytes that came, or None where it was broken off or is not to be had here. Blocks."""
-        vault = self._world.vault_of(order.places)
-        manifest = _newest(vault, order.job_id)
-        if manifest is None or not self._ready.make_room(order.job_id, manifest.total_bytes):
+    def _bring(self, order: StageState, cancelled: Cancelled) -> StateFetched | None:
+        """None where it was broken off or is not to be had here. Blocks."""
+        vault, job_id = self._world.vault_of(order.places), order.job_id
+        manifest = _newest(vault, job_id)
+        if manifest is None or not self._ready.make_room(job_id, manifest.total_bytes):
             return None
-        names = {name for entry in manifest.files for name in entry.blocks}
-        lacking = self._ready.lacking(order.job_id, names)
+        names = [name for entry in manifest.files for name in entry.blocks]
         fetched_bytes = 0
-        with vault.hold(order.job_id, manifest.checkpoint_id):
-            for data in self._paced(order, cancelled, _blocks_of(vault, manifest, lacking)):
-                fetched_bytes += len(data[1])
-                self._ready.put(order.job_id, *data)
+        with DirectSource(self._world.peers, self._ready, job_id, order.source) as direct:
+            with vault.hold(job_id, manifest.checkpoint_id):
+                # In a notice the wire of the machine it leaves is for what it saves: not for this.
+                first = None if order.follow else direct
+                fetched_bytes += self._have(order, names, vault, first, cancelled)
+                if not cancelled():
+                    self._ready.keep_only(job_id, set(names))
+            if order.follow:
+                # On the heels of a last save. Should that come to nothing, this was in vain.
+                fetched_bytes += self._have(order, direct.names(cancelled), vault, None, cancelled)
         if cancelled():
             return None
-        self._ready.keep_only(order.job_id, names)
-        return fetched_bytes
+        return StateFetched(
+            job_id=job_id,
+            epoch=order.epoch,
+            checkpoint_id=order.checkpoint_id,
+            fetched_bytes=fetched_bytes,
+            direct_bytes=direct.direct_bytes,
+            trouble=direct.trouble,
+        )
 
-    def _paced(
-        self, order: StageState, cancelled: Cancelled, blocks: Iterator[tuple[str, bytes]]
-    ) -> Iterator[tuple[str, bytes]]:
+    def _have(
+        self,
+        order: StageState,
+        names: Iterable[str],
+        vault: Vault,
+        direct: DirectSource | None,
+        cancelled: Cancelled,
+    ) -> int:
+        """Each of these ready here; how many bytes came for it."""
         pace = both(pace_of(order.rate_bps, cancelled), self._world.caps, cancelled)
-        for number in itertools.count():
+        fetched_bytes = 0
+        for number, name in enumerate(names):
             if number % LOOK_EVERY == 0 and not self._lending():
                 cancelled.ask()
-            block = None if cancelled() else next(blocks, None)
-            if block is None:
-                return
-            yield block
-            pace(len(block[1]))
+            if cancelled():
+                break
+            if not self._ready.lacking(order.job_id, [name]):
+                continue
+            data = None if direct is None else direct.read(name)
+            if data is None:
+                data = vault.read_block(name)
+                self._ready.put(order.job_id, name, data)
+            fetched_bytes += len(data)
+            pace(len(data))
+        return fetched_bytes
 
 
 def _newest(vault: Vault, job_id: str) -> Manifest | None:
     """Of those that can be read here: a job with a key is not staged."""
     fit = [m for m in vault.manifests(job_id) if m.tier != OUTPUT_TIER and m.sealed is None]
     return max(fit, key=lambda manifest: (manifest.epoch, manifest.step), default=None)
-
-
-def _blocks_of(vault: Vault, manifest: Manifest, lacking: set[str]) -> Iterator[tuple[str, bytes]]:
-    """In the order of the files: what is broken off can be gone on with."""
-    for entry in manifest.files:
-        for name in entry.blocks:
-            if name in lacking:
-                lacking.discard(name)
-                yield name, vault.read_block(name)

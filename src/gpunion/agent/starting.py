@@ -142,7 +142,9 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         resumed_step=0 if manifest is None else manifest.step,
         restore_s=world.clock.now_s() - began_s,
         tier=Tier.APP if restored.dump is None else Tier.SYSTEM,
-        found_bytes=restored.found_bytes,
+        found_bytes=restored.fetched.found_bytes,
+        direct_bytes=restored.fetched.direct_bytes,
+        trouble=restored.fetched.trouble,
     )
 
 

@@ -11,13 +11,16 @@ from gpunion.agent.caps import Caps
 from gpunion.agent.environment import EnvironmentKeeper
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.parking import GuestParker
+from gpunion.agent.peering import PeerDesk
 from gpunion.agent.preparing import PreparingBoard
 from gpunion.agent.run_notes import Notebook
 from gpunion.domain.events import AgentEvent
+from gpunion.domain.peer import PeerPass
 from gpunion.ports.block_cache import BlockCache
 from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import Clock
 from gpunion.ports.coordinator_link import CoordinatorLink
+from gpunion.ports.peers import Peers
 from gpunion.ports.ready import ReadyStates
 from gpunion.ports.runtime import Runtime
 from gpunion.ports.vault import CheckpointLabel, JobKey, Manifest, Vault
@@ -53,14 +56,29 @@ class Ship(Protocol):
     ) -> Manifest: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """Where a restored state came from, as far as it was not the vault."""
+
+    found_bytes: int = 0  # that lay ready on this machine
+    direct_bytes: int = 0  # straight from the machine it ran on last
+    trouble: str = ""  # why no more came from there
+
+
 class Restore(Protocol):
     """Make `into` the sealed checkpoint's directory, every block verified. Blocks; raises a VaultFault.
 
-    Returns how many bytes of it lay ready on this machine."""
+    `source`: a machine that may be asked before the vault is."""
 
     def __call__(
-        self, manifest: Manifest, into: Path, *, places: tuple[str, ...], key: JobKey | None
-    ) -> int: ...
+        self,
+        manifest: Manifest,
+        into: Path,
+        *,
+        places: tuple[str, ...],
+        key: JobKey | None,
+        source: PeerPass | None,
+    ) -> Fetched: ...
 
 
 async def _nothing_to_see() -> None:
@@ -89,6 +107,8 @@ class World:
     parker: GuestParker | None = None  # None: guests cannot be parked here
     checkpointer: Checkpointer | None = None  # None: the runtime cannot dump its guests whole
     ready: ReadyStates | None = None  # None: no states lie ready here
+    peers: Peers | None = None  # None: blocks come from the vault only
+    desk: PeerDesk | None = None  # None: no other machine may fetch blocks from here
 
     def vault_of(self, places: tuple[str, ...], key: JobKey | None = None) -> Vault:
         """For what a job saves, whether it has a key or not.

@@ -32,6 +32,7 @@ class JobSubmitted:
     job_id: JobId
     spec: JobSpec
     vault_key: str = field(default="", repr=False)  # made by the shell, where the job asks for one
+    peer_key: str = field(default="", repr=False)  # likewise; "": its blocks are fetched from the vault only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,8 @@ class GuestStarted:
     restore_s: float
     tier: Tier = Tier.APP  # of what it was restored from
     found_bytes: int = 0  # of its state that lay ready on this machine
+    direct_bytes: int = 0  # that came straight from where it ran last
+    trouble: str = ""  # why no more came from there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +233,8 @@ class StateFetched:
     epoch: int
     checkpoint_id: CheckpointId
     fetched_bytes: int
+    direct_bytes: int = 0  # of these, straight from the machine it runs on
+    trouble: str = ""  # why no more of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

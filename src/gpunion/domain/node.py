@@ -40,6 +40,7 @@ class NodeFacts:
     image_quota_bytes: int | None = None  # what the owner gives to images of ours; None: no limit
     system: SystemAbility = field(default_factory=SystemAbility)
     places: tuple[str, ...] = ()  # named ones for checkpoints that it reaches, beside the campus's own
+    data_address: str = ""  # host:port where other machines may fetch blocks from it; "": nowhere
 
     @property
     def takes_images(self) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import field
 from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.image import Parcel
+from gpunion.domain.peer import PeerPass
 from gpunion.domain.records import dataclass
 from gpunion.domain.resources import Grant
 from gpunion.domain.system_tier import Tier
@@ -38,6 +39,8 @@ class StartRun:
     vault_key: str = field(default="", repr=False)  # in hex; what it saves is encrypted with it
     seat: Seat | None = None  # of a member of a gang
     places: tuple[str, ...] = ()  # where its checkpoints lie; none: the campus's own vault
+    peer_key: str = field(default="", repr=False)  # in hex; who has a pass made with it may fetch its blocks
+    source: PeerPass | None = None  # where it ran last, as far as blocks may be fetched from there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,8 @@ class StageState:
     checkpoint_id: CheckpointId
     rate_bps: float  # what it may use of the node's wire; 0: no cap
     places: tuple[str, ...] = ()
+    source: PeerPass | None = None  # where its blocks may be fetched from before the vault is asked
+    follow: bool = False  # a last save is under way there: what it sends to the vault is fetched on its heels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,10 @@ class Why(StrEnum):
     NOTICE_TOO_SHORT = "notice_too_short"
     MOVED = "moved"
     STAGED = "staged"
+    STATE_READY = "state_ready"
     STATE_WAS_THERE = "state_was_there"
+    STATE_CAME_DIRECTLY = "state_came_directly"
+    NO_DIRECT_WAY = "no_direct_way"
     FELL_BACK = "fell_back"
     OWNER_KILLED = "owner_killed"
     OWNER_LEFT = "owner_left"
@@ -221,6 +224,10 @@ SENTENCES: dict[Why, str] = {
     Why.NOTICE_TOO_SHORT: "saving takes about {needs_s} and does not fit the {left_s} left; "
     "going on from step {durable} later",
     Why.STAGED: "a copy of its state goes to {node}, where it would go next ({bytes} bytes; {because})",
+    Why.STATE_READY: "its state lies ready on {node} ({fetched} bytes fetched, {direct} of them directly)",
+    Why.STATE_CAME_DIRECTLY: "{direct} bytes of its state came to {node} straight from where it ran",
+    Why.NO_DIRECT_WAY: "{node} could not fetch its state straight from where it ran ({trouble}); "
+    "the vault gave it",
     Why.STATE_WAS_THERE: "{found} bytes of its state lay ready on {node}",
     Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s}, {redone} steps to redo",
     Why.FELL_BACK: "the last save did not arrive ({trouble}); going on from step {durable}",

@@ -22,6 +22,8 @@ class RunStarted:
     restore_s: float
     tier: Tier = Tier.APP
     found_bytes: int = 0  # of its state that lay ready on this machine
+    direct_bytes: int = 0  # that came straight from where it ran last
+    trouble: str = ""  # why no more came from there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +175,8 @@ class StateStaged:
     epoch: int
     checkpoint_id: CheckpointId
     fetched_bytes: int
+    direct_bytes: int = 0  # of these, straight from the machine it runs on
+    trouble: str = ""  # why no more of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from gpunion.engine import (
     moving,
     neighbours,
     preempting,
+    staging,
     triage,
 )
 from gpunion.engine.capacity import in_vain, view, views
@@ -257,6 +258,10 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             vault_key=job.vault_key,
             seat=job.spec.seat,
             places=job.spec.places,
+            peer_key=job.peer_key,
+            source=staging.pass_to(
+                draft, job, None if migration is None else migration.source_node, run.node_id
+            ),
         ),
     )
     draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.ids import run_id as newest_run_id
 from gpunion.domain.job import Job
-from gpunion.domain.node import Node
+from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.orders import StageState, UnstageState
+from gpunion.domain.peer import PeerPass, issue
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
-from gpunion.domain.reports import StateStaged
+from gpunion.domain.reports import RunStarted, StateStaged
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.staging import StateCopy
 from gpunion.engine.capacity import views
@@ -29,6 +30,8 @@ from gpunion.policy.staging import (
     staging_rate_bps,
 )
 
+# Machines that others may ask: within a notice only for the names of what is being saved.
+_GIVES = (NodePhase.SHARING, NodePhase.PAUSED, NodePhase.RECLAIMING)
 # A copy that was asked for this lately is on its way, and what it will be is what is wanted now.
 ON_ITS_WAY_S = 600.0
 
@@ -53,8 +56,10 @@ def consider(draft: Draft, run_id: RunId) -> None:
     for offer in policy.offers(job, source, places, draft.now_s):
         place = draft.state.nodes[offer.node_id]
         if policy.pays(offer, _used_share(draft, place, offer.move_bytes)):
-            because = "in case its machine is wanted back"
-            _ask(draft, run, place.id, offer.move_bytes, staging_rate_bps(place), because)
+            order = _order(
+                draft, run, staging_rate_bps(place), source=pass_to(draft, job, source.id, place.id)
+            )
+            _ask(draft, place.id, order, offer.move_bytes, "in case its machine is wanted back")
 
 
 def bring_along(draft: Draft, run: Run, destination: NodeId | None) -> None:
@@ -66,8 +71,10 @@ def bring_along(draft: Draft, run: Run, destination: NodeId | None) -> None:
     if not copyable(job) or (copy is not None and copy.asked_s > draft.now_s - ON_ITS_WAY_S):
         return
     lacking = job.lacking_bytes(destination)
-    if lacking * (1.0 - rewritten_share(job)) >= LEAST_BYTES:
-        _ask(draft, run, destination, lacking, 0.0, "while it is being saved")
+    source = pass_to(draft, job, run.node_id, destination)
+    if source is not None or lacking * (1.0 - rewritten_share(job)) >= LEAST_BYTES:
+        order = _order(draft, run, 0.0, source=source, follow=source is not None)
+        _ask(draft, destination, order, lacking, "while it is being saved")
 
 
 def staged(draft: Draft, node_id: NodeId, report: StateStaged) -> None:
@@ -77,6 +84,53 @@ def staged(draft: Draft, node_id: NodeId, report: StateStaged) -> None:
         return  # it was asked for something newer since, or is not wanted there any more
     others = tuple(c for c in job.copies if c is not copy)
     draft.put(replace(job, copies=(*others, replace(copy, there=True))))
+    fetched, direct = report.fetched_bytes, report.direct_bytes
+    draft.because(job.id, Why.STATE_READY, node=node_id, fetched=fetched, direct=direct)
+    if report.trouble:
+        draft.because(job.id, Why.NO_DIRECT_WAY, node=node_id, trouble=report.trouble)
+
+
+def tell_how_it_came(draft: Draft, run: Run, report: RunStarted) -> None:
+    if report.found_bytes:
+        draft.because(run.job_id, Why.STATE_WAS_THERE, node=run.node_id, found=report.found_bytes)
+    if report.direct_bytes:
+        draft.because(run.job_id, Why.STATE_CAME_DIRECTLY, node=run.node_id, direct=report.direct_bytes)
+    if report.trouble:
+        draft.because(run.job_id, Why.NO_DIRECT_WAY, node=run.node_id, trouble=report.trouble)
+
+
+def pass_to(draft: Draft, job: Job, node_id: NodeId | None, bearer: NodeId) -> PeerPass | None:
+    """To the blocks of a job on a node, where its owner lets others fetch from it."""
+    node = None if node_id is None else draft.state.nodes.get(node_id)
+    if node is None or not node.facts.data_address or not job.peer_key or job.vault_key:
+        return None
+    if node.id == bearer or node.phase not in _GIVES:
+        return None
+    return issue(
+        job.peer_key,
+        job_id=job.id,
+        address=node.facts.data_address,
+        node_id=node.id,
+        bearer=bearer,
+        now_s=draft.now_s,
+    )
+
+
+def kept_where_it_runs(draft: Draft, job: Job, run_id: RunId) -> tuple[StateCopy, ...]:
+    """A machine that others may fetch from keeps what is saved on it. Never asked for, so it costs nobody."""
+    run = draft.state.runs.get(run_id)
+    node = None if run is None else draft.state.nodes[run.node_id]
+    if node is None or not node.facts.data_address or job.vault_key or job.durable is None:
+        return job.copies
+    others = [copy for copy in job.copies if copy.node_id != node.id]
+    here = StateCopy(
+        node_id=node.id,
+        checkpoint_id=job.durable.checkpoint_id,
+        asked_s=0.0,
+        asked_bytes=0,
+        there=True,
+    )
+    return (here, *others)
 
 
 def behind(copies: tuple[StateCopy, ...], shipped_bytes: int) -> tuple[StateCopy, ...]:
@@ -93,24 +147,32 @@ def follow_ends(draft: Draft) -> None:
             draft.put(replace(job, copies=()))
 
 
-def _ask(draft: Draft, run: Run, node_id: NodeId, move_bytes: int, rate_bps: float, because: str) -> None:
+def _order(
+    draft: Draft, run: Run, rate_bps: float, *, source: PeerPass | None, follow: bool = False
+) -> StageState:
     job = draft.job_of(run)
     assert job.durable is not None
-    order = StageState(
+    return StageState(
         run_id=run.id,
-        job_id=job.id,
+        job_id=run.job_id,
         epoch=run.epoch,
         checkpoint_id=job.durable.checkpoint_id,
         rate_bps=rate_bps,
         places=job.spec.places,
+        source=source,
+        follow=follow,
     )
+
+
+def _ask(draft: Draft, node_id: NodeId, order: StageState, move_bytes: int, because: str) -> None:
+    job = draft.state.jobs[order.job_id]
     draft.order(node_id, order)
     copies = [copy for copy in job.copies if copy.node_id != node_id]
     while len(copies) >= COPIES_MOST:
         _drop(draft, job, copies.pop(0).node_id)
     new = StateCopy(
         node_id=node_id,
-        checkpoint_id=job.durable.checkpoint_id,
+        checkpoint_id=order.checkpoint_id,
         asked_s=draft.now_s,
         asked_bytes=move_bytes,
     )

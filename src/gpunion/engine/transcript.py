@@ -47,7 +47,8 @@ from gpunion.domain.withheld import HoldCause
 TELLING_TIMERS = {"deadline", "term", "own_save", "lease_end", "give_up", "fence"}
 # Why a job waits and which steps were saved depends on the moment.
 QUIET_REASONS = {Why.WAITING, Why.SAVED, Why.SAVE_FAILED, Why.STEP_BEHIND, Why.FLUSH_FITS}
-QUIET_REASONS |= {Why.STAGED, Why.STATE_WAS_THERE}
+QUIET_REASONS |= {Why.STAGED, Why.STATE_READY, Why.STATE_WAS_THERE}
+QUIET_REASONS |= {Why.STATE_CAME_DIRECTLY, Why.NO_DIRECT_WAY}
 NAMED_FACTS = ("node_id", "job_id", "run_id", "epoch", "final", "leaving", "killed", "killed_meanwhile")
 TOLD_FACTS = ("reason", "cause", "exit_code", "why", "trouble")
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from gpunion.adapters.files.cache import DirectoryCache
 from gpunion.agent.run_notes import Notebook
-from gpunion.agent.world import World
+from gpunion.agent.world import Fetched, World
 from gpunion.domain.commit import SavedAgent
 from gpunion.domain.events import AgentEvent
 from gpunion.domain.frames import AgentFrame, CoordinatorFrame
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import StartRun
+from gpunion.domain.peer import PeerPass
 from gpunion.domain.place import Place
 from gpunion.domain.resources import GIB, Capacity, Gpu, Grant
 from gpunion.domain.terms import Terms
@@ -275,7 +276,15 @@ class MemoryVault:
         self.sealed.append(manifest)
         return manifest
 
-    def restore(self, manifest: Manifest, into: Path, *, places: tuple[str, ...], key: JobKey | None) -> int:
+    def restore(
+        self,
+        manifest: Manifest,
+        into: Path,
+        *,
+        places: tuple[str, ...],
+        key: JobKey | None,
+        source: PeerPass | None,
+    ) -> Fetched:
         self.places.append(places)
         self.keys.append(key)
         if manifest.checkpoint_id in self.broken:
@@ -284,7 +293,7 @@ class MemoryVault:
             path = into / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return 0
+        return Fetched()
 
 
 class FakeLink:

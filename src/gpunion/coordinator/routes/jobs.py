@@ -28,6 +28,7 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 STORY_LIMIT_LINES = 20_000
 _PAGE = 1000
 VAULT_KEY_BYTES = 32
+PEER_KEY_BYTES = 32
 _KEY = Header(alias="Idempotency-Key", min_length=1, max_length=255)
 
 
@@ -126,7 +127,9 @@ async def _submit(campus: Campus, spec: JobSpec, key: str | None) -> wire.JobAns
         raise ApiError(422, "bundle_missing", detail, f"PUT /api/v1/trees/{spec.bundle} first")
     job_id = campus.names.next()
     vault_key = secrets.token_hex(VAULT_KEY_BYTES) if spec.checkpoint.encrypt else ""
-    outcome = await campus.loop.post(JobSubmitted(job_id=job_id, spec=spec, vault_key=vault_key), key=key)
+    peer_key = secrets.token_hex(PEER_KEY_BYTES)
+    submitted = JobSubmitted(job_id=job_id, spec=spec, vault_key=vault_key, peer_key=peer_key)
+    outcome = await campus.loop.post(submitted, key=key)
     reasons = outcome.commit.decision.reasons
     job = campus.state.jobs.get(job_id)
     if job is None:

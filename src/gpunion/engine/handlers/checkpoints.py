@@ -181,7 +181,8 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
     )
     copies = job.copies and staging.behind(job.copies, report.shipped_bytes)
     cost = replace(job.cost, ship_bytes=int(ship_bytes))
-    draft.put(replace(job, durable=point, cost=cost, copies=copies))
+    job = replace(job, durable=point, cost=cost, copies=copies)
+    draft.put(replace(job, copies=staging.kept_where_it_runs(draft, job, report.run_id)))
     if point.tier is Tier.SYSTEM:
         draft.because(job.id, Why.SAVED_WHOLE, step=report.step, bytes=report.shipped_bytes)
     else:

@@ -33,6 +33,8 @@ def started(draft: AgentDraft, event: GuestStarted) -> None:
             restore_s=event.restore_s,
             tier=event.tier,
             found_bytes=event.found_bytes,
+            direct_bytes=event.direct_bytes,
+            trouble=event.trouble,
         )
     )
     draft.limit(guest.run_id)

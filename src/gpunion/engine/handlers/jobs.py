@@ -27,6 +27,7 @@ def submitted(draft: Draft, event: JobSubmitted) -> None:
         submitted_s=draft.now_s,
         waiting_since_s=draft.now_s,
         vault_key=event.vault_key,
+        peer_key=event.peer_key,
     )
     if event.spec.image is not None:
         listed = find_listed(draft.state.images.values(), event.spec.image)

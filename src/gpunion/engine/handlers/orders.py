@@ -51,6 +51,8 @@ def state_fetched(draft: AgentDraft, event: StateFetched) -> None:
             epoch=event.epoch,
             checkpoint_id=event.checkpoint_id,
             fetched_bytes=event.fetched_bytes,
+            direct_bytes=event.direct_bytes,
+            trouble=event.trouble,
         )
     )
 

@@ -14,7 +14,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import dumps, gangs, moving, prefetch
+from gpunion.engine import dumps, gangs, moving, prefetch, staging
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
@@ -87,8 +87,7 @@ def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
         job = draft.state.jobs[job.id]
     else:
         draft.because(job.id, Why.RESUMED, node=run.node_id, step=report.resumed_step)
-    if report.found_bytes:
-        draft.because(job.id, Why.STATE_WAS_THERE, node=run.node_id, found=report.found_bytes)
+    staging.tell_how_it_came(draft, run, report)
     moving.arrived(draft, job, run)
     set_checkpoint_timer(draft, run)
     prefetch.hint_where_it_would_go(draft, run)

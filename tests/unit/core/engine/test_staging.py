@@ -6,13 +6,15 @@ from dataclasses import replace
 
 from gpunion.domain.decision import Decision
 from gpunion.domain.effects import DropState, FetchState
-from gpunion.domain.events import OwnerPaused, StateFetched
+from gpunion.domain.events import JobSubmitted, OwnerPaused, StateFetched
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
-from gpunion.domain.orders import StageState, UnstageState
+from gpunion.domain.orders import StageState, StartRun, UnstageState
+from gpunion.domain.peer import PASS_VALID_S, token_of
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import (
     CheckpointDurable,
     DepartureForetold,
+    NodeReclaimed,
     NodeResumed,
     NoticeGiven,
     RunStarted,
@@ -27,6 +29,7 @@ from gpunion.policy.staging import AGAIN_S, PreStaging
 from tests.builders import Headquarters, LoneAgent, a_spec, deeds, facts, orders, reports, whys
 
 SIZE = 8 * GIB
+KEY = "5a" * 32
 LOSS = ExpectedLoss(hazard=WeeklyHazard())
 AHEAD = replace(BASELINE, destination=LOSS, staging=PreStaging(loss=LOSS))
 
@@ -34,10 +37,13 @@ AHEAD = replace(BASELINE, destination=LOSS, staging=PreStaging(loss=LOSS))
 class Story:
     """A job on alpha that has saved so often that its costs are known; beta and gamma are free."""
 
-    def __init__(self, policies: Policies = AHEAD, *, ship_bytes: int = GIB // 2) -> None:
+    def __init__(
+        self, policies: Policies = AHEAD, *, ship_bytes: int = GIB // 2, data_address: str = ""
+    ) -> None:
         self.campus = Headquarters(policies=policies)
-        self.campus.joins("alpha", facts(lab="alpha"))
-        self.campus.submits(spec=a_spec(expected_s=20 * 3600.0))
+        self.campus.joins("alpha", replace(facts(lab="alpha"), data_address=data_address))
+        spec = a_spec(expected_s=20 * 3600.0)
+        self.campus.hears(JobSubmitted(job_id=JobId("job"), spec=spec, peer_key=KEY))
         self.campus.joins("beta", facts(lab="beta"))
         self.campus.joins("gamma", facts(lab="gamma"))
         self.campus.later(1.0).started()
@@ -178,8 +184,11 @@ def test_a_run_tells_how_much_of_its_state_was_there() -> None:
         resumed_step=0,
         restore_s=1.0,
         found_bytes=GIB,
+        direct_bytes=7,
+        trouble="it broke off",
     )
-    assert Why.STATE_WAS_THERE in whys(campus.reported("alpha", report), "job")
+    told = whys(campus.reported("alpha", report), "job")
+    assert told[-3:] == [Why.STATE_WAS_THERE, Why.STATE_CAME_DIRECTLY, Why.NO_DIRECT_WAY]
 
 
 def test_an_agent_fetches_ahead_only_while_its_machine_is_lent_and_tells_when_it_is_there() -> None:
@@ -204,3 +213,55 @@ def test_an_owner_who_comes_back_changes_nothing_about_copies() -> None:
     copies = story.campus.job().copies
     story.campus.reported("beta", NodeResumed())
     assert story.campus.job().copies == copies
+
+
+def test_a_machine_that_others_may_ask_is_asked_before_the_vault() -> None:
+    story = Story(data_address="10.0.0.1:8475")
+    story.ends_soon()
+    [(node, order)] = stagings(story.saves_again(later_s=60.0))
+    assert order.source is not None
+    assert (order.source.address, order.source.bearer) == ("10.0.0.1:8475", node)
+    assert order.source.token == token_of(KEY, "job", node, order.source.until_s)
+    assert "token" not in repr(order.source)
+    assert story.campus.now_s < order.source.until_s <= story.campus.now_s + PASS_VALID_S
+    assert not order.follow
+
+
+def test_what_is_saved_there_is_kept_there_and_is_a_copy_too() -> None:
+    story = Story(data_address="10.0.0.1:8475")
+    [here] = story.campus.job().copies
+    assert (here.node_id, here.there, here.behind_bytes) == ("alpha", True, 0)
+    assert story.campus.job().lacking_bytes(NodeId("alpha")) == 0
+
+
+def test_whoever_leaves_it_is_followed_whatever_it_rewrites() -> None:
+    story = Story(data_address="10.0.0.1:8475", ship_bytes=SIZE)
+    noticed = story.campus.reported("alpha", NoticeGiven(deadline_s=story.campus.now_s + 600.0))
+    [(_, order)] = stagings(noticed)
+    assert order.follow
+    assert order.source is not None
+
+
+def test_a_machine_its_owner_has_is_asked_for_nothing() -> None:
+    story = Story(data_address="10.0.0.1:8475")
+    story.campus.reported("alpha", NodeReclaimed(freed_after_s=0.0, killed=True))
+    ended = story.campus.ended("job-e1", EndReason.KILLED_BY_OWNER)
+    [start] = [order for _, order in orders(ended) if isinstance(order, StartRun)]
+    assert start.source is None
+    assert start.peer_key == KEY
+
+
+def test_how_a_state_came_is_told() -> None:
+    story = Story(data_address="10.0.0.1:8475")
+    story.ends_soon()
+    [(node, order)] = stagings(story.saves_again(later_s=60.0))
+    report = StateStaged(
+        job_id=JobId("job"),
+        epoch=1,
+        checkpoint_id=order.checkpoint_id,
+        fetched_bytes=SIZE,
+        direct_bytes=5,
+        trouble="alpha cannot be reached",
+    )
+    told = story.campus.reported(node, report)
+    assert whys(told, "job") == [Why.STATE_READY, Why.NO_DIRECT_WAY]

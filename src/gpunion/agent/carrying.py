@@ -1,0 +1,68 @@
+"""States on their way out of this machine and into it: from the nearest place that has them.
+
+What lies ready here comes first, then the machine the job ran on, then the vault. How a directory becomes
+blocks, and blocks a directory, is an adapter's business and given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpunion.agent.directly import DirectSource
+from gpunion.agent.peering import PeerDesk, keeping
+from gpunion.agent.world import Fetched
+from gpunion.domain.peer import PeerPass
+from gpunion.ports.peers import Peers
+from gpunion.ports.ready import ReadyStates
+from gpunion.ports.vault import CheckpointLabel, JobKey, Manifest, Vault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carrier:
+    """`ship` and `restore` are what `World` has under these names."""
+
+    open_vault: Callable[[tuple[str, ...]], Vault]
+    ready: ReadyStates
+    peers: Peers
+    desk: PeerDesk | None
+    ship_directory: Callable[..., Manifest]
+    restore_directory: Callable[[Vault, Manifest, Path], None]
+    restore_from_ready: Callable[..., int]
+
+    def ship(
+        self,
+        directory: Path,
+        label: CheckpointLabel,
+        *,
+        places: tuple[str, ...],
+        key: JobKey | None,
+        pace: Callable[[int], None],
+        cancelled: Callable[[], bool],
+    ) -> Manifest:
+        """What a job with a key saves is kept by nobody but the vault."""
+        desk = self.desk if key is None else None
+        with keeping(self._vault(places, key), desk, self.ready, label.job_id) as vault:
+            return self.ship_directory(vault, directory, label, pace=pace, cancelled=cancelled)
+
+    def restore(
+        self,
+        manifest: Manifest,
+        into: Path,
+        *,
+        places: tuple[str, ...],
+        key: JobKey | None,
+        source: PeerPass | None,
+    ) -> Fetched:
+        vault = self._vault(places, key)
+        if key is not None:
+            self.restore_directory(vault, manifest, into)
+            return Fetched()
+        with DirectSource(self.peers, self.ready, manifest.job_id, source) as direct:
+            found = self.restore_from_ready(vault, self.ready, manifest, into, from_peer=direct.read)
+        return Fetched(found_bytes=found, direct_bytes=direct.direct_bytes, trouble=direct.trouble)
+
+    def _vault(self, places: tuple[str, ...], key: JobKey | None) -> Vault:
+        vault = self.open_vault(places)
+        return vault if key is None else vault.keyed(key)

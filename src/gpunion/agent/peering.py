@@ -1,0 +1,169 @@
+"""What of this machine others may have: blocks that lie ready here, of jobs that run here or did lately.
+
+Only where the owner has opened a port for it (`data_port`). What a guest saves is then kept here as well as
+sent to the vault, and the names of what has arrived there are told to whoever follows a last save.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, cast
+
+import structlog
+
+from gpunion.agent.caps import Caps
+from gpunion.domain.guest import Tenure
+from gpunion.ports.peers import Told
+from gpunion.ports.ready import ReadyFault, ReadyStates
+from gpunion.ports.vault import Manifest, Vault
+
+log = structlog.get_logger()
+
+# Jobs whose secret is remembered; the one that came first is forgotten first.
+JOBS_MOST = 256
+
+
+@dataclass(slots=True)
+class _Save:
+    """Blocks of one save of a job, in the order they reached the vault."""
+
+    number: int = 0
+    names: list[str] = field(default_factory=list)
+    over: bool = True  # before the first there is none under way
+
+
+class _NeverCancelled:
+    def __call__(self) -> bool:
+        return False
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class PeerDesk:
+    """Implements `ports.peers.Served`."""
+
+    def __init__(self, ready: ReadyStates, caps: Caps, tenure: Callable[[], Tenure]) -> None:
+        self._ready = ready
+        self._caps = caps
+        self._tenure = tenure
+        self._keys: dict[str, str] = {}
+        self._saves: dict[str, _Save] = {}
+        self._news = threading.Condition()
+
+    def allowed(self) -> bool:
+        """Until its owner has it; within a notice there are still last saves to follow."""
+        return self._tenure() in (Tenure.SHARING, Tenure.PAUSED, Tenure.RECLAIMING)
+
+    def pace(self, sent_bytes: int) -> None:
+        self._caps.pace(sent_bytes, _NeverCancelled())
+
+    def key_of(self, job_id: str) -> str | None:
+        return self._keys.get(job_id)
+
+    def open_block(self, job_id: str, name: str) -> BinaryIO | None:
+        """Not within a notice: then the wire is there for what has to be saved."""
+        if self._tenure() is Tenure.RECLAIMING:
+            return None
+        return self._ready.open_stored(job_id, name)
+
+    def names(self, job_id: str, save: int | None, after: int, patience_s: float) -> Told:
+        with self._news:
+            current = self._saves.setdefault(job_id, _Save())
+            if save is None:
+                log.info("save_followed", job=job_id)
+                save = current.number + 1 if current.over else current.number
+            self._news.wait_for(lambda: self._new(job_id, save, after), timeout=patience_s)
+            current = self._saves.get(job_id, current)
+            if current.number != save:
+                return Told(save, [], current.number > save)
+            return Told(save, current.names[after:], current.over)
+
+    def _new(self, job_id: str, save: int, after: int) -> bool:
+        current = self._saves.get(job_id)
+        if current is None or current.number != save:
+            return current is None or current.number > save
+        return current.over or len(current.names) > after
+
+    # --- what this machine's own hands tell ------------------------------------------------------
+
+    def welcome(self, job_id: str, peer_key: str) -> None:
+        if peer_key:
+            self._keys.pop(job_id, None)
+            self._keys[job_id] = peer_key
+            while len(self._keys) > JOBS_MOST:
+                self.forget(next(iter(self._keys)))
+
+    def forget(self, job_id: str) -> None:
+        self._keys.pop(job_id, None)
+        self.ended(job_id)
+        with self._news:
+            self._saves.pop(job_id, None)
+
+    def began(self, job_id: str) -> None:
+        """A save is about to be sent."""
+        with self._news:
+            former = self._saves.get(job_id, _Save())
+            self._saves[job_id] = _Save(number=former.number + 1, over=False)
+            self._news.notify_all()
+
+    def arrived(self, job_id: str, name: str) -> None:
+        with self._news:
+            self._saves.setdefault(job_id, _Save()).names.append(name)
+            self._news.notify_all()
+
+    def ended(self, job_id: str) -> None:
+        with self._news:
+            save = self._saves.get(job_id)
+            if save is not None:
+                save.over = True
+                self._news.notify_all()
+
+
+class KeepingVault:
+    """A vault as one shipment sees it: what goes into it stays here too, and is told to who follows."""
+
+    def __init__(self, vault: Vault, desk: PeerDesk, ready: ReadyStates, job_id: str) -> None:
+        self._vault = vault
+        self._desk = desk
+        self._ready = ready
+        self._job_id = job_id
+        self._room = True
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything but `put` and `seal` is the vault's own."""
+        return getattr(self._vault, name)
+
+    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+        stored_bytes = self._vault.put(block_hash, data, like)
+        self._desk.arrived(self._job_id, block_hash)
+        if self._room:
+            try:
+                self._ready.put(self._job_id, block_hash, data)
+            except ReadyFault:
+                self._room = False  # it was only a help
+        return stored_bytes
+
+    def seal(self, manifest: Manifest) -> None:
+        self._vault.seal(manifest)
+        if self._ready.make_room(self._job_id, manifest.total_bytes):
+            self._ready.keep_only(self._job_id, {n for entry in manifest.files for n in entry.blocks})
+        else:
+            self._ready.drop(self._job_id)
+
+
+@contextmanager
+def keeping(vault: Vault, desk: PeerDesk | None, ready: ReadyStates, job_id: str) -> Iterator[Vault]:
+    """The vault to ship into. As it is where no port is open."""
+    if desk is None:
+        yield vault
+        return
+    desk.began(job_id)
+    try:
+        yield cast(Vault, KeepingVault(vault, desk, ready, job_id))
+    finally:
+        desk.ended(job_id)

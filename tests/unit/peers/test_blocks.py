@@ -1,0 +1,263 @@
+"""Blocks from machine to machine: only with a good pass, on from where it broke off, and never needed."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from blake3 import blake3
+
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.ready import DirectoryReady
+from gpunion.adapters.peers.address import address_towards
+from gpunion.adapters.peers.client import TcpPeers
+from gpunion.adapters.peers.server import SKEW_S, BlockServer
+from gpunion.agent.caps import Caps
+from gpunion.agent.directly import DirectSource
+from gpunion.agent.peering import PeerDesk, keeping
+from gpunion.domain.guest import Tenure
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.peer import PASS_VALID_S, PeerPass, issue
+from gpunion.domain.resources import GIB
+from gpunion.ports.peers import PeerTrouble
+from gpunion.ports.vault import CheckpointLabel, Manifest
+
+KEY = "5a" * 32
+JOB = JobId("job-1")
+DATA = blake3(b"a block").digest(length=3_000_000)  # cannot be packed
+NAME = blake3(DATA).hexdigest()
+
+
+class Alpha:
+    """A machine that serves what lies ready on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.tenure = Tenure.SHARING
+        self.ready = DirectoryReady(root / "alpha", limit_bytes=GIB)
+        self.desk = PeerDesk(self.ready, Caps(), lambda: self.tenure)
+        self.desk.welcome(JOB, KEY)
+        self.server = BlockServer(self.desk, "127.0.0.1", 0)
+        self.server.start()
+
+    def pass_for(self, *, key: str = KEY, bearer: str = "beta", age_s: float = 0.0) -> PeerPass:
+        return issue(
+            key,
+            job_id=JOB,
+            address=self.server.address,
+            node_id=NodeId("alpha"),
+            bearer=NodeId(bearer),
+            now_s=time.time() - age_s,
+        )
+
+
+@pytest.fixture
+def alpha(tmp_path: Path) -> Iterator[Alpha]:
+    machine = Alpha(tmp_path)
+    yield machine
+    machine.server.close()
+
+
+def fetched(given: PeerPass, name: str = NAME, job_id: str = JOB) -> bytes | None:
+    with TcpPeers().meet(job_id, given) as peer:
+        return peer.fetch(name)
+
+
+def test_a_block_comes_as_it_is_stored_and_is_verified_by_whoever_takes_it(
+    alpha: Alpha, tmp_path: Path
+) -> None:
+    assert fetched(alpha.pass_for()) is None
+    alpha.ready.put(JOB, NAME, DATA)
+    beta = DirectoryReady(tmp_path / "beta", limit_bytes=GIB)
+    with DirectSource(TcpPeers(), beta, JOB, alpha.pass_for()) as source:
+        assert source.read(NAME) == DATA
+        assert source.read("0" * 64) is None
+    assert source.trouble == ""
+    assert source.direct_bytes >= len(DATA)
+    assert beta.read(JOB, NAME) == DATA
+
+
+def test_damage_on_the_way_is_found_and_the_vault_is_asked_instead(alpha: Alpha, tmp_path: Path) -> None:
+    alpha.ready.put(JOB, NAME, DATA)
+    [path] = alpha.ready.place.glob(f"{JOB}/blocks/*/*")
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    with DirectSource(
+        TcpPeers(), DirectoryReady(tmp_path / "b", limit_bytes=GIB), JOB, alpha.pass_for()
+    ) as s:
+        assert s.read(NAME) is None
+    assert "other bytes" in s.trouble
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"key": "5b" * 32}, "not good"),
+        ({"age_s": PASS_VALID_S + 2 * SKEW_S}, "too old"),
+    ],
+)
+def test_a_bad_pass_gets_nothing(alpha: Alpha, changes: dict[str, object], why: str) -> None:
+    with pytest.raises(PeerTrouble, match=why):
+        fetched(alpha.pass_for(**changes))  # type: ignore[arg-type]
+
+
+def test_a_pass_is_good_for_its_bearer_and_its_job_only(alpha: Alpha) -> None:
+    with pytest.raises(PeerTrouble, match="not good"):
+        fetched(replace(alpha.pass_for(), bearer=NodeId("gamma")))
+    with pytest.raises(PeerTrouble, match="nothing of that job"):
+        fetched(alpha.pass_for(), job_id="job-2")
+    alpha.desk.forget(JOB)
+    with pytest.raises(PeerTrouble, match="nothing of that job"):
+        fetched(alpha.pass_for())
+
+
+def test_nothing_goes_out_when_the_owner_has_the_machine_and_no_block_within_a_notice(alpha: Alpha) -> None:
+    alpha.ready.put(JOB, NAME, DATA)
+    alpha.tenure = Tenure.RECLAIMING
+    assert fetched(alpha.pass_for()) is None
+    alpha.tenure = Tenure.RECLAIMED
+    with pytest.raises(PeerTrouble, match="its owner has this machine"):
+        fetched(alpha.pass_for())
+
+
+def test_a_machine_that_is_not_there_is_told_and_nothing_is_asked_of_it_again(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    given = PeerPass(
+        address=f"127.0.0.1:{port}", node_id=NodeId("alpha"), bearer=NodeId("beta"), until_s=0.0, token="00"
+    )
+    with DirectSource(TcpPeers(), DirectoryReady(tmp_path, limit_bytes=1), JOB, given) as source:
+        assert source.read(NAME) is None
+    assert "cannot be reached" in source.trouble
+
+
+class Stuttering:
+    """Stands between two machines and cuts every connection after so many bytes."""
+
+    def __init__(self, address: str, cut_after: int) -> None:
+        host, _, port = address.rpartition(":")
+        self._there = (host, int(port))
+        self._cut_after = cut_after
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self.connections = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = self._listening.accept()
+                self.connections += 1
+                there = socket.create_connection(self._there)
+                threading.Thread(target=self._carry, args=(here, there, None), daemon=True).start()
+                threading.Thread(target=self._carry, args=(there, here, self._cut_after), daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket, most: int | None) -> None:
+        carried = 0
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data if most is None else data[: most - carried])
+                carried += len(data)
+                if most is not None and carried >= most:
+                    break
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_block_goes_on_where_a_broken_connection_left_it(alpha: Alpha) -> None:
+    alpha.ready.put(JOB, NAME, DATA)
+    whole = fetched(alpha.pass_for())
+    cable = Stuttering(alpha.server.address, cut_after=len(DATA) // 2)
+    try:
+        given = replace(alpha.pass_for(), address=cable.address)
+        assert fetched(given) == whole
+        assert cable.connections == 3  # half, the other half but for the greetings, the rest
+    finally:
+        cable.close()
+
+
+class Follower:
+    """Hears what reaches the vault, in a thread."""
+
+    def __init__(self, given: PeerPass) -> None:
+        self.told: list[str] = []
+        self._given = given
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        with TcpPeers().meet(JOB, self._given) as peer:
+            for name in peer.names(lambda: False):
+                self.told.append(name)
+
+    def hears(self, name: str) -> None:
+        until_s = time.monotonic() + 60.0
+        while name not in self.told:
+            assert time.monotonic() < until_s, "it never heard of it"
+            time.sleep(0.005)
+
+    def ends(self) -> bool:
+        self._thread.join(60.0)
+        return not self._thread.is_alive()
+
+
+def test_whoever_follows_a_save_hears_of_blocks_as_they_reach_the_vault(alpha: Alpha, tmp_path: Path) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    follower = Follower(alpha.pass_for())  # before or after it begins
+    with keeping(vault, alpha.desk, alpha.ready, JOB) as keeping_vault:
+        keeping_vault.begin(JOB, 1)
+        keeping_vault.put(NAME, DATA)
+        follower.hears(NAME)
+        assert vault.read_block(NAME) == DATA  # it is there before anybody is told
+        keeping_vault.seal(a_manifest())
+    assert follower.ends()
+    assert follower.told == [NAME]
+    assert alpha.ready.lacking(JOB, [NAME]) == {NAME}  # what was sealed does not name it
+
+
+def test_a_save_that_comes_to_nothing_ends_for_whoever_follows_and_the_next_is_another(alpha: Alpha) -> None:
+    alpha.desk.began(JOB)
+    alpha.desk.arrived(JOB, NAME)
+    follower = Follower(alpha.pass_for())
+    follower.hears(NAME)
+    alpha.desk.ended(JOB)
+    assert follower.ends()
+    told = alpha.desk.names(JOB, None, 0, 0.0)
+    assert (told.save, told.names, told.over) == (2, [], False)  # not the one that is over
+    alpha.desk.began(JOB)
+    alpha.desk.began(JOB)
+    assert alpha.desk.names(JOB, 2, 0, 0.0).over  # a newer one has begun
+
+
+def test_without_an_open_port_the_vault_is_used_as_it_is(alpha: Alpha, tmp_path: Path) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    with keeping(vault, None, alpha.ready, JOB) as same:
+        assert same is vault
+
+
+def test_a_machine_knows_the_address_it_would_use() -> None:
+    assert address_towards("http://127.0.0.1:8470") == "127.0.0.1"
+
+
+def a_manifest() -> Manifest:
+    label = CheckpointLabel(
+        checkpoint_id="c1", job_id=JOB, epoch=1, step=1, progress=0.0, tier="app", created_s=0.0
+    )
+    return Manifest(
+        **{name: getattr(label, name) for name in label.__slots__},
+        parent=None,
+        files=(),
+        block_size_bytes=4 * 1024**2,
+        total_bytes=0,
+        new_bytes=0,
+    )
