@@ -29,6 +29,7 @@ class RunNote:
     packages: str = ""  # the key of those installed for it
     vault_key: str = field(default="", repr=False)  # in hex; "": what it saves is not encrypted
     places: tuple[str, ...] = ()  # where its checkpoints lie; none: the campus's own vault
+    in_gang: bool = False
 
     @property
     def key(self) -> JobKey | None:
@@ -68,6 +69,7 @@ class Notebook:
             packages=packages,
             vault_key=order.vault_key,
             places=order.places,
+            in_gang=order.seat is not None,
         )
         record: dict[str, object] = {
             "run_id": note.run_id,
@@ -79,6 +81,7 @@ class Notebook:
             "packages": note.packages,
             "vault_key": note.vault_key,
             "places": list(note.places),
+            "in_gang": note.in_gang,
             **{name: os.fspath(getattr(paths, name)) for name in _PATHS},
         }
         write_json(os.fspath(self._directory / f"{note.run_id}.json"), record, private=True)
@@ -114,6 +117,7 @@ def _from_record(record: dict[str, object] | None) -> RunNote | None:
             places=tuple(map(str, places)) if isinstance(places, list) else (),
             paths=GuestPaths(**{name: Path(str(record[name])) for name in _PATHS}),
             tier=Tier(str(record.get("tier", Tier.APP))),
+            in_gang=record.get("in_gang") is True,
         )
     except (KeyError, ValueError):
         return None

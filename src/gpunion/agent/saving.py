@@ -34,6 +34,8 @@ class Request:
             "reason": LEAVING if self.effect.final else PERIODIC,
             "final": self.effect.final,
         }
+        if self.effect.at_step:
+            message["at_step"] = self.effect.at_step
         control_dir = self._note.paths.control_dir
         await asyncio.to_thread(self._world.control.write_json, control_dir, REQUEST_FILE, message)
         try:

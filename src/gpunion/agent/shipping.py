@@ -78,7 +78,7 @@ def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | Che
         )
     finally:
         shutil.rmtree(_place(world, note), ignore_errors=True)
-    _tidy_up(world, note)
+    _tidy_up(world, note, effect.keep)
     return CheckpointShipped(
         run_id=note.run_id,
         checkpoint_id=effect.checkpoint_id,
@@ -140,7 +140,8 @@ def _ship_cut(world: World, shipment: Shipment) -> Manifest:
     )
     cut(note.paths.output_dir, place / OUTPUT_PART, files=None, still=still, cancelled=cancelled)
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=APP_TIER)
-    return _ship(world, note, place, label, pace_of(effect.rate_bps, cancelled), cancelled)
+    pace = pace_of(effect.rate_bps, cancelled)
+    return _ship(world, note, place, label, pace, cancelled, effect.keep)
 
 
 def _ship_dump(world: World, shipment: Shipment) -> Manifest:
@@ -162,6 +163,7 @@ def _ship(
     label: CheckpointLabel,
     pace: Callable[[int], None],
     cancelled: Cancelled,
+    keep: CheckpointId | None = None,
 ) -> Manifest:
     pace = both(pace, world.caps, cancelled)
     try:
@@ -169,16 +171,27 @@ def _ship(
     except VaultFull:
         # Only now: looking for garbage reads the whole vault.
         vault = world.vault_of(note.places)
-        vault.forget(label.job_id, KEEP_CHECKPOINTS)
+        if keep is not None or not note.in_gang:
+            vault.forget(label.job_id, _how_many(world, note, keep))
         vault.collect_garbage()
         return world.ship(directory, label, places=note.places, key=note.key, pace=pace, cancelled=cancelled)
 
 
-def _tidy_up(world: World, note: RunNote) -> None:
+def _tidy_up(world: World, note: RunNote, keep: CheckpointId | None) -> None:
     try:
-        world.vault_of(note.places).forget(note.job_id, KEEP_CHECKPOINTS)
+        world.vault_of(note.places).forget(note.job_id, _how_many(world, note, keep))
     except VaultFault:
         return  # it costs space, no work; the next save tries again
+
+
+def _how_many(world: World, note: RunNote, keep: CheckpointId | None) -> int:
+    """Enough for what all members of its gang would go on from, which may not be among its own newest."""
+    if keep is None:
+        return KEEP_CHECKPOINTS
+    vault = world.vault_of(note.places, note.key)
+    sealed = [manifest.checkpoint_id for manifest in vault.manifests(note.job_id)]
+    newer = len(sealed) - sealed.index(keep) if keep in sealed else 0
+    return max(KEEP_CHECKPOINTS, newer)
 
 
 def _marker(world: World, note: RunNote, checkpoint_id: str) -> SavedMarker | None:

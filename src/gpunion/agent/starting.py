@@ -20,6 +20,7 @@ from gpunion.agent.threads import in_own_thread
 from gpunion.agent.workdir import Files, WorkTrouble, fetch_list, make_tree, move_in, read_file
 from gpunion.agent.world import World
 from gpunion.domain.events import GuestStarted
+from gpunion.domain.gang import leader_of
 from gpunion.domain.ids import CheckpointId
 from gpunion.domain.lockfile import LOCKFILE_LIMIT_BYTES
 from gpunion.domain.orders import StartRun
@@ -33,6 +34,8 @@ from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 from gpunion.ports.vault import VaultFault
 
 log = structlog.get_logger()
+
+MASTER_PORT = "29500"  # torchrun's own choice
 
 
 class StartTrouble(Exception):
@@ -107,7 +110,7 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         job_id=order.job_id,
         epoch=order.epoch,
         command=order.command,
-        environment=dict(order.environment),
+        environment=_variables(order),
         gpu_indices=order.grant.gpu_indices,
         memory_bytes=order.grant.memory_bytes,
         disk_bytes=world.caps.disk_bytes,
@@ -146,6 +149,22 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         direct_bytes=restored.fetched.direct_bytes,
         trouble=restored.fetched.trouble,
     )
+
+
+def _variables(order: StartRun) -> dict[str, str]:
+    """The job's own; and of a gang, who it is among its members, in our words and in those of torchrun: they
+    need an address at which the first member is reached, and only the job can know one."""
+    own = dict(order.environment)
+    if order.seat is None:
+        return own
+    size, rank = str(order.seat.size), str(order.seat.rank)
+    ours = {
+        "GPUNION_GANG_ID": leader_of(order.job_id, order.seat),
+        "GPUNION_GANG_SIZE": size,
+        "GPUNION_GANG_RANK": rank,
+    }
+    theirs = {"MASTER_PORT": MASTER_PORT, "WORLD_SIZE": size, "RANK": rank} if "MASTER_ADDR" in own else {}
+    return theirs | own | ours
 
 
 async def _bring_to_life(world: World, spec: GuestSpec, dump: Path | None) -> None:

@@ -180,13 +180,19 @@ def _whole(value: Any) -> int:
     return value
 
 
+def _members(value: Any) -> int:
+    if _whole(value) < 1:
+        raise ValueError(f"{value!r} is not a number of members, one or more")
+    return int(value)
+
+
 def _number(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{value!r} is not a number, zero or more")
     return float(value)
 
 
-SAME_IN_THE_API = ("name", "command", "image", "network", "place", "priority", "lab")
+SAME_IN_THE_API = ("name", "command", "image", "network", "place", "priority", "lab", "gang")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,7 @@ KEYS = {
     "lab": Key(_text, "the lab it belongs to"),
     "expect": Key(_seconds, 'about how long it runs, like `"2h"`'),
     "deadline": Key(_seconds, 'how long after handing in it should be done, like `"8h"`; needs `expect`'),
+    "gang": Key(_members, "how many members run together or not at all (1); `resources` are each one's"),
     "environment": Key(
         _lockfile, 'packages to install for it, listed in this file of `dir`: `"requirements.txt"`'
     ),

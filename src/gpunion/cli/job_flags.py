@@ -9,7 +9,13 @@ from pathlib import Path
 from gpunion.cli.campus import Json
 from gpunion.cli.exits import USAGE, Trouble
 from gpunion.cli.job_file import JobFile
-from gpunion.cli.quantities import count, positive_duration_s, positive_number, size_bytes
+from gpunion.cli.quantities import (
+    count,
+    positive_count,
+    positive_duration_s,
+    positive_number,
+    size_bytes,
+)
 
 NAME_LIMIT = 128
 
@@ -25,6 +31,12 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     )
     asked.add_argument(
         "--exclude", type=_words, action="extend", metavar="MODEL", help="not this model; may be repeated"
+    )
+    asked.add_argument(
+        "--nodes",
+        type=positive_count,
+        metavar="N",
+        help="N members that run all together or not at all, each with what is asked here (1)",
     )
     asked.add_argument("--cpus", type=positive_number, metavar="N", help="how many CPUs (1)")
     asked.add_argument("--memory", type=size_bytes, metavar="SIZE", help="how much memory (1GiB)")
@@ -107,6 +119,7 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     _put(job, "lockfile", arguments.environment and arguments.environment.removeprefix("./"))
     _put(job, "network", arguments.network)
     _put(job, "place", arguments.place)
+    _put(job, "gang", arguments.nodes)
     _put(job, "expected_s", arguments.expect)
     _put(job, "finish_within_s", arguments.deadline)
     if "finish_within_s" in job and "expected_s" not in job:

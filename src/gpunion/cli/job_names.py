@@ -12,6 +12,7 @@ FULL_LENGTH = len(PREFIX) + 26
 # Ids begin with the time, so that those of one afternoon look alike; their ends do not.
 SHORT_LENGTH = 8
 SHORTEST = 4
+MEMBER = "-r"  # before the rank in the id of a gang's member, but the first's
 # A search reads this many of the newest jobs at most: what was years ago is asked for by its whole id.
 SEARCHED_JOBS_MAX = 5000
 PAGE = 500
@@ -20,6 +21,9 @@ CANDIDATES_SHOWN = 8
 
 def short(job_id: str) -> str:
     """How `ps` shows an id; `find_job` takes it back."""
+    leader, member, rank = job_id.rpartition(MEMBER)
+    if member and rank.isdecimal():
+        return f"{short(leader)}{MEMBER}{rank}"
     return job_id[-SHORT_LENGTH:] if job_id.startswith(PREFIX) and len(job_id) == FULL_LENGTH else job_id
 
 
@@ -29,13 +33,25 @@ def find_job(campus: Campus, word: str) -> str:
         return word
     jobs = list(_newest(campus))
     for matching in (_exactly, _by_name, _by_id):
-        found = [job for job in jobs if matching(job, word)]
+        found = _without_followers([job for job in jobs if matching(job, word)])
         living = [job for job in found if job["ended_at"] is None]
         if len(found) == 1 or (matching is _by_name and len(living) == 1):
             return str((living or found)[0]["id"])
         if found:
             raise _ambiguous(word, found)
     raise Trouble(f"there is no job {word!r}", next_step="gpunion ps -a lists them", code=NOT_FOUND)
+
+
+def _without_followers(found: list[Json]) -> list[Json]:
+    """Who names a gang means its first member, which stands for all."""
+    ids = {job["id"] for job in found}
+    return [job for job in found if not ids & _before_it(job)]
+
+
+def _before_it(job: Json) -> set[str]:
+    """The members of its gang that come before it."""
+    gang = job.get("gang")
+    return set() if gang is None else set(gang["members"][: gang["rank"]])
 
 
 def _newest(campus: Campus) -> Iterator[Json]:

@@ -15,6 +15,7 @@ from typing import IO, Any
 STYLES = {
     "running": "green", "succeeded": "green", "sharing": "green", "durable": "green", "ok": "green",
     "starting": "cyan", "leaving": "yellow", "migrating": "yellow", "stopping": "yellow", "pending": "yellow",
+    "finishing": "cyan",
     "paused": "yellow", "reclaiming": "yellow", "reclaimed": "yellow", "warning": "yellow",
     "failed": "red", "cancelled": "magenta", "silent": "red", "left": "magenta", "missing": "red",
     "captured": "cyan",

@@ -14,6 +14,8 @@ from gpunion.policy.gangs.agreeing import Reached, common_step, save_step, save_
 
 # Members save in rounds, so what belongs together is among the last saves of each.
 SAVES_LOOKED_AT = 8
+# How fast a member goes is told from at least so many heartbeats.
+BEATS_OF_PACE = 2.0
 
 
 def members(draft: Draft, job: Job) -> list[Job]:
@@ -84,8 +86,9 @@ def interrupted(draft: Draft, job: Job) -> bool:
 def _reached(draft: Draft, run: Run) -> Reached:
     step = draft.known_step(run)
     since_s = 0.0 if run.started_s is None else draft.now_s - run.started_s
-    made = step - run.resumed_step
-    return Reached(step=step, steps_per_s=made / since_s if since_s > 0.0 else 0.0)
+    # The word that it has started comes later than its first steps: over a moment they look like thousands.
+    pace = (step - run.resumed_step) / max(since_s, BEATS_OF_PACE * draft.timing.heartbeat_s)
+    return Reached(step=step, steps_per_s=pace)
 
 
 def _saved_steps(draft: Draft, job: Job) -> dict[int, Checkpoint]:

@@ -100,6 +100,7 @@ class FakeRuntime:
         self.ended: dict[str, asyncio.Event] = {}
         self.start_fault: RuntimeFault | None = None
         self.kill_faults = 0
+        self.environment: dict[str, str] = {}  # of the guest prepared last
 
     def describe(self) -> str:
         return "no guests at all"
@@ -117,6 +118,7 @@ class FakeRuntime:
 
     async def prepare(self, spec: GuestSpec) -> GuestPaths:
         self.journal.append(f"prepare {spec.run_id} resume={spec.resume}")
+        self.environment = dict(spec.environment)
         paths = await self.prepare_paths(spec.run_id)
         self.put(spec.run_id, spec.job_id, spec.epoch, alive=False)
         return paths
@@ -235,6 +237,7 @@ class MemoryVault:
         yield
 
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
+        self.kept = keep
         return ()
 
     def collect_garbage(self) -> Garbage:

@@ -25,6 +25,7 @@ from gpunion.domain.events import (
     GuestStartFailed,
     OutputShipped,
 )
+from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.orders import StartRun
 from gpunion.domain.resources import GIB
@@ -102,6 +103,43 @@ async def test_it_goes_on_from_the_newest_seal_even_one_the_coordinator_never_he
     ]
     assert (fake.runtime.paths(RUN).checkpoint_dir / "state").read_text() == "saved"
     assert f"prepare {RUN} resume=True" in fake.journal
+
+
+SEAT = Seat(size=2, rank=1)
+
+
+async def test_a_gang_s_member_goes_on_from_exactly_what_it_is_told(fake: FakeWorld) -> None:
+    fake.vault.sealed = [a_manifest("c1", 10), a_manifest("c2", 20)]
+    start(fake, an_order(restore=CheckpointId("c1"), restore_step=10, seat=SEAT))
+    await until(lambda: fake.of(GuestStarted))
+    [event] = fake.of(GuestStarted)
+    assert isinstance(event, GuestStarted)
+    assert (event.restored, event.resumed_step) == ("c1", 10)
+
+
+async def test_a_gang_that_has_no_common_save_begins_anew_whatever_a_member_has_saved(
+    fake: FakeWorld,
+) -> None:
+    fake.vault.sealed = [a_manifest("c1", 10)]
+    start(fake, an_order(seat=SEAT))
+    await until(lambda: fake.of(GuestStarted))
+    assert fake.posted == [GuestStarted(run_id=RUN, restored=None, resumed_step=0, restore_s=0.0)]
+
+
+async def test_a_member_is_told_who_it_is_and_torchrun_s_words_where_there_is_an_address(
+    fake: FakeWorld,
+) -> None:
+    start(fake, an_order(job_id="job-1-r1", seat=SEAT, environment=(("MASTER_ADDR", "10.0.0.7"),)))
+    await until(lambda: fake.of(GuestStarted))
+    assert fake.runtime.environment == {
+        "GPUNION_GANG_ID": "job-1",
+        "GPUNION_GANG_SIZE": "2",
+        "GPUNION_GANG_RANK": "1",
+        "MASTER_ADDR": "10.0.0.7",
+        "MASTER_PORT": "29500",
+        "WORLD_SIZE": "2",
+        "RANK": "1",
+    }
 
 
 async def test_a_seal_that_cannot_be_read_gives_way_to_an_older_one(fake: FakeWorld) -> None:
@@ -290,6 +328,17 @@ async def test_what_the_program_named_and_its_output_so_far_become_durable(fake:
     ]
     assert fake.vault.trees[a_checkpoint(1)] == {"checkpoint/state": "weights", "output/metrics.csv": "1,2"}
     assert list((fake.root / "spool" / RUN).iterdir()) == []
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(None, 3), ("c9", 3), ("c2", 5)])
+async def test_what_a_gang_would_go_on_from_outlives_newer_saves(
+    fake: FakeWorld, keep: str | None, kept: int
+) -> None:
+    hands = await saved_guest(fake)
+    fake.vault.sealed = [a_manifest(f"c{number}", number) for number in (1, 2, 3, 4, 5)]
+    hands.ship(replace(ship(), keep=keep))  # type: ignore[arg-type]
+    await until(lambda: fake.of(CheckpointShipped))
+    assert fake.vault.kept == kept
 
 
 async def test_a_job_with_a_key_is_looked_for_restored_and_saved_with_it(fake: FakeWorld) -> None:

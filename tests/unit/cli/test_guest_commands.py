@@ -233,3 +233,19 @@ def test_an_environment_travels_by_name_and_a_bad_one_is_refused_here(
     assert gpunion("submit", "--environment", "uv.lock", "--", "true") == 2
     assert "uv export" in gpunion.err
     assert len(campus.submitted) == 1
+
+
+def test_a_gang_travels_as_a_number_and_ps_says_which_member_is_which(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    assert gpunion("submit", "--no-dir", "--nodes", "2", "--", "true") == 0
+    assert campus.submitted[0]["gang"] == 2
+    assert gpunion("submit", "--no-dir", "--nodes", "0", "--", "true") == 2
+    members = [AN_ID, f"{AN_ID}-r1"]
+    campus.known = {
+        members[rank]: a_job(7, gang={"rank": rank, "size": 2, "members": members}) | {"id": members[rank]}
+        for rank in (0, 1)
+    }
+    assert gpunion("ps") == 0
+    assert "train (1 of 2)" in gpunion.out
+    assert "00000007-r1  train (2 of 2)" in gpunion.out

@@ -11,6 +11,7 @@ from gpunion.cli.job_file import JobFile, read_job_file
 
 WHOLE = """
 name = "vit"
+gang = 2
 command = "python train.py --name 'two words'"
 priority = "high"
 lab = "vision"
@@ -47,6 +48,7 @@ def test_a_whole_file_becomes_the_request(tmp_path: Path) -> None:
         "command": ["python", "train.py", "--name", "two words"],
         "priority": "high",
         "lab": "vision",
+        "gang": 2,
         "expected_s": 7200.0,
         "resources": {
             "gpus": 2,

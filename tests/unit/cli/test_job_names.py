@@ -62,3 +62,23 @@ def test_what_no_job_is_called_is_not_found(word: str) -> None:
 def test_all_pages_are_searched() -> None:
     campus = campus_with(*(a_job(number, name=f"job{number}") for number in range(1, 700)))
     assert find_job(campus, "job1") == a_job(1)["id"]
+
+
+def a_gang() -> CampusDouble:
+    members = [AN_ID, f"{AN_ID}-r1"]
+    return campus_with(
+        *(
+            a_job(gang={"rank": rank, "size": 2, "members": members}) | {"id": members[rank]}
+            for rank in (0, 1)
+        )
+    )
+
+
+@pytest.mark.parametrize("word", ["train", "01m7gms2", short(AN_ID)])
+def test_who_names_a_gang_means_its_first_member(word: str) -> None:
+    assert find_job(a_gang(), word) == AN_ID
+
+
+def test_another_member_is_named_by_what_is_shown_of_it() -> None:
+    assert short(f"{AN_ID}-r1") == f"{short(AN_ID)}-r1"
+    assert find_job(a_gang(), short(f"{AN_ID}-r1")) == f"{AN_ID}-r1"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gpunion
-from gpunion.sdk.job import training
+from gpunion.sdk.job import gang, training
 
 
 @dataclass
@@ -39,9 +39,11 @@ class Guest:
             self.done.append(step)
             during(step)
 
-    def ask(self, request_id: str, *, final: bool = False) -> None:
+    def ask(self, request_id: str, *, final: bool = False, at_step: int | None = None) -> None:
         """As the agent does: the file, then the signal."""
         request = {"id": request_id, "deadline": 0.0, "reason": "test", "final": final}
+        if at_step is not None:
+            request["at_step"] = at_step
         (self.control_dir / "request.json").write_text(json.dumps(request))
         os.kill(os.getpid(), signal.SIGUSR1)
 
@@ -86,6 +88,35 @@ def test_a_request_is_answered_between_steps_with_files_that_are_there(guest: Gu
     }
     assert (guest.checkpoint_dir / "step-2" / "deep" / "total").read_text() == "1"
     assert guest.done == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("at_step", "saved_at"), [(7, 7), (3, 3), (1, 3), ("x", 3)])
+def test_a_member_of_a_gang_saves_at_the_step_it_is_told_or_at_once_when_past_it(
+    guest: Guest, at_step: int, saved_at: int
+) -> None:
+    guest.run(10, during=lambda step: guest.ask("c1", at_step=at_step) if step == 2 else None)
+    assert guest.said("saved.json")["step"] == saved_at
+
+
+def test_a_request_that_waits_for_its_step_gives_way_to_a_newer_one(guest: Guest) -> None:
+    def during(step: int) -> None:
+        if step == 1:
+            guest.ask("c1", at_step=8)
+        if step == 3:
+            guest.ask("c2", final=True, at_step=5)
+
+    with pytest.raises(SystemExit):
+        guest.run(10, during=during)
+    assert (guest.said("saved.json")["id"], guest.said("saved.json")["step"]) == ("c2", 5)
+
+
+def test_a_member_knows_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GPUNION_GANG_RANK", "GPUNION_GANG_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert (gang.rank(), gang.size()) == (0, 1)
+    monkeypatch.setenv("GPUNION_GANG_RANK", "1")
+    monkeypatch.setenv("GPUNION_GANG_SIZE", "2")
+    assert (gang.rank(), gang.size()) == (1, 2)
 
 
 def test_a_final_request_ends_the_program_saved(guest: Guest) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
+from gpunion.domain.gang import Seat
 from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.job import CheckpointWish, Job, JobPhase, Priority
 from gpunion.domain.reasons import Verdict, Why, because
@@ -145,3 +147,26 @@ def test_a_verdict_shows_its_reason_or_that_there_is_none() -> None:
     assert refused.sentence == "it has 1 GPU(s), 2 are needed"
     fits = convert.verdict_out(Verdict(node="beta", score=2.0))
     assert (fits.fits, fits.code, fits.sentence, fits.score) == (True, None, None, 2.0)
+
+
+def test_a_gang_is_asked_for_by_its_size_and_shown_with_its_members() -> None:
+    spec = convert.spec_from(JobIn.model_validate({"name": "x", "command": ["x"], "gang": 2}), owner="sam")
+    assert spec.seat == Seat(size=2)
+    member = Job(
+        id=JobId("job-r1"),
+        spec=replace(spec, seat=Seat(size=2, rank=1)),
+        phase=JobPhase.FINISHING,
+        submitted_s=0.0,
+        waiting_since_s=0.0,
+    )
+    shown = convert.job_out(member, None, None)
+    assert shown.phase == "finishing"
+    assert shown.gang is not None
+    assert (shown.gang.rank, shown.gang.members) == (1, ["job", "job-r1"])
+    assert convert.spec_from(JobIn.model_validate({"name": "x", "command": ["x"]}), owner="sam").seat is None
+
+
+@pytest.mark.parametrize("wish", [{"tier": "system"}, {"signal": "SIGUSR2"}, {"command": ["save"]}])
+def test_members_of_a_gang_have_to_save_themselves(wish: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="save at the same step"):
+        JobIn.model_validate({"name": "x", "command": ["x"], "gang": 2, "checkpoint": wish})

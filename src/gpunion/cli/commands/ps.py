@@ -58,7 +58,7 @@ def _table(jobs: list[Json]) -> Table:
     rows = [
         [
             short(job["id"]),
-            str(job["name"]),
+            _name(job),
             str(job["phase"]),
             _where(job),
             _progress(job),
@@ -68,6 +68,11 @@ def _table(jobs: list[Json]) -> Table:
         for job in jobs
     ]
     return Table(columns=("ID", "NAME", "PHASE", "WHERE", "PROGRESS", "MOVES", "SUBMITTED"), rows=list(rows))
+
+
+def _name(job: Json) -> str:
+    gang = job.get("gang")
+    return str(job["name"]) if gang is None else f"{job['name']} ({gang['rank'] + 1} of {gang['size']})"
 
 
 def _where(job: Json) -> str:

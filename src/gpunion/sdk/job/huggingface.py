@@ -75,7 +75,7 @@ class TrainerAnswers:
 
     def wanted(self, step: int, total_steps: int) -> bool:
         self._mailbox.tell_progress(step, total_steps)
-        self._request = self._request or self._mailbox.request()
+        self._request = self._request or self._mailbox.request(step)
         self._asked_s = time.monotonic()
         return self._request is not None
 

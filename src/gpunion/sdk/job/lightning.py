@@ -46,7 +46,7 @@ def callback() -> Any:
 
         def on_train_batch_end(self, trainer: Any, *rest: Any, **named: Any) -> None:
             step, total = int(trainer.global_step), int(trainer.max_steps)
-            request = self._mailbox.request() if trainer.is_global_zero else None
+            request = self._mailbox.request(step) if trainer.is_global_zero else None
             if trainer.is_global_zero:
                 self._mailbox.tell_progress(step, max(0, total))
             request = trainer.strategy.broadcast(request)

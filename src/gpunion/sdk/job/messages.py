@@ -29,10 +29,11 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Please save. `final`: and then end with status 85."""
+    """Please save. `final`: and then end with status 85. `at_step`: not before, as others of the gang do."""
 
     id: str
     final: bool
+    at_step: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +54,36 @@ class Mailbox:
         self.directory = Path(directory) if directory else None
         self._answered = ""
         self._asked = False
+        self._pending: Request | None = None
         self._looked_s = self._told_s = float("-inf")
         if self.directory and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGUSR1, self._on_request)
 
-    def request(self) -> Request | None:
-        """What is asked and not yet answered. Cheap enough to be called between any two steps."""
+    def request(self, step: int | None = None) -> Request | None:
+        """What is asked and not yet answered; where a step is given, once that is reached. Cheap enough to be
+        called between any two steps, and has to be: a step that is passed is not saved any more."""
         now_s = time.monotonic()
-        if self.directory is None or (not self._asked and now_s < self._looked_s + LOOK_S):
+        if self.directory is None:
             return None
-        self._looked_s, self._asked = now_s, False
-        message = read(self.directory / "request.json")
+        if self._asked or now_s >= self._looked_s + LOOK_S:
+            self._looked_s, self._asked = now_s, False
+            self._pending = self._look(self.directory)
+        pending = self._pending
+        if pending is None or (step is not None and step < pending.at_step):
+            return None
+        self._pending = None
+        return pending
+
+    def _look(self, directory: Path) -> Request | None:
+        message = read(directory / "request.json")
         if message is None or str(message.get("id", "")) in ("", self._answered):
             return None
-        return Request(id=str(message["id"]), final=bool(message.get("final")))
+        at_step = message.get("at_step")
+        return Request(
+            id=str(message["id"]),
+            final=bool(message.get("final")),
+            at_step=at_step if isinstance(at_step, int) else 0,
+        )
 
     def ask_again_soon(self) -> None:
         """A request could not be answered yet: it is looked for at the next step."""

@@ -14,19 +14,21 @@ they were.
 
 Under `torch.distributed` every process makes the same calls. All save at the same step: rank 0 hears the
 request and the others are told, at every `agree_every`-th step. Rank 0 writes the state; where each process
-has a part of it of its own, say `sharded=True`.
+has a part of it of its own, say `sharded=True`. In a gang each member has a checkpoint of its own: its first
+process hears and writes for it, and `agree_every` has to be the same in all of them.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import random
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpunion.sdk.job import tensors
+from gpunion.sdk.job import gang, tensors
 from gpunion.sdk.job.training import Alone, Ranks, Training, Write
 
 AGREE_EVERY = 10
@@ -54,7 +56,7 @@ def together(every: int) -> Ranks:
     """The processes that train together, where `torch.distributed` was set up; else this one alone."""
     group: Any = importlib.import_module("torch.distributed")
     if group.is_available() and group.is_initialized():
-        return _Together(every)
+        return _Together(every, gang.size())
     return Alone()
 
 
@@ -145,17 +147,26 @@ class TorchState:
 
 
 class _Together:
-    """`training.Ranks` over torch.distributed."""
+    """`training.Ranks` over torch.distributed: the processes that share a checkpoint directory. These are all
+    of them, or, in a gang whose members are joined in one group, those of this member."""
 
-    def __init__(self, every: int) -> None:
+    def __init__(self, every: int, members: int = 1) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._group: Any = importlib.import_module("torch.distributed")
-        self.rank: int = self._group.get_rank()
-        self.count: int = self._group.get_world_size()
+        own, everybody = int(self._group.get_rank()), int(self._group.get_world_size())
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun says it; without it there is one
+        joined = members > 1 and everybody == members * here
+        self.count = here if joined else everybody
+        self.rank = own % self.count
+        self._first = own - self.rank
+        self._here: Any = None
+        for first in range(0, everybody, self.count) if joined else ():
+            group = self._group.new_group(list(range(first, first + self.count)))  # all make all of them
+            self._here = group if first == self._first else self._here
         self.every = max(1, every)
 
     def agree(self, word: int) -> int:
         device = "cuda" if self._group.get_backend() == "nccl" else "cpu"
         said = self._torch.tensor([word], dtype=self._torch.int64, device=device)
-        self._group.broadcast(said, src=0)
+        self._group.broadcast(said, src=self._first, group=self._here)
         return int(said.item())

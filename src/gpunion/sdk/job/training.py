@@ -23,11 +23,12 @@ In any other language, speak the same files (paths are in the environment, JSON,
 and renamed so that nobody sees a part):
 
 - GPUNION_CHECKPOINT_DIR holds all that is needed to go on; when GPUNION_RESUME is 1, go on from there.
-- $GPUNION_CONTROL_DIR/request.json {"id", "deadline", "reason", "final"} asks for a checkpoint (SIGUSR1 comes
-  with it, to programs that catch it). Write the files, sync them, then make saved.json {"id", "step",
-  "progress", "files", "stall_s"}: the request's id, completed steps, 0..1, paths relative to the checkpoint
-  directory, and how long the work stood still for it. Leave those files alone until two saves later. If
-  "final", exit with status 85.
+- $GPUNION_CONTROL_DIR/request.json {"id", "deadline", "reason", "final", "at_step"} asks for a checkpoint
+  (SIGUSR1 comes with it, to programs that catch it). Where "at_step" is given, this is a member of a gang and
+  the others save when they have completed so many steps: save then too, or at once when you are past it.
+  Write the files, sync them, then make saved.json {"id", "step", "progress", "files", "stall_s"}: the
+  request's id, completed steps, 0..1, paths relative to the checkpoint directory, and how long the work stood
+  still for it. Leave those files alone until two saves later. If "final", exit with status 85.
 - notice.json {"reason", "deadline", "gpus", "planned"}: the owner wants the machine back by then (Unix time).
   SIGTERM comes 5 s before, SIGKILL at the deadline.
 - progress.json {"step", "total_steps", "progress"} is yours to write, now and then, for people to look at.
@@ -132,7 +133,7 @@ class Training:
         folders = self._folders
         if folders is None:
             return
-        request = self._mailbox.request() if self._ranks.rank == 0 else None
+        request = self._mailbox.request(step) if self._ranks.rank == 0 else None
         busy = self._writing is not None and self._writing.is_alive()
         if request is not None and busy and not request.final:
             self._mailbox.ask_again_soon()  # one at a time; the disk would not be faster with two

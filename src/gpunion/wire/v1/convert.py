@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.frames import Preparing
+from gpunion.domain.gang import Seat, member_ids
 from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobSpec, Priority
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
@@ -61,6 +62,7 @@ def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
         finish_within_s=job.finish_within_s,
         lockfile=job.lockfile,
         image=job.image,
+        seat=Seat(size=job.gang) if job.gang > 1 else None,
     )
 
 
@@ -93,7 +95,15 @@ def job_out(
         exit_code=job.exit_code,
         output=job.output,
         places=list(spec.places),
+        gang=_gang_out(job),
     )
+
+
+def _gang_out(job: Job) -> jobs.GangOut | None:
+    seat = job.spec.seat
+    if seat is None:
+        return None
+    return jobs.GangOut(rank=seat.rank, size=seat.size, members=list(member_ids(job.id, seat)))
 
 
 def job_detail(

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
+from gpunion.domain.gang import GANG_MOST
 from gpunion.domain.image import parse_image
 from gpunion.domain.lockfile import refuse_other_kinds
 from gpunion.domain.tree import check_path
@@ -110,6 +111,19 @@ class JobIn(Strict):
     place: PlaceName | None = Field(
         default=None, description="where its checkpoints are kept; GET /places lists the names"
     )
+    gang: int = Field(
+        default=1, ge=1, le=GANG_MOST, description="members that run all together or not at all"
+    )
+
+    @model_validator(mode="after")
+    def _members_count_steps(self) -> JobIn:
+        wish = self.checkpoint
+        if self.gang > 1 and (wish.command or wish.signal or wish.tier != "app"):
+            raise ValueError(
+                "members of a gang save at the same step, so their program has to save itself: "
+                'checkpoint.tier "app", without command or signal'
+            )
+        return self
 
     @model_validator(mode="after")
     def _has_one_base(self) -> JobIn:
@@ -269,6 +283,15 @@ class JobOut(Answer):
     exit_code: int | None
     output: str | None
     places: list[str]  # where its checkpoints are kept; none: the campus's own vault
+    gang: GangOut | None = Field(description="of a job that is a member of one")
+
+
+class GangOut(Answer):
+    """All members by rank: the first one's id is the gang's."""
+
+    rank: int
+    size: int
+    members: list[str]
 
 
 class ResourcesOut(Answer):
