@@ -83,13 +83,17 @@ def test_leaving_gives_notice_says_goodbye_and_leaves_nothing(lending: Program) 
 
 
 def test_an_agent_that_is_dead_is_said_goodbye_for(lending: Program) -> None:
+    def phases() -> list[str]:
+        return [node["phase"] for node in lending("nodes", "--json").json()["nodes"]]
+
+    lending.wait_for(lambda: phases() == ["sharing"], "the coordinator knows the machine")
     agent = lending.running[-1]
     agent.send_signal(signal.SIGKILL)
     agent.wait(LIMIT_S)
     done = lending("leave", "--purge", "--json")
     assert done.code == 0, done.out + done.err
     assert done.json()["coordinator_told"]
-    assert [node["phase"] for node in lending("nodes", "--json").json()["nodes"]] == ["left"]
+    assert phases() == ["left"]
 
 
 def test_with_agent_and_coordinator_gone_nothing_is_left_either_and_it_says_whom_to_tell(
