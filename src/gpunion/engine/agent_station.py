@@ -115,12 +115,13 @@ class AgentStation:
 
     def decide(self, now_s: float, event: AgentEvent, order_seq: int | None = None) -> AgentCommit:
         decision = self.engine.handle(now_s, event)
-        reports = [effect.report for effect in decision.effects if isinstance(effect, SendReport)]
-        numbered = tuple(
-            NumberedReport(seq=self.reports.last_seq + 1 + offset, report=report)
-            for offset, report in enumerate(reports)
-        )
-        return AgentCommit(at_s=now_s, event=event, decision=decision, reports=numbered, order_seq=order_seq)
+        seq, numbered = self.reports.last_seq, []
+        for effect in decision.effects:
+            if isinstance(effect, SendReport):
+                seq += 1
+                numbered.append(NumberedReport(seq=seq, report=effect.report))
+        reports = tuple(numbered)
+        return AgentCommit(at_s=now_s, event=event, decision=decision, reports=reports, order_seq=order_seq)
 
     def committed(self, commit: AgentCommit) -> None:
         if isinstance(commit.event, TimerFired):

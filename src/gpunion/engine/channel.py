@@ -39,6 +39,8 @@ class Sender(Generic[T]):
         self.last_seq = max([last_seq, *self.waiting])
 
     def acknowledge(self, up_to: int) -> list[int]:
+        if not self.waiting:
+            return []
         done = [seq for seq in self.waiting if seq <= up_to]
         for seq in done:
             del self.waiting[seq]

@@ -132,8 +132,10 @@ class CoordinatorStation:
         return None if key is None else TimerFired(key=key)
 
     def next_due_s(self) -> float | None:
-        moments = [at for at in (self.leases.next_s(), self.timers.next_s()) if at is not None]
-        return min(moments, default=None)
+        silence_s, timer_s = self.leases.next_s(), self.timers.next_s()
+        if silence_s is None or timer_s is None:
+            return timer_s if silence_s is None else silence_s
+        return min(silence_s, timer_s)
 
     # --- deciding and remembering ----------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from gpunion.engine.timers import Timers
 from gpunion.policy.policies import Policies
 
 _Key = tuple[type, str]
+# Only who changes one of these may let a job be placed or moved.
+_MOVING = frozenset({Job, Run, Node, Migration})
 
 
 class Draft:
@@ -48,7 +50,7 @@ class Draft:
             self._former[key] = former
         self._changes[key] = record
         if not only_counts(former, record):
-            self._moved = self._moved or isinstance(record, Job | Run | Node | Migration)
+            self._moved = self._moved or type(record) in _MOVING
             self._room = self._room or _may_make_room(record)
             self._freed = self._freed or _may_free(record)
         self.state.put(record)
@@ -90,7 +92,7 @@ class Draft:
 
     def timer_set(self, key: str) -> bool:
         for effect in reversed(self._effects):
-            if isinstance(effect, SetTimer | CancelTimer) and effect.key == key:
+            if isinstance(effect, (SetTimer, CancelTimer)) and effect.key == key:
                 return isinstance(effect, SetTimer)
         return key in self._timers and key != self._fired
 

@@ -17,7 +17,7 @@ from gpunion.engine.draft import Draft
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.gangs.placing import AllPlaced, place_gang
 from gpunion.policy.homecoming import WayHome
-from gpunion.policy.placement.filters import refusal
+from gpunion.policy.placement.filters import has_room, refusal
 from gpunion.policy.placement.pick import choose_gpus
 
 
@@ -30,6 +30,8 @@ def send(draft: Draft) -> None:
         home = draft.state.nodes.get(job.home) if job.home is not None else None
         if home is None or home.phase is not NodePhase.SHARING:
             continue
+        if not has_room(job.spec.request, view(draft, home.id)):
+            continue  # the quickest question first: most homes are taken
         gain_s = _gain_s(draft, job, run, home)
         if gain_s is not None and refusal(job, view(draft, home.id), draft.now_s) is None:
             _go(draft, job, run, home, gain_s)

@@ -26,4 +26,4 @@ class LeaseBook:
         # The same sum as in next_s: a difference may round the other way, and who sleeps until next_s would
         # then find nothing due, for ever where the clock is virtual.
         late = [(node, at) for node, at in self._heard_s.items() if at + self.silence_s <= now_s]
-        return sorted(late, key=lambda pair: (pair[1], pair[0]))
+        return late if not late else sorted(late, key=lambda pair: (pair[1], pair[0]))

@@ -29,7 +29,7 @@ def make_room(draft: Draft) -> None:
     """Only now and then, when waiting jobs are looked at again, and for one of them at a time."""
     if not draft.look_again or not draft.state.waiting:
         return
-    lowest = min((int(draft.job_of(run).spec.priority) for run in _running(draft)), default=None)
+    lowest = min((draft.job_of(run).spec.priority for run in _running(draft)), default=None)
     if lowest is None:
         return
     for job in _wanting(draft, lowest)[:JOBS_AT_ONCE]:
@@ -153,8 +153,11 @@ def _weight(job: Job, gpus: int) -> float:
 
 
 def _running(draft: Draft) -> Iterator[Run]:
-    for node_id in draft.state.living:
-        yield from (run for run in _runs(draft, node_id) if run.phase is RunPhase.RUNNING)
+    runs = draft.state.runs
+    for living in draft.state.living.values():
+        for run_id in living:
+            if (run := runs[run_id]).phase is RunPhase.RUNNING:
+                yield run
 
 
 def _runs(draft: Draft, node_id: NodeId) -> list[Run]:

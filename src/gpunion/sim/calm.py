@@ -9,6 +9,7 @@ frames that are left out, and is refused. So nobody reads a disk but a machine t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
 from typing import Any
 
 from gpunion.domain.commit import AgentCommit, Commit, SavedAgent
@@ -130,6 +131,20 @@ class CalmTransport(Transport):
 
         self._send(node_id, "down", deliver)
 
+    def _send(self, node_id: NodeId, way: str, deliver: Callable[[], None]) -> None:
+        """There is no weather, so each frame arrives once, after those before it."""
+        connection = self._open.get(node_id)
+        if connection is None:
+            return
+
+        def arrive() -> None:
+            if self._open.get(node_id) == connection:
+                deliver()
+
+        at_s = max(self._kernel.now_s + self._latency_s, self._in_line_s.get((node_id, way), 0.0))
+        self._in_line_s[node_id, way] = at_s
+        self._kernel.at(at_s, arrive)
+
 
 class CalmCampusDisk(CampusDisk):
     """A coordinator that never dies reads nothing back but which jobs it has answered for."""
@@ -142,6 +157,9 @@ class CalmCampusDisk(CampusDisk):
         if isinstance(commit.event, JobSubmitted):
             self._jobs.add(commit.event.job_id)
 
+    def acknowledged(self, node_id: NodeId, waiting: Container[int]) -> None:
+        pass
+
     def has_job(self, job_id: JobId) -> bool:
         return job_id in self._jobs
 
@@ -152,6 +170,9 @@ class CalmAgentDisk(AgentDisk):
     kept: SavedAgent | None = None
 
     def commit(self, commit: AgentCommit) -> None:
+        pass
+
+    def acknowledged(self, waiting: Container[int]) -> None:
         pass
 
     def load(self) -> SavedAgent:

@@ -162,14 +162,14 @@ class CoordinatorShell:
             self.station.disconnected(node_id)
 
     def _flush(self, node_id: NodeId) -> None:
-        if self.station is not None:
+        link = None if self.station is None else self.station.links.get(node_id)
+        if self.station is not None and link is not None and (link.replies or link.orders.waiting):
             for frame in self.station.outgoing(self._now(), node_id):
                 self._transport.send_down(node_id, frame)
 
 
 def _touched(commit: Commit) -> list[NodeId]:
     """Nodes that this commit has something to say to."""
-    nodes = {order.node_id for order in commit.orders}
-    if isinstance(commit.event, NodeJoined | NodeReported):
-        nodes.add(commit.event.node_id)
-    return sorted(nodes)
+    event = commit.event
+    heard = [event.node_id] if isinstance(event, (NodeJoined, NodeReported)) else []
+    return sorted({*heard, *(order.node_id for order in commit.orders)}) if commit.orders else heard

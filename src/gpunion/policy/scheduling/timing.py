@@ -40,32 +40,35 @@ class HazardAware:
 
     def interval_s(self, job: Job, node: Node, now_s: float, company: Sequence[Job] = ()) -> float:
         stall_s = max(job.cost.stall_s, LEAST_STALL_S)
+        rate_now_per_s = self.hazard.rate_per_s(node, now_s)
         if self.coupled:
-            price = self._price(job, node, now_s, company)
+            price = self._price(job, node, rate_now_per_s, company)
             if price == inf:
                 return as_wished(job, MOST_INTERVAL_S)
             stall_s += price * job.cost.ship_bytes / _weight(job)
         lost_share = 1.0 - self._saved_share(job, node, company)
-        return as_wished(job, self._until_one(node, now_s, stall_s, lost_share))
+        return as_wished(job, self._until_one(node, now_s, rate_now_per_s, stall_s, lost_share))
 
-    def _until_one(self, node: Node, now_s: float, stall_s: float, lost_share: float) -> float:
-        passed_s, integral = 0.0, 0.0
+    def _until_one(
+        self, node: Node, now_s: float, rate_now_per_s: float, stall_s: float, lost_share: float
+    ) -> float:
+        passed_s, integral, rate_per_s = 0.0, 0.0, rate_now_per_s
         while passed_s < MOST_INTERVAL_S:
-            rate = self.hazard.rate_per_s(node, now_s + passed_s) * lost_share
-            density = sqrt(rate / (2 * stall_s))
+            density = sqrt(rate_per_s * lost_share / (2 * stall_s))
             if integral + density * STRIDE_S >= 1.0:
                 return passed_s + (1.0 - integral) / density
             integral += density * STRIDE_S
             passed_s += STRIDE_S
+            rate_per_s = self.hazard.rate_per_s(node, now_s + passed_s)
         return MOST_INTERVAL_S
 
-    def _price(self, job: Job, node: Node, now_s: float, company: Sequence[Job]) -> float:
-        rate_per_s = self.hazard.rate_per_s(node, now_s)
+    def _price(self, job: Job, node: Node, rate_per_s: float, company: Sequence[Job]) -> float:
         everybody = (job, *company)
         budget_bytes_per_s = reclaim_cap_bps(node.facts.lent_uplink_bps) / 8.0
         # If all fit even when no notice helps anybody, they fit; nearly always, and quickly seen.
-        costs = (one.cost for one in everybody)
-        most_bytes_per_s = sum(unpriced_bytes_per_s(c.stall_s, c.ship_bytes, rate_per_s) for c in costs)
+        most_bytes_per_s = 0.0
+        for one in everybody:
+            most_bytes_per_s += unpriced_bytes_per_s(one.cost.stall_s, one.cost.ship_bytes, rate_per_s)
         if most_bytes_per_s <= budget_bytes_per_s:
             return 0.0
         lost = [1.0 - self._saved_share(one, node, everybody) for one in everybody]
@@ -76,9 +79,12 @@ class HazardAware:
         """Of the departures, those announced so early that this job and its company can all be flushed."""
         if not self.counts_notice:
             return 0.0
-        others = [one for one in company if one.id != job.id]
-        bits = 8.0 * (job.cost.ship_bytes + sum(one.cost.ship_bytes for one in others))
-        stall_s = max([job.cost.save_s, *(one.cost.save_s for one in others)])
+        ship_bytes, stall_s = job.cost.ship_bytes, job.cost.save_s
+        for one in company:
+            if one.id != job.id:
+                ship_bytes += one.cost.ship_bytes
+                stall_s = max(stall_s, one.cost.save_s)
+        bits = 8.0 * ship_bytes
         needs_s = (stall_s + bits / max(reclaim_cap_bps(node.facts.lent_uplink_bps), 1.0) + GUARD_S) / (
             1.0 - GUARD_SHARE
         )
