@@ -35,6 +35,14 @@ def _living(scene: Scene) -> list[str]:
     return [guest for guest in guest_dirs(str(scene.campus.state_dir("a"))) if lives(guest)]
 
 
+def _until_nobody_lives(scene: Scene) -> None:
+    """The program is gone; what kept it may need a moment more to put its books in order."""
+    until_s = time.monotonic() + LIMIT_S
+    while _living(scene):
+        assert time.monotonic() < until_s, _living(scene)
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize("coordinator", ["up", "stopped"])
 def test_reclaim_saves_the_guest_and_frees_the_machine(scene: Scene, coordinator: str) -> None:
     job_id = scene.submit(steps=200)
@@ -43,7 +51,7 @@ def test_reclaim_saves_the_guest_and_frees_the_machine(scene: Scene, coordinator
         scene.campus.stop_coordinator(signal.SIGKILL)
     owner_client.reclaim(scene.campus.state_dir("a"), 8.0)
     assert _until_tenure(scene, "reclaimed") < 8.0 + LIMIT_S / 4
-    assert _living(scene) == []
+    _until_nobody_lives(scene)
     last = max(step for _, _, step in scene.beats(job_id))
     if coordinator == "stopped":
         scene.campus.start_coordinator()

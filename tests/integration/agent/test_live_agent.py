@@ -23,6 +23,9 @@ from tests.integration.agent.machine import DEAF, FOREVER, TRAIN, Machine
 
 pytestmark = pytest.mark.requires("bwrap")
 
+# For the test in which a lease comes to its end.
+SHORT_LEASE = pytest.mark.parametrize("campus", [6.0], indirect=True)
+
 
 async def test_a_job_runs_is_saved_and_finishes_with_its_output(campus: TestCampus, machine: Machine) -> None:
     machine.boot()
@@ -181,6 +184,7 @@ async def test_a_deadline_is_kept_with_the_agent_stopped_and_the_coordinator_gon
     await eventually(lambda: machine.status()["tenure"] == "reclaimed", "the agent settles it")
 
 
+@SHORT_LEASE
 async def test_guests_end_by_themselves_when_the_coordinator_stays_away(
     campus: TestCampus, machine: Machine
 ) -> None:
