@@ -95,7 +95,8 @@ class Stager:
             with vault.hold(job_id, manifest.checkpoint_id):
                 # In a notice the wire of the machine it leaves is for what it saves: not for this.
                 first = None if order.follow else direct
-                fetched_bytes += self._have(order, names, vault, first, cancelled)
+                if order.base:
+                    fetched_bytes += self._have(order, names, vault, first, cancelled)
                 if not cancelled():
                     self._ready.keep_only(job_id, set(names))
             if order.follow:

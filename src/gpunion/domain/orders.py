@@ -89,6 +89,7 @@ class StageState:
     places: tuple[str, ...] = ()
     source: PeerPass | None = None  # where its blocks may be fetched from before the vault is asked
     follow: bool = False  # a last save is under way there: what it sends to the vault is fetched on its heels
+    base: bool = True  # False: hardly anything of that checkpoint will be in what is saved now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,9 +72,11 @@ def bring_along(draft: Draft, run: Run, destination: NodeId | None) -> None:
         return
     lacking = job.lacking_bytes(destination)
     source = pass_to(draft, job, run.node_id, destination)
-    if source is not None or lacking * (1.0 - rewritten_share(job)) >= LEAST_BYTES:
+    base = lacking * (1.0 - rewritten_share(job)) >= LEAST_BYTES
+    if source is not None or base:
         order = _order(draft, run, 0.0, source=source, follow=source is not None)
-        _ask(draft, destination, order, lacking, "while it is being saved")
+        move_bytes = lacking if base else job.cost.ship_bytes
+        _ask(draft, destination, replace(order, base=base), move_bytes, "while it is being saved")
 
 
 def staged(draft: Draft, node_id: NodeId, report: StateStaged) -> None:

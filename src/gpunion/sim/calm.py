@@ -247,6 +247,7 @@ class CalmWorld(World, Watch):
             topology=self.topology,
             programs=self._programs,
             watch=self.watchers,
+            keeps=bool(plan.facts.data_address),
         )
         agent = CalmAgentShell(
             self.kernel,

@@ -73,6 +73,7 @@ class Place:
     programs: Mapping[JobId, Program]
     watch: Watch
     shelf: Shelf = field(default_factory=Shelf)
+    keeps: bool = False  # others may fetch from it, so what is saved on it stays on it
 
 
 class Hands:
@@ -248,6 +249,8 @@ class Hands:
         if trouble is not None:
             self._not_shipped(effect, trouble)
             return
+        if self._place.keeps:
+            self._place.shelf.keep(self._place.vault.latest(sealed.job_id) or sealed)
         if not again:  # else nothing was made durable now: it was told twice
             self._place.watch.vault_sealed(sealed)
         self._tell(
@@ -295,6 +298,8 @@ class Hands:
             f"ship {box.run_id}", links, size_bytes, then, cap_bps=rate_bps or None
         )
         self._shipments[box.run_id] = (effect, flow)
+        if isinstance(effect, ShipCheckpoint):
+            self._place.vault.arrives(box.job_id, flow)
         name = effect.checkpoint_id if isinstance(effect, ShipCheckpoint) else "output"
         self._place.watch.shipping_began(box, flow, name)
 
@@ -316,6 +321,7 @@ class Hands:
             self._place.topology.network.cancel(current[1])
             box = self._place.runtime.boxes.get(run_id)
             if box is not None:
+                self._place.vault.arrived(box.job_id)
                 self._place.watch.shipping_ended(box, current[1])
 
     # --- parking ---------------------------------------------------------------------------------

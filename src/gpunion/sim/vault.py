@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId
 from gpunion.domain.records import dataclass
 from gpunion.domain.replacing import replace
+from gpunion.sim.network import Flow
 
 KEEP = 3  # sealed checkpoints kept per job; the real vault keeps at least two
 
@@ -27,6 +30,8 @@ class ModelVault:
         self.full = False
         self.epochs: dict[JobId, int] = {}
         self.written_bytes: dict[JobId, int] = {}
+        self.arriving: dict[JobId, Flow] = {}  # a save that is being sent here
+        self.followers: dict[JobId, Callable[[Flow], None]] = {}  # who wants to be told of the next
         self._sealed: dict[JobId, dict[CheckpointId, Sealed]] = {}
 
     def begin(self, job_id: JobId, epoch: int) -> bool:
@@ -51,6 +56,24 @@ class ModelVault:
             if old.checkpoint_id != sealed.keep:
                 del kept[old.checkpoint_id]
         return None
+
+    def arrives(self, job_id: JobId, flow: Flow) -> None:
+        self.arriving[job_id] = flow
+        follower = self.followers.pop(job_id, None)
+        if follower is not None:
+            follower(flow)
+
+    def arrived(self, job_id: JobId) -> None:
+        """It has come, or was broken off."""
+        self.arriving.pop(job_id, None)
+
+    def follow(self, job_id: JobId, follower: Callable[[Flow], None]) -> None:
+        """Tells of the save under way, or of the next."""
+        flow = self.arriving.get(job_id)
+        if flow is None:
+            self.followers[job_id] = follower
+        else:
+            follower(flow)
 
     def latest(self, job_id: JobId) -> Sealed | None:
         return max(self._sealed.get(job_id, {}).values(), key=_age, default=None)

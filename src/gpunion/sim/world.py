@@ -140,6 +140,7 @@ class World:
             topology=self.topology,
             programs={job.id: job.program for job in self.scenario.jobs},
             watch=self.watchers,
+            keeps=bool(plan.facts.data_address),
         )
         agent = AgentShell(
             self.kernel,

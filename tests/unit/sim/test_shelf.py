@@ -46,3 +46,22 @@ def test_where_there_is_no_room_the_oldest_goes() -> None:
     shelf.put(one, fetched_bytes=100, found_bytes=0)
     shelf.put(other, fetched_bytes=100, found_bytes=0)
     assert (shelf.found(one), shelf.found(other)) == (0, 100)
+
+
+def test_what_was_fetched_on_the_heels_of_a_save_counts_once_that_is_sealed() -> None:
+    vault, shelf = ModelVault(), Shelf()
+    first = sealed(vault, 1, added=100)
+    shelf.put(first, fetched_bytes=100, found_bytes=0)
+    shelf.put_ahead(JobId("job"), 25)
+    assert shelf.found(first) == 100  # not yet: of the save it is of nothing is sealed
+    assert shelf.found(sealed(vault, 2, added=30)) == 95
+    shelf.put(first, fetched_bytes=0, found_bytes=0)  # nothing of the base, as of who rewrites all of it
+    shelf.put_ahead(JobId("job"), 100)
+    assert shelf.found(sealed(vault, 3, added=100)) == 100
+
+
+def test_what_was_saved_on_a_machine_that_keeps_it_was_never_moved() -> None:
+    vault, shelf = ModelVault(), Shelf()
+    shelf.keep(sealed(vault, 1, added=100))
+    assert shelf.found(sealed(vault, 2)) == 90
+    assert (shelf.copies, shelf.fetched_bytes) == (0, 0)

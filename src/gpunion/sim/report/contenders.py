@@ -36,6 +36,7 @@ class Contender:
     policies: Callable[[Campus], Policies]
     incremental: bool = True
     redundant_share: float = 0.0
+    data_ports: bool = False  # every machine lets others fetch from it, and follow its last saves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +154,15 @@ MAIN = (
     Contender(
         name="random", label="ours, random destination", policies=Mechanisms(destination="random").policies
     ),
+    Contender(
+        name="data-ports",
+        label="ours, last saves followed from machine to machine",
+        policies=Mechanisms().policies,
+        data_ports=True,
+    ),
+    Contender(
+        name="no-staging", label="ours, nothing brought ahead", policies=Mechanisms(staging=False).policies
+    ),
     OURS,
 )
 
@@ -181,9 +191,6 @@ OFF_IN_TURN = (
     ),
     Contender(
         name="no-alarm", label="ours, owners taken one by one", policies=Mechanisms(alarm=False).policies
-    ),
-    Contender(
-        name="no-staging", label="ours, nothing brought ahead", policies=Mechanisms(staging=False).policies
     ),
     Contender(name="no-homecoming", label="ours, never home", policies=Mechanisms(homecoming=False).policies),
 )

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpunion.domain.ids import JobId
+from gpunion.domain.ids import JobId, RunId
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.sim.box import Box
 from gpunion.sim.ledger import Ledger
@@ -56,14 +56,21 @@ class CostWatch(Watch):
         self._downtimes_s: list[float] = []
         self._recoveries_s: list[float] = []  # downtime and the work made a second time
         self._shipped_bytes = 0.0
+        self._prepared_s: dict[RunId, float] = {}
+        self._fetched_s: list[float] = []  # of moves: from the order to start until all its state was there
         world.watch(self)
         world.watch(self._ledger)
+
+    def guest_prepared(self, box: Box) -> None:
+        self._prepared_s[box.run_id] = self._world.kernel.now_s
 
     def guest_began(self, box: Box) -> None:
         job = self._jobs[box.job_id]
         former, job.ended = job.ended, None
+        prepared_s = self._prepared_s.pop(box.run_id)
         if former is None:
             return
+        self._fetched_s.append(self._world.kernel.now_s - prepared_s)
         job.moves += 1
         boot_s = 0.0 if box.process is None else box.process.program.boot_s
         down_s = self._world.kernel.now_s - job.stood_still_s + boot_s
@@ -88,7 +95,7 @@ class CostWatch(Watch):
 
     def figures(self) -> Figures:
         self._count_the_unfinished()
-        migrations = self._migrations()
+        migrations, ahead = self._migrations(), self._ahead()
         jobs = list(self._jobs.values())
         useful_gpu_s = sum(job.furthest * job.step_s * job.gpus for job in jobs)
         redone_gpu_s = sum(job.redone_s * job.gpus for job in jobs)
@@ -100,11 +107,14 @@ class CostWatch(Watch):
             "work_lost_gpu_s": redone_gpu_s + redundant_gpu_s,
             "stall_gpu_s": sum(job.stall_s * job.gpus for job in jobs),
             "shipped_bytes": self._shipped_bytes,
-            **self._ahead(),
+            **ahead,
+            "sent_bytes": self._shipped_bytes + ahead["staged_bytes"],
             "moves": float(sum(job.moves for job in jobs)),
             "downtime_per_move_s": _mean(self._downtimes_s),
             "downtime_median_s": _median(self._downtimes_s),
             "recovery_median_s": _median(self._recoveries_s),
+            "fetch_per_move_s": _mean(self._fetched_s),
+            "fetch_median_s": _median(self._fetched_s),
             **_departures(migrations),
             **self._slowdown(jobs),
             **self._use(),

@@ -33,6 +33,8 @@ COLUMNS = (
     Column("stall_gpu_h", "stall, GPU-h", lambda f: f["stall_gpu_s"] / HOUR_S),
     Column("both_gpu_h", "both, GPU-h", lambda f: (f["work_lost_gpu_s"] + f["stall_gpu_s"]) / HOUR_S),
     Column("shipped_gb", "shipped, GB", lambda f: f["shipped_bytes"] / GB, "{:.0f}"),
+    Column("staged_gb", "brought ahead, GB", lambda f: f["staged_bytes"] / GB, "{:.0f}"),
+    Column("fetch_s", "fetching a move, mean s", lambda f: f["fetch_per_move_s"]),
     Column("downtime_median_s", "downtime a move, median s", lambda f: f["downtime_median_s"], "{:.0f}"),
     Column("downtime_s", "mean with queueing, s", lambda f: f["downtime_per_move_s"], "{:.0f}"),
     Column("recovery_s", "until back where it was, median s", lambda f: f["recovery_median_s"], "{:.0f}"),
@@ -109,7 +111,7 @@ def claims(results: Sequence[Result]) -> list[Claim]:
     return [
         _claim("work lost", -0.66, "work_lost_gpu_s", ours, slurm, f"against {label}, its better interval"),
         _claim("stall overhead", 0.0, "stall_gpu_s", ours, slurm, f"against {label}"),
-        _claim("bytes shipped", 0.0, "shipped_bytes", ours, slurm, f"against {label}"),
+        _claim("bytes shipped or brought ahead", 0.0, "sent_bytes", ours, slurm, f"against {label}"),
         _claim("downtime per move", -0.38, "downtime_median_s", ours, slurm, f"median, against {label}"),
         _claim(
             "until back where it was",

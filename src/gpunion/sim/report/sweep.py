@@ -19,7 +19,7 @@ from gpunion.sim.reference.scenario import Campus, Setting, Traces, reference_ca
 from gpunion.sim.reference.work import read_shapes
 from gpunion.sim.report.contenders import ABLATION, ALL, IN_SWEEPS, MAIN, OFF_IN_TURN, Contender
 from gpunion.sim.report.measure import CostWatch, Figures
-from gpunion.sim.scenario import DAY_S, JobPlan, Scenario
+from gpunion.sim.scenario import DAY_S, JobPlan, NodePlan, Scenario
 from gpunion.sim.vault import ModelVault, Sealed
 from gpunion.sim.watch import Watch
 from gpunion.sim.world import World
@@ -162,7 +162,12 @@ class Replicas(Watch):
 
 def _scenario(contender: Contender, scenario: Scenario) -> Scenario:
     jobs = scenario.jobs if contender.incremental else tuple(map(_in_full, scenario.jobs))
-    return replace(scenario, jobs=jobs)
+    nodes = tuple(map(_with_a_port, scenario.nodes)) if contender.data_ports else scenario.nodes
+    return replace(scenario, jobs=jobs, nodes=nodes)
+
+
+def _with_a_port(node: NodePlan) -> NodePlan:
+    return replace(node, facts=replace(node.facts, data_address=f"{node.id}:8475"))
 
 
 def _in_full(job: JobPlan) -> JobPlan:
