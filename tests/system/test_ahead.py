@@ -35,6 +35,10 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def test_a_leaving_job_finds_its_state_where_it_goes(scene: Scene) -> None:
     job_id = submit(scene)
     scene.until(job_id, "a durable step", lambda job: job["durable"] is not None)
+    saves = scene.campus.client().checkpoints(job_id)
+    assert [save["ready_on"] for save in saves if save["ready_on"]] == [
+        ["a"]
+    ]  # it is kept where others may ask
     owner_client.reclaim(scene.campus.state_dir("a"), 100.0)
     ready = scene.campus.state_dir("b") / "cache" / "states" / job_id / "blocks"
     wait_for(lambda: len(list(ready.glob("*/*"))) >= BLOCKS, "the state did not come ahead of its job")

@@ -6,8 +6,10 @@ A hint, so nothing here fails loudly: what could not be fetched is fetched when 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -26,6 +28,10 @@ from gpunion.ports.vault import Manifest, Vault, VaultFault
 # How often a fetch looks whether the machine is still lent, in blocks of 4 MiB.
 LOOK_EVERY = 4
 
+# A last save that takes longer than this is not followed to its end: its job may have gone elsewhere, and
+# the other machine serves only so many.
+FOLLOW_MOST_S = 600.0
+
 log = structlog.get_logger()
 
 
@@ -38,6 +44,7 @@ class Stager:
         self._lending = lending
         self._under_way: dict[JobId, tuple[StageState, Cancelled]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._locks: WeakValueDictionary[JobId, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def busy(self) -> bool:
@@ -61,7 +68,7 @@ class Stager:
 
     def drop(self, job_id: JobId) -> None:
         self.break_off(job_id)
-        self._task(asyncio.to_thread(self._ready.drop, job_id))
+        self._task(self._drop(job_id))
 
     def stop(self) -> None:
         for job_id in list(self._under_way):
@@ -72,10 +79,19 @@ class Stager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _drop(self, job_id: JobId) -> None:
+        """Not while a fetch that was broken off puts down its last block: that would stay for ever."""
+        async with self._one_by_one(job_id):
+            await asyncio.to_thread(self._ready.drop, job_id)
+
+    def _one_by_one(self, job_id: JobId) -> asyncio.Lock:
+        return self._locks.setdefault(job_id, asyncio.Lock())
+
     async def _fetch(self, order: StageState, cancelled: Cancelled) -> None:
         fetched: StateFetched | None = None
         try:
-            fetched = await in_own_thread(lambda: self._bring(order, cancelled))
+            async with self._one_by_one(order.job_id):
+                fetched = await in_own_thread(lambda: self._bring(order, cancelled))
         except (VaultFault, ReadyFault, OSError) as trouble:
             log.info("state_not_fetched_ahead", job=order.job_id, trouble=str(trouble))
         if self._under_way.get(order.job_id, (None, None))[1] is cancelled:
@@ -101,7 +117,9 @@ class Stager:
                     self._ready.keep_only(job_id, set(names))
             if order.follow:
                 # On the heels of a last save. Should that come to nothing, this was in vain.
-                fetched_bytes += self._have(order, direct.names(cancelled), vault, None, cancelled)
+                until_s = time.monotonic() + FOLLOW_MOST_S
+                names_told = direct.names(lambda: cancelled() or time.monotonic() > until_s)
+                fetched_bytes += self._have(order, names_told, vault, None, cancelled)
         if cancelled():
             return None
         return StateFetched(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from gpunion.coordinator.auth import fingerprint
 from gpunion.coordinator.campus import Campus
 from gpunion.domain.ids import JobId, NodeId, migration_id, run_id
@@ -78,8 +80,11 @@ def migrations_of(campus: Campus, job: Job) -> list[Migration]:
 def checkpoints_of(campus: Campus, job_id: JobId) -> list[jobs.CheckpointOut]:
     found = [checkpoint for checkpoint in campus.state.checkpoints.values() if checkpoint.job_id == job_id]
     found.sort(key=lambda checkpoint: (checkpoint.requested_s, checkpoint.id))
-    runs = campus.state.runs
-    return [convert.checkpoint_out(checkpoint, runs[checkpoint.run_id].node_id) for checkpoint in found]
+    runs, ready_on = campus.state.runs, defaultdict[str, list[str]](list)
+    for copy in campus.state.jobs[job_id].copies:
+        if copy.there:
+            ready_on[copy.checkpoint_id].append(copy.node_id)
+    return [convert.checkpoint_out(one, runs[one.run_id].node_id, ready_on[one.id]) for one in found]
 
 
 def node_out(campus: Campus, node: Node) -> wire.NodeOut:

@@ -89,3 +89,10 @@ async def test_when_its_job_comes_the_fetch_ends_and_what_came_is_used(scene: Sc
     await until(lambda: scene.fake.of(GuestStarted))
     await until(lambda: not scene.performer.staging)
     assert scene.fake.of(StateFetched) == []
+
+
+async def test_what_is_dropped_while_it_is_fetched_leaves_nothing(scene: Scene) -> None:
+    scene.performer.perform(FetchState(order=ORDER))
+    scene.performer.perform(DropState(job_id=JOB))
+    await until(lambda: not scene.performer.staging)
+    assert scene.ready.jobs() == ()

@@ -44,6 +44,9 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             "ASKED",
         )
         context.screen.table(Table(columns=columns, rows=list(rows)))
+        for checkpoint in checkpoints:
+            if checkpoint.get("ready_on"):
+                context.screen.line(f"{checkpoint['id']} lies ready on {', '.join(checkpoint['ready_on'])}.")
     return OK
 
 

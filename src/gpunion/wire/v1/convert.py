@@ -165,7 +165,7 @@ def migration_out(migration: Migration) -> jobs.MigrationOut:
     )
 
 
-def checkpoint_out(checkpoint: Checkpoint, node_id: str) -> jobs.CheckpointOut:
+def checkpoint_out(checkpoint: Checkpoint, node_id: str, ready_on: list[str]) -> jobs.CheckpointOut:
     return jobs.CheckpointOut(
         id=checkpoint.id,
         run_id=checkpoint.run_id,
@@ -184,6 +184,7 @@ def checkpoint_out(checkpoint: Checkpoint, node_id: str) -> jobs.CheckpointOut:
         tier=checkpoint.tier.value,
         tier_why=checkpoint.tier_why,
         node_id=node_id,
+        ready_on=ready_on,
     )
 
 

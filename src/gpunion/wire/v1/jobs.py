@@ -257,6 +257,7 @@ class CheckpointOut(Answer):
     tier: str
     tier_why: str  # why not the tier that was asked for
     node_id: str
+    ready_on: list[str]  # nodes it was brought to, ahead of its job
 
 
 class JobOut(Answer):
