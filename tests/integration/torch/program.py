@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpunion.sdk.job import pytorch
+from gpunion.sdk.job import gang, pytorch
 
 STEPS = 40
+AT_STEP = int(os.environ.get("AT_STEP", "0"))
 
 
 def train(rank: int, asks: dict[int, bool]) -> dict[str, Any]:
@@ -41,8 +42,8 @@ def train(rank: int, asks: dict[int, bool]) -> dict[str, Any]:
             optimizer.step()
             scheduler.step()
             losses[str(step)] = loss.item()
-            if rank == 0 and step in asks:
-                request = {"id": f"save-{step}", "final": asks[step]}
+            if (rank == 0 or gang.size() > 1) and step in asks:
+                request = {"id": f"save-{step}", "final": asks[step], "at_step": AT_STEP}
                 Path(os.environ["GPUNION_CONTROL_DIR"], "request.json").write_text(json.dumps(request))
                 os.kill(os.getpid(), signal.SIGUSR1)
     except SystemExit as end:
