@@ -126,6 +126,7 @@ class Why(StrEnum):
     GANG_WAITS = "gang_waits"
     GANG_IMPOSSIBLE = "gang_impossible"
     GANG_SAVES = "gang_saves"
+    GANG_APART = "gang_apart"
     GANG_STOPS = "gang_stops"
     GANG_BROKEN = "gang_broken"
     GANG_ENDED = "gang_ended"
@@ -264,6 +265,8 @@ SENTENCES: dict[Why, str] = {
     "there is room for {found}",
     Why.GANG_SAVES: "member {rank} has to leave {node}: {because}; "
     "all {size} members are saved at the same step and go on together",
+    Why.GANG_APART: "its gang's members saved different steps ({steps}), which counts for nobody; "
+    "all would go on from step {durable}",
     Why.GANG_STOPS: "member {rank} is gone from {node}: {because}; "
     "all {size} members stop and go on together from step {durable}",
     Why.GANG_BROKEN: "its program ended with exit code {code} when another member was gone: "

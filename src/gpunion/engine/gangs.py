@@ -61,6 +61,7 @@ def advance(draft: Draft, job: Job) -> None:
     saved = [_saved_steps(draft, one) for one in every]
     step = common_step(saved)
     if step is None or any(one.durable is not None and step <= one.durable.step for one in every):
+        _say_apart(draft, every)
         return
     for one, checkpoints in zip(every, saved, strict=True):
         checkpoint = checkpoints[step]
@@ -75,6 +76,18 @@ def advance(draft: Draft, job: Job) -> None:
         )
         draft.put(replace(one, durable=point))
         draft.because(one.id, Why.SAVED, step=step, bytes=checkpoint.shipped_bytes)
+
+
+def _say_apart(draft: Draft, every: list[Job]) -> None:
+    """Once the last of a round has arrived, and a newer step is saved by each, but not the same."""
+    runs = [run for one in every if (run := newest_run(draft, one)) is not None]
+    last = [draft.state.checkpoints.get(checkpoint_id(run.id, run.checkpoints)) for run in runs]
+    steps = [one.step for one in last if one is not None and one.phase is CheckpointPhase.DURABLE]
+    if len(steps) < len(every) or len(set(steps)) == 1:
+        return
+    shown = ", ".join(map(str, steps))
+    for one in every:
+        draft.because(one.id, Why.GANG_APART, steps=shown, durable=draft.durable_step(one.id))
 
 
 def interrupted(draft: Draft, job: Job) -> bool:

@@ -148,8 +148,13 @@ def test_saves_of_different_steps_make_nothing_durable() -> None:
     headquarters = a_running_gang()
     headquarters.fires("checkpoint:job-e1")
     headquarters.durable("job-e1-c1", step=7)
+    assert told(headquarters, "job", Why.GANG_APART) == []
     headquarters.durable("job-r1-e1-c1", step=8)
     assert [headquarters.job(one).durable for one in MEMBERS] == [None, None]
+    assert told(headquarters, "job", Why.GANG_APART) == [
+        "its gang's members saved different steps (7, 8), which counts for nobody; "
+        "all would go on from step 0"
+    ]
 
 
 def test_when_an_owner_comes_back_all_are_saved_at_one_step_and_go_on_together() -> None:
@@ -305,9 +310,12 @@ def test_stopping_any_member_stops_all(asked: str) -> None:
     assert phases(headquarters) == ["cancelled", "cancelled"]
 
 
-def test_a_waiting_gang_is_cancelled_whole() -> None:
+def test_a_waiting_gang_is_told_what_it_waits_for_and_cancelled_whole() -> None:
     headquarters = Headquarters()
     headquarters.submits("job", a_gang_spec())
+    [waits] = headquarters.engine.waits_because(headquarters.now_s, JobId("job-r1"))
+    assert "0 of its gang's 2 members would have a place now" in waits.sentence()
+    assert "no node has joined yet" in waits.sentence()
     headquarters.stops("job-r1")
     assert phases(headquarters) == ["cancelled", "cancelled"]
 
