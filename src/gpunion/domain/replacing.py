@@ -7,7 +7,6 @@ written over. Type checkers see the library's own.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from gpunion.domain.records import compiled, open_twin
@@ -19,7 +18,10 @@ else:
 
     def replace(record, /, **changes):
         kind = type(record)
-        copy = _copier(kind)
+        try:
+            copy = _copiers[kind]
+        except KeyError:
+            copy = _copiers[kind] = _copier(kind)
         if copy is None:
             return dataclasses.replace(record, **changes)
         new = copy(record)
@@ -31,7 +33,8 @@ else:
         new.__class__ = kind
         return new
 
-    @functools.cache
+    _copiers = {}
+
     def _copier(kind):
         """Copies every field into the open twin; None where the library's way is needed."""
         twin = open_twin(kind)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from gpunion.domain.ids import NodeId
 from gpunion.domain.snapshot import NodeView
 from gpunion.engine.draft import Draft
@@ -19,6 +21,15 @@ def view(draft: Draft, node_id: NodeId) -> NodeView:
 
 def views(draft: Draft) -> list[NodeView]:
     return [view(draft, node.id) for node in draft.state.nodes.values() if not node.removed]
+
+
+def slowest_bps(draft: Draft) -> float:
+    """What the slowest wire of any node lends."""
+    room = draft.state.room
+    if room.slowest_bps is None:
+        wires_bps = (node.facts.lent_uplink_bps for node in draft.state.nodes.values())
+        room.slowest_bps = min(wires_bps, default=inf)
+    return room.slowest_bps
 
 
 def in_vain(draft: Draft, wish: Wish) -> bool:

@@ -44,13 +44,14 @@ class Draft:
         self._reasons: list[Reason] = []
 
     def put(self, record: Record) -> None:
-        key = (type(record), record.id)
+        kind = type(record)
+        key = (kind, record.id)
         former = self.state.find(record)
         if key not in self._former:
             self._former[key] = former
         self._changes[key] = record
-        if not only_counts(former, record):
-            self._moved = self._moved or type(record) in _MOVING
+        if kind in _MOVING and not only_counts(former, record):
+            self._moved = True
             self._room = self._room or _may_make_room(record)
             self._freed = self._freed or _may_free(record)
         self.state.put(record)

@@ -78,11 +78,14 @@ def impossible(draft: Draft, job: Job) -> bool:
 
 def blockers(verdicts: Iterable[Verdict]) -> str:
     """The refusals, the commonest first, in words."""
-    said: dict[str, int] = {}
+    alike: dict[tuple[object, ...], list[Reason]] = {}  # many nodes refuse with the same words
     for verdict in verdicts:
         if verdict.refusal is not None:
-            sentence = verdict.refusal.sentence()
-            said[sentence] = said.get(sentence, 0) + 1
+            alike.setdefault((verdict.refusal.why, verdict.refusal.facts), []).append(verdict.refusal)
+    said: dict[str, int] = {}
+    for refusals in alike.values():
+        sentence = refusals[0].sentence()
+        said[sentence] = said.get(sentence, 0) + len(refusals)
     ranked = sorted(said.items(), key=lambda pair: (-pair[1], pair[0]))
     shown = [f"{count} node(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
     return "; ".join(shown) or "no node has joined yet"

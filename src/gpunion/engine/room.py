@@ -20,6 +20,7 @@ class Room:
     views: dict[NodeId, NodeView] = field(default_factory=dict)
     reserved: dict[NodeId, set[MigrationId]] = field(default_factory=dict)  # places kept, by destination
     wishes: Wishes = field(default_factory=Wishes)
+    slowest_bps: float | None = None  # of all nodes' wires; None: a node's facts have changed since
     version: int = 0
     _changed: dict[NodeId, int] = field(default_factory=dict)  # the latest change last
 

@@ -17,7 +17,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunStarted, StateStaged
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.staging import StateCopy
-from gpunion.engine.capacity import views
+from gpunion.engine.capacity import slowest_bps, views
 from gpunion.engine.draft import Draft
 from gpunion.policy.staging import (
     COPIES_MOST,
@@ -47,7 +47,7 @@ def consider(draft: Draft, run_id: RunId) -> None:
     source = draft.state.nodes[run.node_id]
     if not policy.wants(job, source, draft.now_s):
         return
-    if not policy.may_pay(job, source, draft.state.nodes.values(), draft.now_s):
+    if not policy.may_pay(job, source, slowest_bps(draft), draft.now_s):
         return
     listed = policy.shortlist(
         job, views(draft), _counted_on(draft, job), leaving=source.id, now_s=draft.now_s

@@ -108,6 +108,7 @@ class CampusState:
                 self.room.touch(record.node_id)
             case Node():
                 del self.nodes[record.id]
+                self.room.slowest_bps = None
                 self.reclaiming.discard(record.id)
                 self.room.touch(record.id)
             case Checkpoint():
@@ -174,6 +175,9 @@ class CampusState:
             _leave(self.asked_to_go, run.node_id, run.id)
 
     def _put_node(self, node: Node) -> None:
+        former = self.nodes.get(node.id)
+        if former is None or former.facts is not node.facts:
+            self.room.slowest_bps = None
         self.nodes[node.id] = node
         self.room.touch(node.id)
         if _to_be_emptied(node):

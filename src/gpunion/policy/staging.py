@@ -7,7 +7,7 @@ bytes on a wire that everybody uses, so it is made where the seconds it should s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log
 from typing import Protocol
@@ -65,8 +65,9 @@ class Staging(Protocol):
         """Quick: whether it is worth looking for places at all."""
         ...
 
-    def may_pay(self, job: Job, source: Node, places: Iterable[Node], now_s: float) -> bool:
-        """False: a copy would pay at none of them, so that nobody need ask which of them it would go to."""
+    def may_pay(self, job: Job, source: Node, slowest_bps: float, now_s: float) -> bool:
+        """False: a copy would pay nowhere, so that nobody need ask where it would go. `slowest_bps`: of all
+        places' wires."""
         ...
 
     def shortlist(
@@ -101,7 +102,7 @@ class NoStaging:
     def wants(self, job: Job, source: Node, now_s: float) -> bool:
         return False
 
-    def may_pay(self, job: Job, source: Node, places: Iterable[Node], now_s: float) -> bool:
+    def may_pay(self, job: Job, source: Node, slowest_bps: float, now_s: float) -> bool:
         return False
 
     def shortlist(
@@ -133,10 +134,9 @@ class PreStaging:
             return False
         return sum(copy.asked_s > now_s - ASKED_WITHIN_S for copy in job.copies) < ASKED_MOST
 
-    def may_pay(self, job: Job, source: Node, places: Iterable[Node], now_s: float) -> bool:
+    def may_pay(self, job: Job, source: Node, slowest_bps: float, now_s: float) -> bool:
         """What the likeliest place would gain if it had the slowest wire of all, against the least that an
         offer ever moves at the least price there ever is."""
-        slowest_bps = min((place.facts.lent_uplink_bps for place in places), default=inf)
         most_gpu_s = _saves_gpu_s(job, self._leaves(job, source, now_s), LIKELIHOOD[0], slowest_bps)
         size_bytes = 0 if job.durable is None else job.durable.size_bytes
         return most_gpu_s >= self.price(0.0) * STALE_SHARE * size_bytes

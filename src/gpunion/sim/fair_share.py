@@ -47,9 +47,12 @@ def max_min_rates(demands: Sequence[Wanting], capacity_bps: Mapping[str, float])
         step = _room(demands, rates, growing, left, users)
         for index in growing:
             rates[index] += step
+        full = []
         for link, count in users.items():
             left[link] -= step * count
-        kept = [index for index in growing if not _full(demands[index], rates[index], left)]
+            if left[link] <= NOTHING_BPS:
+                full.append(link)
+        kept = [index for index in growing if not _is_full(demands[index], rates[index], full)]
         if len(kept) == len(growing):
             break  # rounding left a sliver nobody can use
         still = set(kept)
@@ -86,7 +89,7 @@ def _room(
     return max(0.0, least) if least < inf else 0.0
 
 
-def _full(demand: Wanting, rate_bps: float, left: Mapping[str, float]) -> bool:
+def _is_full(demand: Wanting, rate_bps: float, full_links: Sequence[str]) -> bool:
     if demand.cap_bps is not None and rate_bps >= demand.cap_bps - NOTHING_BPS:
         return True
-    return any(left[link] <= NOTHING_BPS for link in demand.links)
+    return bool(full_links) and not set(full_links).isdisjoint(demand.links)

@@ -182,7 +182,8 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
     copies = job.copies and staging.behind(job.copies, report.shipped_bytes)
     cost = replace(job.cost, ship_bytes=int(ship_bytes))
     job = replace(job, durable=point, cost=cost, copies=copies)
-    draft.put(replace(job, copies=staging.kept_where_it_runs(draft, job, report.run_id)))
+    kept = staging.kept_where_it_runs(draft, job, report.run_id)
+    draft.put(job if kept is job.copies else replace(job, copies=kept))
     if point.tier is Tier.SYSTEM:
         draft.because(job.id, Why.SAVED_WHOLE, step=report.step, bytes=report.shipped_bytes)
     else:

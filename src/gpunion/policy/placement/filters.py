@@ -63,6 +63,8 @@ def has_room(request: Request, view: NodeView) -> bool:
 
 
 def suitable(gpus: tuple[Gpu, ...], request: Request) -> tuple[Gpu, ...]:
+    if not request.models and not request.exclude_models and not request.vram_bytes:
+        return gpus  # most ask for any
     return tuple(gpu for gpu in gpus if _model_fits(gpu, request) and gpu.memory_bytes >= request.vram_bytes)
 
 
