@@ -52,10 +52,18 @@ def facts(
     terms: Terms | None = None,
     sandboxed: bool = True,
     places: tuple[str, ...] = (),
+    places_away: tuple[str, ...] = (),
 ) -> NodeFacts:
     cards = some_gpus(gpus, speed=speed) if isinstance(gpus, int) else gpus
     capacity = Capacity(gpus=cards, cpus=cpus, memory_bytes=int(memory_gib * GIB), uplink_bps=uplink_bps)
-    return NodeFacts(lab=lab, capacity=capacity, terms=terms or Terms(), sandboxed=sandboxed, places=places)
+    return NodeFacts(
+        lab=lab,
+        capacity=capacity,
+        terms=terms or Terms(),
+        sandboxed=sandboxed,
+        places=places,
+        places_away=places_away,
+    )
 
 
 def a_spec(

@@ -58,7 +58,7 @@ class CutObjects(Objects):
                 super().delete([key])
 
 
-def _new_store() -> Any:
+def new_store() -> Any:
     from obstore.store import MemoryStore
 
     return MemoryStore()
@@ -66,7 +66,7 @@ def _new_store() -> Any:
 
 @dataclass
 class BucketWorld(World):
-    store: Any = field(default_factory=_new_store)
+    store: Any = field(default_factory=new_store)
     machines: Any = field(default_factory=itertools.count)
     left: int | None = None
 
@@ -86,7 +86,10 @@ class BucketWorld(World):
     def vault(self) -> Any:
         mirror = self.root / f"mirror-{next(self.machines)}"
         vault = MirrorVault(self.desk(), mirror, limit_bytes=10**9)
-        return vault.keyed(JobKey(job_id=JOB, secret=bytes(32))) if self.encrypted else vault
+        return vault.keyed(self.key()) if self.encrypted else vault
+
+    def key(self) -> JobKey:
+        return JobKey(job_id=JOB, secret=bytes(32))
 
     def _tidy(self) -> bool:
         BucketDesk(Objects(self.store, "memory"), grace_s=0.0).collect_garbage()

@@ -10,7 +10,6 @@ import pytest
 
 from gpunion.agent import owner_client
 from gpunion.sdk.errors import ClientError
-from gpunion.wire.trees import decode_record
 from tests.s3_server import S3Server, s3_server
 from tests.system.scene import LIMIT_S, Scene
 
@@ -59,32 +58,35 @@ def wait_for(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def test_a_job_lives_in_the_bucket_it_chose_and_only_where_that_is_reached(
+def test_a_job_lives_in_the_places_it_chose_where_they_are_reached_and_outlives_one_that_is_away(
     scene: Scene, server: S3Server
 ) -> None:
+    client = scene.campus.client()
     with pytest.raises(ClientError, match="there are bucket, campus"):
         scene.submit(place="buckets")
-    job_id = scene.submit(steps=80, place="bucket", key="first")
+    job_id = scene.submit(steps=100_000, place="bucket", replicas=2, key="first")
     job = scene.until(job_id, "a durable step", lambda job: job["durable"] is not None)
-    assert (job["node_id"], job["places"]) == ("a", ["bucket"])
-    owner_client.reclaim(scene.campus.state_dir("a"), 10.0)
-    job = scene.until_over(job_id)
-    assert (job["phase"], job["epoch"]) == ("succeeded", 2), scene.story(job_id)
-    scene.check_trail(job_id)
-    steps = [step for _, _, step in scene.beats(job_id)]
-    assert steps == sorted(set(steps)), "a step was done twice"
-    assert not (scene.campus.vault_dir / "jobs" / job_id).exists()
-    assert any(f"/jobs/{job_id}/ledger.json" in path for _, path in server.requests)
+    assert (job["node_id"], job["places"]) == ("a", ["bucket", "campus"])
+    wait_for(lambda: ["bucket", "campus"] in lies_in(scene, job_id), "a checkpoint is copied")
 
-    client = scene.campus.client()
-    answer = client.output(job_id)
-    (name,) = next(entry for entry in decode_record(answer) if entry.path == "count.json").blocks
-    assert dict(client.output_blocks(job_id, answer["checkpoint_id"], [name])) == {name: b'{"value": 80}'}
+    server.trouble = lambda method, path: ("503 Away", "SlowDown")
+    owner_client.reclaim(scene.campus.state_dir("a"), 60.0)
+    moved = scene.until(job_id, "moved", lambda job: job["epoch"] == 2 and job["phase"] == "running")
+    server.trouble = lambda method, path: None
+    scene.check_trail(job_id)
+    first, second = sorted(moved["runs"], key=lambda run: run["epoch"])
+    assert (first["node_id"], second["node_id"]) == ("a", "b")
+    assert second["resumed_step"] >= job["durable"]["step"], scene.story(job_id)
 
     owner_client.reclaim(scene.campus.state_dir("b"), 1.0)
+    client.stop(job_id)
     waiting = scene.submit(place="bucket", key="second")
     verdicts = {verdict["node"]: verdict for verdict in client.why(waiting)["verdicts"]}
     assert verdicts["c"]["code"] == "place_not_reached"
     assert verdicts["c"]["sentence"] == "it does not reach bucket, where the job's checkpoints lie"
     for log in ("coordinator", "a", "b", "c"):
         assert SECRET not in scene.campus.log_of(log).read_text()
+
+
+def lies_in(scene: Scene, job_id: str) -> list[list[str]]:
+    return [found["places"] for found in scene.campus.client().checkpoints(job_id)]

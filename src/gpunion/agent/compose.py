@@ -18,13 +18,15 @@ from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.files.cache import DirectoryCache
 from gpunion.adapters.files.caretaker import DirectoryCaretaker
+from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.known import KnownFiles
 from gpunion.adapters.files.mark import shares
 from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
+from gpunion.adapters.files.replicas import DeskReplicas
+from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
@@ -38,7 +40,9 @@ from gpunion.adapters.podman.probing import PROBE_DIR
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.podman.seccomp import PROFILE_NAME
 from gpunion.adapters.podman.whole import PodmanRuntime
-from gpunion.adapters.s3.place import vault_of as bucket_vault
+from gpunion.adapters.s3.caretaker import BucketCaretaker
+from gpunion.adapters.s3.desk import BucketDesk
+from gpunion.adapters.s3.place import bucket_objects, open_place
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from gpunion.adapters.sandbox.doorway import LIST_FILE
@@ -55,6 +59,7 @@ from gpunion.agent.images import ImageKeeper
 from gpunion.agent.owner_word import owner_has_killed
 from gpunion.agent.parking import GuestParker
 from gpunion.agent.peering import PeerDesk
+from gpunion.agent.replicating import Replicator
 from gpunion.agent.run_notes import Notebook
 from gpunion.agent.settings import Settings, SettingsTrouble, with_terms
 from gpunion.agent.storage import Storage
@@ -73,8 +78,9 @@ from gpunion.ports.gpus import Gpus
 from gpunion.ports.images import ArchiveSource, ImageFault
 from gpunion.ports.peers import BlockServing
 from gpunion.ports.runtime import ExitReason, Runtime, RuntimeFault
-from gpunion.ports.vault import Vault
+from gpunion.ports.storage import Opened
 from gpunion.ports.vault_care import Caretaker
+from gpunion.ports.vault_desk import VaultDesk
 
 AGENT_DIR = "agent"
 CACHE_DIR = "cache"
@@ -83,6 +89,7 @@ PROBE_HOME = PROBE_DIR  # where an agent that tries whether it can dump guests k
 RUNTIME_FILES = (LIST_FILE, PROFILE_NAME)  # the doorman's list of places and Podman's profile
 GPU_NUMBERS_FILE = "gpus.json"
 PLACES_FILE = "places.json"
+REPLICAS_FILE = "replicas.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +103,8 @@ class Parts:
     gpus: Gpus
     allow_places: Callable[[tuple[str, ...]], None]
     storage: Storage
+    caps: Caps
+    replicator: Replicator
     images: ImageKeeper | None = None
     checkpointer: Checkpointer | None = None  # where the runtime can dump its guests whole
     parker: GuestParker | None = None  # where guests can be moved off their GPUs into memory
@@ -106,6 +115,7 @@ def compose(settings: Settings) -> Parts:
     gpus = gpus_of(settings)
     runtime = runtime_of(settings, gpus)
     link = HttpLink(settings.coordinator, settings.credential())
+    storage, caps = storage_of(settings), Caps()
     return Parts(
         runtime=runtime,
         link=link,
@@ -113,7 +123,13 @@ def compose(settings: Settings) -> Parts:
         clock=BootClock(),
         gpus=gpus,
         allow_places=runtime.allow_places,
-        storage=storage_of(settings),
+        storage=storage,
+        caps=caps,
+        replicator=Replicator(
+            DeskReplicas(storage.desk),
+            settings.state_dir / AGENT_DIR / REPLICAS_FILE,
+            lambda cancelled: lambda sent_bytes: caps.pace(sent_bytes, cancelled),
+        ),
         images=images_of(settings, runtime, link),
         checkpointer=runtime if isinstance(runtime, PodmanRuntime) else None,
         parker=parker_of(settings, runtime, gpus),
@@ -187,8 +203,8 @@ def world_of(
     look_at_gpus: Callable[[], Awaitable[None]],
     tenure: Callable[[], Tenure],
 ) -> World:
-    peers, caps, ready = TcpPeers(), Caps(), ready_of(settings)
-    desk = PeerDesk(ready, caps, tenure) if settings.data_port else None
+    peers, ready = TcpPeers(), ready_of(settings)
+    desk = PeerDesk(ready, parts.caps, tenure) if settings.data_port else None
     carrier = Carrier(
         open_vault=parts.storage.open,
         ready=ready,
@@ -216,10 +232,11 @@ def world_of(
         images=parts.images,
         checkpointer=parts.checkpointer,
         parker=parts.parker,
+        caps=parts.caps,
         ready=ready,
         peers=peers,
         desk=desk,
-        caps=caps,
+        replicate=parts.replicator.want,
     )
 
 
@@ -360,35 +377,39 @@ def fetch(vault: Path, job_id: str, checkpoint_id: str, target: Path) -> None:
     restore_directory(shelf, shelf.get(job_id, checkpoint_id), target)
 
 
-def caretaker(vault: Path) -> Caretaker:
+def caretaker(vault: Path | Place) -> Caretaker:
     """What `gpunion vault` asks. VaultUnavailable: there is none."""
-    return DirectoryCaretaker(vault)
+    if isinstance(vault, Path):
+        return DirectoryCaretaker(vault)
+    if vault.kind is PlaceKind.S3:
+        return BucketCaretaker(bucket_objects(vault, os.environ))
+    return DirectoryCaretaker(vault.directory)
 
 
-def _vault_of(settings: Settings) -> Vault:
+def desk_of(vault: Path | Place) -> VaultDesk:
+    """Where `gpunion vault repair` takes sound blocks from."""
+    if isinstance(vault, Place) and vault.kind is PlaceKind.S3:
+        return BucketDesk(bucket_objects(vault, os.environ), create=False)
+    folder = vault if isinstance(vault, Path) else Path(vault.directory)
+    return DirectoryDesk(DirectoryVault(folder, create=False))
+
+
+def _campus_vault(settings: Settings) -> Opened:
     if settings.vault is not None:
-        return DirectoryVault(settings.vault)
+        vault = DirectoryVault(settings.vault)
+        return Opened(vault, DirectoryDesk(vault))
     desk = HttpVaultDesk(settings.coordinator, settings.credential())
     mirror = settings.state_dir / CACHE_DIR / "vault"
-    return MirrorVault(desk, mirror, limit_bytes=settings.cache_bytes)
+    return Opened(MirrorVault(desk, mirror, limit_bytes=settings.cache_bytes), desk)
 
 
 def storage_of(settings: Settings) -> Storage:
     return Storage(
-        open_campus=lambda: _vault_of(settings),
-        open_place=lambda place: _open_place(settings, place),
+        open_campus=lambda: _campus_vault(settings),
+        open_place=lambda place: open_place(
+            place, os.environ, settings.state_dir / CACHE_DIR / "places", settings.cache_bytes
+        ),
+        combine=lambda vaults: ReplicatedVault([NamedVault(*named) for named in vaults]),
         memory=settings.state_dir / AGENT_DIR / PLACES_FILE,
         own=settings.places,
     )
-
-
-def _open_place(settings: Settings, place: Place) -> Vault:
-    match place.kind:
-        case PlaceKind.CAMPUS:
-            return _vault_of(settings)
-        case PlaceKind.DIRECTORY:
-            return open_shared(place)
-        case PlaceKind.S3:
-            mirror = settings.state_dir / CACHE_DIR / "places" / place.name
-            mirror.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return bucket_vault(place, os.environ, mirror, settings.cache_bytes)

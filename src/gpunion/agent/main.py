@@ -237,6 +237,7 @@ class Agent:
             self._try_dumping(),
             self._terms_watch.run(),
             self._storage_watch.run(),
+            self._parts.replicator.run(),
         )
         self._tasks = [asyncio.create_task(job) for job in jobs]
         log.info(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -43,6 +44,9 @@ def candidates(world: World, order: StartRun) -> list[Manifest]:
         sealed = [manifest for manifest in sealed if manifest.checkpoint_id == order.restore]
     sealed.sort(key=lambda manifest: (manifest.step >= order.restore_step, manifest.epoch, manifest.step))
     sealed.reverse()
+    if order.restore is not None and not any(found.step >= order.restore_step for found in sealed):
+        with contextlib.suppress(UnknownCheckpoint, BadManifest):
+            vault.get(order.job_id, order.restore)  # a place of several may be away that has it: a fault
     if not sealed and order.restore is not None:
         raise NothingToRestore(
             f"the vault has no readable checkpoint of {order.job_id}; {order.restore} was promised"

@@ -79,6 +79,7 @@ def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | Che
     finally:
         shutil.rmtree(_place(world, note), ignore_errors=True)
     _tidy_up(world, note, effect.keep)
+    world.replicate(note.job_id, note.places)
     return CheckpointShipped(
         run_id=note.run_id,
         checkpoint_id=effect.checkpoint_id,
@@ -99,6 +100,7 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         for tries_left in reversed(range(OUTPUT_TRIES)):
             try:
                 manifest = _ship(world, note, note.paths.output_dir, label, pace, cancelled)
+                world.replicate(note.job_id, note.places)
                 return OutputShipped(run_id=note.run_id, output=CheckpointId(manifest.checkpoint_id))
             except VaultFault as fault:
                 if not fault.temporary or not tries_left:

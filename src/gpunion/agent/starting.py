@@ -83,6 +83,7 @@ async def _start(world: World, start: Start) -> GuestStarted:
     began_s = world.clock.now_s()
     # From here on nothing of an earlier epoch becomes durable any more: this run owns the job's state.
     await in_own_thread(lambda: world.vault_of(order.places).begin(order.job_id, order.epoch))
+    world.replicate(order.job_id, order.places)  # whoever had it before may have died before copying all
     async with _image(world, start):
         return await _start_in_image(world, start, began_s)
 

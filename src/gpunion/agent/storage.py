@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpunion.domain.place import CAMPUS, Place, PlaceKind, place_of, table_of
 from gpunion.owner_kill.records import read_json, write_json
+from gpunion.ports.storage import Opened
 from gpunion.ports.vault import Vault, VaultFault, VaultUnavailable
+from gpunion.ports.vault_desk import VaultDesk
 
 NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the place answers
 
-OpenPlace = Callable[[Place], Vault]
+OpenPlace = Callable[[Place], Opened]
+# Several vaults as one, each by its name and how to open it.
+Combine = Callable[[Sequence[tuple[str, Callable[[], Vault]]]], Vault]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +33,9 @@ class Storage:
     def __init__(
         self,
         *,
-        open_campus: Callable[[], Vault],
+        open_campus: Callable[[], Opened],
         open_place: OpenPlace,
+        combine: Combine,
         memory: Path,
         own: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
@@ -38,11 +43,12 @@ class Storage:
         owner has written something else than the campus has, such as where its credentials are."""
         self._open_campus = open_campus
         self._open_place = open_place
+        self._combine = combine
         self._memory = memory
         self._own = own or {}
         self._lock = threading.Lock()
-        self._opened: dict[Place, Vault] = {}
-        self._campus: Vault | None = None
+        self._opened: dict[Place, Opened] = {}
+        self._campus: Opened | None = None
         self._places = dict(_remembered(memory))
 
     def learn(self, places: Iterable[Place]) -> None:
@@ -54,10 +60,13 @@ class Storage:
         write_json(os.fspath(self._memory), {name: table_of(place) for name, place in told.items()})
 
     def open(self, names: tuple[str, ...]) -> Vault:
-        """VaultUnavailable, VaultDenied."""
-        if not names:
-            return self._open_own()
-        return self._open_named(names[0])
+        """VaultUnavailable, VaultDenied. Of several places together: when the first call finds none."""
+        if len(names) > 1:
+            return self._combine([(name, self._opener(name)) for name in names])
+        return self._open_named(names[0] if names else CAMPUS).vault
+
+    def desk(self, name: str) -> VaultDesk:
+        return self._open_named(name).desk
 
     def reach(self) -> Reach:
         """Each is really asked, now. The campus's own vault is not among them: every machine has it."""
@@ -76,9 +85,12 @@ class Storage:
     def _ask(self, place: Place) -> None:
         if place.kind is PlaceKind.DIRECTORY:  # what is not mounted any more looks empty
             self._open_place(self._as_here(place))
-        self._open_named(place.name).latest(NOBODY)
+        self._open_named(place.name).vault.latest(NOBODY)
 
-    def _open_named(self, name: str) -> Vault:
+    def _opener(self, name: str) -> Callable[[], Vault]:
+        return lambda: self._open_named(name).vault
+
+    def _open_named(self, name: str) -> Opened:
         with self._lock:
             place = self._places.get(name)
         if place is None and name != CAMPUS:
@@ -104,7 +116,7 @@ class Storage:
         except ValueError as error:
             raise VaultUnavailable(f"[places.{place.name}] of this machine: {error}") from error
 
-    def _open_own(self) -> Vault:
+    def _open_own(self) -> Opened:
         with self._lock:
             if self._campus is None:
                 self._campus = self._open_campus()

@@ -36,6 +36,7 @@ class StorageWatch:
         self._station = station
         self._greet_again = greet_again
         self.reach = Reach(reached=())
+        self._seen: set[str] = set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -59,7 +60,10 @@ class StorageWatch:
             for place, trouble in found.troubles.items():
                 log.warning("place_not_reached", place=place, trouble=trouble)
         self.reach = found
-        if found.reached != self._station.facts.places:
-            self._station.change_facts(replace(self._station.facts, places=found.reached))
+        self._seen |= {*found.reached}
+        away = tuple(sorted(self._seen - {*found.reached}))
+        facts = replace(self._station.facts, places=found.reached, places_away=away)
+        if facts != self._station.facts:
+            self._station.change_facts(facts)
             self._greet_again()
-            log.info("places_reached", places=found.reached)
+            log.info("places_reached", places=found.reached, away=away)

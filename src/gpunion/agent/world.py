@@ -81,6 +81,10 @@ class Restore(Protocol):
     ) -> Fetched: ...
 
 
+def _nobody_copies(job_id: str, places: tuple[str, ...]) -> None:
+    return
+
+
 async def _nothing_to_see() -> None:
     return
 
@@ -109,6 +113,8 @@ class World:
     ready: ReadyStates | None = None  # None: no states lie ready here
     peers: Peers | None = None  # None: blocks come from the vault only
     desk: PeerDesk | None = None  # None: no other machine may fetch blocks from here
+    # Told when something of a job was sealed: its other places are to have it too.
+    replicate: Callable[[str, tuple[str, ...]], None] = _nobody_copies
 
     def vault_of(self, places: tuple[str, ...], key: JobKey | None = None) -> Vault:
         """For what a job saves, whether it has a key or not.

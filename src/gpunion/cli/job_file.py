@@ -192,7 +192,7 @@ def _number(value: Any) -> float:
     return float(value)
 
 
-SAME_IN_THE_API = ("name", "command", "image", "network", "place", "priority", "lab", "gang")
+SAME_IN_THE_API = ("name", "command", "image", "network", "place", "replicas", "priority", "lab", "gang")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +208,7 @@ KEYS = {
     "image": Key(_text, 'the image to run in: a name of `gpunion images ls`, or `"name@sha256:..."`'),
     "network": Key(_network, '`"allowed"`: the places that a node\'s owner allows; else none at all'),
     "place": Key(_text, "where its checkpoints are kept: a name of `gpunion places` (where the campus says)"),
+    "replicas": Key(_whole, "in how many places its checkpoints lie in the end (what the campus says)"),
     "priority": Key(_priority, "`low`, `normal` or `high`"),
     "lab": Key(_text, "the lab it belongs to"),
     "expect": Key(_seconds, 'about how long it runs, like `"2h"`'),

@@ -94,6 +94,12 @@ def _add_checkpoint_flags(job: argparse._ArgumentGroup) -> None:
         help="keep what it saves in this place, one of: gpunion places (where the campus says)",
     )
     job.add_argument(
+        "--replicas",
+        type=int,
+        metavar="N",
+        help="have it lie in so many places in the end (what the campus says)",
+    )
+    job.add_argument(
         "--checkpoint-every",
         type=positive_duration_s,
         metavar="TIME",
@@ -120,6 +126,7 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
     _put(job, "network", arguments.network)
     _put(job, "place", arguments.place)
     _put(job, "gang", arguments.nodes)
+    _put(job, "replicas", arguments.replicas)
     _put(job, "expected_s", arguments.expect)
     _put(job, "finish_within_s", arguments.deadline)
     if "finish_within_s" in job and "expected_s" not in job:

@@ -10,12 +10,17 @@ from pathlib import Path
 from gpunion.cli.context import Context
 from gpunion.cli.exits import ERROR, NOT_FOUND, UNAVAILABLE, Trouble
 from gpunion.cli.extras import missing_extra
+from gpunion.domain.place import NAME_PATTERN, Place, PlaceKind, place_of
 from gpunion.ports.vault import UnknownCheckpoint, VaultFault
 from gpunion.ports.vault_care import Caretaker, Unreadable
+from gpunion.ports.vault_desk import VaultDesk
+from gpunion.sdk.errors import ClientError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("vault", type=Path, metavar="DIR", help="the vault's directory")
+    parser.add_argument(
+        "vault", metavar="DIR|PLACE", help="the vault's directory, or the name of a place of the campus"
+    )
     parser.add_argument("--job", metavar="ID", help="of this job only")
 
 
@@ -26,18 +31,42 @@ def opened(arguments: argparse.Namespace, context: Context) -> Iterator[Caretake
         from gpunion.agent.compose import caretaker
     except ImportError as error:
         raise missing_extra(error, "agent") from error
-    place = context.here / arguments.vault
     try:
-        yield caretaker(place)
+        yield caretaker(find(arguments.vault, arguments, context))
     except UnknownCheckpoint as fault:
         raise Trouble(str(fault), next_step=f"gpunion vault ls {arguments.vault}", code=NOT_FOUND) from fault
     except VaultFault as fault:
         raise Trouble(
             f"the vault {arguments.vault} cannot be used",
             why=str(fault),
-            next_step="is it the right directory, and is its disk there? Try again when it is",
+            next_step="is it the right directory, and is its disk there? Try again when it is"
+            if "Next: " not in str(fault)
+            else "",
             code=UNAVAILABLE if fault.temporary else ERROR,
         ) from fault
+
+
+def desk(arguments: argparse.Namespace, context: Context) -> VaultDesk:
+    from gpunion.agent.compose import desk_of
+
+    return desk_of(find(arguments.source, arguments, context))
+
+
+def find(vault: str, arguments: argparse.Namespace, context: Context) -> Path | Place:
+    """A directory that is there; else a place of the campus, where one is called so."""
+    folder = context.here / vault
+    if folder.exists() or not NAME_PATTERN.fullmatch(vault):
+        return folder
+    try:
+        campus = context.campus(arguments)
+        for row in campus.places()["places"]:
+            if row["name"] == vault:
+                place = place_of(vault, row["settings"])
+                own = Path(campus.campus()["vault"])
+                return own if place.kind is PlaceKind.CAMPUS else place
+    except (Trouble, ClientError, ValueError):
+        pass  # nobody to ask: then it is what it says, a directory that is not there
+    return folder
 
 
 def shown_unreadable(lost: Unreadable) -> dict[str, object]:

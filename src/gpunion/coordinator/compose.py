@@ -8,14 +8,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of
-from gpunion.adapters.files.shared import open_shared
+from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.trees import DirectoryTrees
-from gpunion.adapters.s3.place import vault_of as bucket_vault
+from gpunion.adapters.s3.place import open_place
 from gpunion.adapters.sql.store import SqlStore
 from gpunion.coordinator.archives import ImageArchives
 from gpunion.coordinator.auth import Keyring
@@ -30,7 +31,7 @@ from gpunion.coordinator.naming import JobNames
 from gpunion.coordinator.places import CampusPlaces, places_from
 from gpunion.coordinator.settings import BadSettings, Settings
 from gpunion.coordinator.switchboard import Switchboard
-from gpunion.domain.place import Place, PlaceKind
+from gpunion.domain.place import CAMPUS, Place, PlaceKind
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.policy.policies import BUNDLES, Policies
 from gpunion.ports.store import Store
@@ -69,7 +70,7 @@ def _desk_opener(place: str) -> Callable[[], VaultDesk]:
 def _places(settings: Settings) -> CampusPlaces:
     """With the marks of those folders that the coordinator reaches: it makes them, nodes do not."""
     try:
-        places = places_from(settings.places, settings.place)
+        places = places_from(settings.places, settings.place, settings.replicas)
     except ValueError as error:
         raise BadSettings(str(error)) from error
     marked = {
@@ -82,27 +83,28 @@ def _places(settings: Settings) -> CampusPlaces:
 
 
 def _vault_opener(settings: Settings, places: CampusPlaces) -> Callable[[tuple[str, ...]], Vault]:
-    """For reading what jobs leave. A bucket's mirror is made when it is first needed."""
+    """For reading what jobs leave. A bucket is opened when it is first needed, and stays open."""
     lock = threading.Lock()
-    opened: dict[Place, Vault] = {}
+    buckets: dict[Place, Vault] = {}
+
+    def open_one(name: str) -> Vault:
+        place = places.known.get(name)
+        if place is None:
+            raise VaultUnavailable(f"the campus has no place called {name!r} any more")
+        if place.kind is PlaceKind.CAMPUS:
+            return DirectoryVault(settings.vault_place, create=False)
+        mirrors = settings.data_dir / PLACES_DIR
+        if place.kind is PlaceKind.DIRECTORY:
+            return open_place(place, os.environ, mirrors, 0).vault
+        with lock:
+            if place not in buckets:
+                buckets[place] = open_place(place, os.environ, mirrors, MIRROR_LIMIT_BYTES).vault
+            return buckets[place]
 
     def open_vault(names: tuple[str, ...]) -> Vault:
-        found = places.of(names)
-        if not found:
-            raise VaultUnavailable(f"the campus has no place called {names[0]!r} any more")
-        place = found[0]
-        match place.kind:
-            case PlaceKind.CAMPUS:
-                return DirectoryVault(settings.vault_place, create=False)
-            case PlaceKind.DIRECTORY:
-                return open_shared(place)
-            case PlaceKind.S3:
-                with lock:
-                    if place not in opened:
-                        mirror = settings.data_dir / PLACES_DIR / place.name
-                        mirror.parent.mkdir(mode=0o700, exist_ok=True)
-                        opened[place] = bucket_vault(place, os.environ, mirror, MIRROR_LIMIT_BYTES)
-                    return opened[place]
+        if len(names) < 2:
+            return open_one(names[0] if names else CAMPUS)
+        return ReplicatedVault([NamedVault(name, partial(open_one, name)) for name in names])
 
     return open_vault
 

@@ -12,15 +12,17 @@ from gpunion.domain.place import CAMPUS, Place, PlaceKind, place_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampusPlaces:
-    """`known` always has the campus's own vault."""
+    """`known` always has the campus's own vault; the rest is in the order of the configuration. Replicas
+    go to the places as they are written there, to the campus's own last."""
 
     known: Mapping[str, Place] = field(
         default_factory=lambda: {CAMPUS: Place(name=CAMPUS, kind=PlaceKind.CAMPUS)}
     )
     usual: str = CAMPUS
+    replicas: int = 1
 
-    def choose(self, asked: str | None) -> tuple[str, ...]:
-        """As a job's specification has it: nothing stands for the campus's own vault."""
+    def choose(self, asked: str | None, replicas: int | None) -> tuple[str, ...]:
+        """As a job's specification has it: nothing stands for the campus's own vault alone."""
         name = self.usual if asked is None else asked
         if name not in self.known:
             raise ApiError(
@@ -29,14 +31,25 @@ class CampusPlaces:
                 f"no place for checkpoints is called {name!r}; there are {', '.join(sorted(self.known))}",
                 "choose one of them, or leave it out",
             )
-        return () if self.known[name].kind is PlaceKind.CAMPUS else (name,)
+        first = self._real(name)
+        others = [self._real(other) for other in self.known if self._real(other) != first]
+        chosen = (first, *dict.fromkeys(sorted(others, key=lambda other: other == CAMPUS)))
+        count = self.replicas if replicas is None else replicas
+        if count > len(chosen):
+            raise ApiError(
+                422,
+                "too_few_places",
+                f"{count} replicas are asked for, and there are {len(chosen)} places: {', '.join(chosen)}",
+                "ask for fewer, or have the operator name another place in the coordinator's settings",
+            )
+        return () if chosen[:count] == (CAMPUS,) else chosen[:count]
 
-    def of(self, names: tuple[str, ...]) -> tuple[Place, ...]:
-        """Those of a job. One that was taken out of the configuration since is left out."""
-        return tuple(self.known[name] for name in names or (CAMPUS,) if name in self.known)
+    def _real(self, name: str) -> str:
+        """Other names of the campus's own vault are that."""
+        return CAMPUS if self.known[name].kind is PlaceKind.CAMPUS else name
 
 
-def places_from(tables: Any, usual: str) -> CampusPlaces:
+def places_from(tables: Any, usual: str, replicas: int = 1) -> CampusPlaces:
     """ValueError says what is wrong."""
     if not isinstance(tables, Mapping):
         raise ValueError("places are written as [places.NAME] sections")
@@ -47,4 +60,7 @@ def places_from(tables: Any, usual: str) -> CampusPlaces:
         raise ValueError(f"{CAMPUS} is the campus's own vault; call another place otherwise")
     if usual not in known:
         raise ValueError(f"place: no place is called {usual!r}; there are {', '.join(sorted(known))}")
-    return CampusPlaces(known=known, usual=usual)
+    kinds = [place for place in known.values() if place.kind is not PlaceKind.CAMPUS]
+    if not 1 <= replicas <= len(kinds) + 1:
+        raise ValueError(f"replicas: {replicas} are asked for, and there are {len(kinds) + 1} places")
+    return CampusPlaces(known=known, usual=usual, replicas=replicas)

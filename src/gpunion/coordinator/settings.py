@@ -40,6 +40,7 @@ class Settings:
     # Of the disk: directories of jobs are refused before the database cannot be written any more.
     keep_free_bytes: int = 512 * 1024**2
     places: Mapping[str, Any] = field(default_factory=dict)  # [places.NAME], see docs/vault.md
+    replicas: int = 1  # in how many places they lie in the end
     place: str = CAMPUS  # where checkpoints of a job go that names none
     strict_audit: bool = False  # a broken invariant ends the process (tests)
     timing: Timing = field(default_factory=Timing)
@@ -161,6 +162,12 @@ def _bytes(name: str, value: Any) -> int:
     return int(str(value))
 
 
+def _count(name: str, value: Any) -> int:
+    if not str(value).isdecimal() or int(str(value)) < 1:
+        raise BadSettings(f"{name} is a number from 1, not {value!r}")
+    return int(str(value))
+
+
 def _switch(name: str, value: Any) -> bool:
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if str(value).lower() not in words:
@@ -183,6 +190,7 @@ _SETTINGS = {
     "policies": _text,
     "places": lambda name, value: dict(value),
     "place": _text,
+    "replicas": _count,
     "log_format": _log_format,
     "lead_s": _seconds,
     "keep_free_bytes": _bytes,

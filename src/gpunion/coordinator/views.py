@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 
 from gpunion.coordinator.auth import fingerprint
 from gpunion.coordinator.campus import Campus
@@ -77,14 +78,20 @@ def migrations_of(campus: Campus, job: Job) -> list[Migration]:
     return [migration for migration in found if migration is not None]
 
 
-def checkpoints_of(campus: Campus, job_id: JobId) -> list[jobs.CheckpointOut]:
+def checkpoints_of(
+    campus: Campus, job_id: JobId, places: Mapping[str, list[str]]
+) -> list[jobs.CheckpointOut]:
+    """`places`: where each lies now."""
     found = [checkpoint for checkpoint in campus.state.checkpoints.values() if checkpoint.job_id == job_id]
     found.sort(key=lambda checkpoint: (checkpoint.requested_s, checkpoint.id))
     runs, ready_on = campus.state.runs, defaultdict[str, list[str]](list)
     for copy in campus.state.jobs[job_id].copies:
         if copy.there:
             ready_on[copy.checkpoint_id].append(copy.node_id)
-    return [convert.checkpoint_out(one, runs[one.run_id].node_id, ready_on[one.id]) for one in found]
+    return [
+        convert.checkpoint_out(one, runs[one.run_id].node_id, ready_on[one.id], places.get(one.id, []))
+        for one in found
+    ]
 
 
 def node_out(campus: Campus, node: Node) -> wire.NodeOut:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from gpunion.domain.ids import NodeId
 from gpunion.domain.image import Image
+from gpunion.domain.place import CAMPUS
 from gpunion.domain.records import dataclass
 from gpunion.domain.resources import Capacity, Gpu
 from gpunion.domain.system_tier import RestoreTried, SystemAbility
@@ -41,10 +42,19 @@ class NodeFacts:
     system: SystemAbility = field(default_factory=SystemAbility)
     places: tuple[str, ...] = ()  # named ones for checkpoints that it reaches, beside the campus's own
     data_address: str = ""  # host:port where other machines may fetch blocks from it; "": nowhere
+    places_away: tuple[str, ...] = ()  # and those that it has reached, and that do not answer now
 
     @property
     def takes_images(self) -> bool:
         return self.runtime in IMAGE_RUNTIMES
+
+    def reaches(self, places: tuple[str, ...]) -> bool:
+        """Whether a job whose checkpoints lie there can be saved: in the first, or while that one is away in
+        another. Who never reaches the first could not copy to it."""
+        if not places:
+            return True
+        reached = {CAMPUS, *self.places}
+        return places[0] in reached or (places[0] in self.places_away and not reached.isdisjoint(places))
 
     def may_run_in(self, image: Image) -> bool:
         return self.takes_images and self.terms.admits_image(image)

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from gpunion.ports.vault import Manifest
+from gpunion.ports.vault_desk import VaultDesk
 
 # Called with how many blocks are done and how many there are.
 Progress = Callable[[int, int], None]
@@ -61,7 +61,7 @@ class Caretaker(Protocol):
         the same content is shipped again."""
         ...
 
-    def repair(self, job_id: str | None, source: Path | None, progress: Progress) -> Repaired:
-        """Verify; take damaged blocks from the vault at `source` where it has them intact; set aside the
+    def repair(self, job_id: str | None, source: VaultDesk | None, progress: Progress) -> Repaired:
+        """Verify; take damaged blocks from the vault behind `source` where it has them intact; set aside the
         checkpoints that still cannot be read, so that nobody tries to go on from them."""
         ...

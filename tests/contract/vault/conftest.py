@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from blake3 import blake3
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
+from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.sealing import JobCipher
 from gpunion.adapters.s3.bucket import open_bucket
 from gpunion.adapters.s3.desk import BucketDesk
@@ -119,6 +122,34 @@ def in_memory(tmp_path: Path) -> Place:
     return bucket(lambda: Objects(store, "memory"), tmp_path)
 
 
+def _itself(vault: Vault) -> Vault:
+    return vault
+
+
+def replicated(tmp_path: Path) -> Place:
+    """A folder first, a bucket in memory second. What is damaged is damaged in both."""
+    both = [directory(tmp_path / "first"), in_memory(tmp_path / "second")]
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+
+    def open_both(job_id: str = "job-1") -> Vault:
+        opened = [place.open(job_id) for place in both]
+        return ReplicatedVault(
+            [NamedVault(f"place {number}", partial(_itself, vault)) for number, vault in enumerate(opened)]
+        )
+
+    def damage_both(block_hash: str) -> None:
+        for place in both:
+            with suppress(StopIteration, AssertionError):  # nobody copies here: it lies in one of them
+                place.damage_block(block_hash)
+
+    def damage_manifests() -> None:
+        for place in both:
+            place.damage_manifests()
+
+    return Place(open=open_both, damage_block=damage_both, damage_manifests=damage_manifests)
+
+
 def a_key(job_id: str = "job-1") -> JobKey:
     return JobKey(job_id=job_id, secret=blake3(job_id.encode()).digest())
 
@@ -142,6 +173,7 @@ VAULTS = [
     pytest.param(mirrored, id="mirrored"),
     pytest.param(encrypted(directory), id="encrypted"),
     pytest.param(encrypted(mirrored), id="encrypted-mirrored"),
+    pytest.param(replicated, id="replicated", marks=pytest.mark.requires("s3")),
     pytest.param(encrypted(in_memory), id="encrypted-s3-in-memory", marks=pytest.mark.requires("s3")),
 ]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.adapters.files.caretaker import DirectoryCaretaker
+from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.ports.vault import UnknownCheckpoint, VaultUnavailable
 from tests.contract.vault.conftest import Place, directory, name_of, sealed
@@ -15,6 +16,10 @@ from tests.contract.vault.conftest import Place, directory, name_of, sealed
 
 def quietly(done: int, total: int) -> None:
     assert 0 < done <= total
+
+
+def desk_of(root: Path) -> DirectoryDesk:
+    return DirectoryDesk(DirectoryVault(root, create=False))
 
 
 @pytest.fixture
@@ -86,7 +91,7 @@ def test_another_vault_gives_back_what_was_lost(place: Place, root: Path, tmp_pa
     shutil.copytree(root, tmp_path / "copy")
     place.damage_block(name_of(b"shared"))
     next(root.glob(f"blocks/*/{name_of(b'other')}")).unlink()
-    repaired = DirectoryCaretaker(root).repair(None, tmp_path / "copy", quietly)
+    repaired = DirectoryCaretaker(root).repair(None, desk_of(tmp_path / "copy"), quietly)
     assert set(repaired.replaced) == {name_of(b"shared"), name_of(b"other")}
     assert repaired.set_aside == ()
     assert len(repaired.before.unreadable) == 3
@@ -102,7 +107,7 @@ def test_a_damaged_base_is_taken_from_the_other_vault(tmp_path: Path) -> None:
     shutil.copytree(root, tmp_path / "copy")
     place.open().forget("job-1", keep=2)
     place.damage_block(name_of(state(0)))
-    repaired = DirectoryCaretaker(root).repair(None, tmp_path / "copy", quietly)
+    repaired = DirectoryCaretaker(root).repair(None, desk_of(tmp_path / "copy"), quietly)
     assert repaired.replaced == (name_of(state(0)),)
     assert repaired.set_aside == ()
 

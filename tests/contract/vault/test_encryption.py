@@ -186,7 +186,8 @@ def test_verify_without_keys_finds_damage_and_says_what_it_did_not_read(
     damage(next(root.glob(f"jobs/job-1/blocks/*/{stored_name(state(0))}")))
     found = DirectoryCaretaker(root).verify(None, quietly).unreadable
     assert [lost.checkpoint_id for lost in found] == ["c1", "c2"], "the second is a difference from the first"
-    repaired = DirectoryCaretaker(root).repair(None, root.with_name("copy"), quietly)
+    copy = DirectoryDesk(DirectoryVault(root.with_name("copy"), create=False))
+    repaired = DirectoryCaretaker(root).repair(None, copy, quietly)
     assert repaired.replaced == (stored_name(state(0)),)
     assert repaired.set_aside == ()
     assert vault.read_block(name_of(state(1))) == state(1)

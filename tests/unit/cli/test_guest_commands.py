@@ -201,7 +201,7 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
             "stall_s": 0.3, "size_bytes": 2048, "shipped_bytes": 1024, "trouble": None,
             "requested_at": "2026-01-01T00:00:00.000Z", "captured_at": None, "durable_at": None,
             "tier": "app", "tier_why": "it took too long", "node_id": "alpha",
-            "ready_on": ["beta", "gamma"],
+            "ready_on": ["beta", "gamma"], "places": ["bucket", "attic"],
         }
     ]  # fmt: skip
     assert gpunion("checkpoints", "train") == 0

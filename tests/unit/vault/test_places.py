@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of
+from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.s3.credentials import credentials_of
 from gpunion.agent.storage import Storage
@@ -23,7 +24,9 @@ from gpunion.domain.ids import NodeId
 from gpunion.domain.place import Place, PlaceKind, place_of, table_of
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
+from gpunion.ports.storage import Opened
 from gpunion.ports.vault import Vault, VaultDenied, VaultUnavailable
+from gpunion.ports.vault_desk import VaultDesk
 from tests.builders import facts
 from tests.unit.agent.fakes import FakeLink, MemoryVault, until
 
@@ -66,10 +69,10 @@ def test_the_coordinator_s_settings_name_places_and_the_usual_one(tmp_path: Path
     )
     settings = load(file)
     places = places_from(settings.places, settings.place)
-    assert places.choose(None) == ("bucket",)
-    assert places.choose("campus") == ()
+    assert places.choose(None, None) == ("bucket",)
+    assert places.choose("campus", None) == ()
     with pytest.raises(ApiError) as refused:
-        places.choose("buckets")
+        places.choose("buckets", None)
     assert refused.value.problem.code == "unknown_place"
     assert "there are bucket, campus" in refused.value.problem.detail
     with pytest.raises(ValueError, match="no place is called 'attic'; there are bucket, campus"):
@@ -79,8 +82,22 @@ def test_the_coordinator_s_settings_name_places_and_the_usual_one(tmp_path: Path
         load(file)
 
 
+def test_replicas_go_to_the_places_as_they_are_written_and_to_the_campus_s_own_last() -> None:
+    tables = {"attic": {"kind": "directory", "directory": "/attic"}, "bucket": BUCKET}
+    places = places_from(tables, "bucket", 2)
+    assert places.choose(None, None) == ("bucket", "attic")
+    assert places.choose("attic", 3) == ("attic", "bucket", "campus")
+    assert places.choose("campus", 2) == ("campus", "attic")
+    assert places.choose("campus", 1) == ()
+    with pytest.raises(ApiError) as refused:
+        places.choose(None, 4)
+    assert refused.value.problem.code == "too_few_places"
+    with pytest.raises(ValueError, match="there are 3 places"):
+        places_from(tables, "bucket", 4)
+
+
 def test_a_campus_without_named_places_has_its_own_vault() -> None:
-    assert CampusPlaces().choose(None) == ()
+    assert CampusPlaces().choose(None, None) == ()
 
 
 @pytest.mark.parametrize(
@@ -128,6 +145,15 @@ def test_a_folder_that_only_has_the_name_is_not_the_place(tmp_path: Path) -> Non
     assert list(empty.iterdir()) == []
 
 
+def opened(vault: Vault) -> Opened:
+    """None of these tests hands packed blocks over."""
+    return Opened(vault, cast(VaultDesk, None))
+
+
+def together(vaults: Sequence[tuple[str, Callable[[], Vault]]]) -> Vault:
+    return ReplicatedVault([NamedVault(*named) for named in vaults])
+
+
 class Machine:
     """One that reaches some places, as long as the test says so."""
 
@@ -141,14 +167,18 @@ class Machine:
 
     def restarted(self) -> Storage:
         return Storage(
-            open_campus=lambda: self.campus, open_place=self._open, memory=self.memory, own=self.own
+            open_campus=lambda: opened(self.campus),
+            open_place=self._open,
+            combine=together,
+            memory=self.memory,
+            own=self.own,
         )
 
-    def _open(self, place: Place) -> Vault:
+    def _open(self, place: Place) -> Opened:
         if place.name not in self.reached:
             raise VaultUnavailable(f"{place.name} is not mounted")
         self.opened.append(place)
-        return MemoryVault([])
+        return opened(MemoryVault([]))
 
 
 def places(**tables: Any) -> tuple[Place, ...]:
@@ -189,24 +219,21 @@ async def test_what_a_machine_reaches_is_told_to_the_coordinator_when_it_changes
     await until(lambda: greeted == [("store",)])
     task.cancel()
     machine.reached.clear()
-    machine.storage = machine.restarted()
-    again = StorageWatch(
-        storage=machine.storage,
-        link=link,
-        station=station,
-        greet_again=lambda: greeted.append(station.facts.places),
-    )
-    await again.look()
-    assert greeted[-1] == ()
-    assert again.reach.troubles == {"store": "store is not mounted"}
+    machine.storage.learn(places(store=BUCKET | {"bucket": "moved"}))
+    await watch.look()
+    await watch.look()
+    assert greeted == [("store",), ()]
+    assert station.facts.places_away == ("store",)
+    assert watch.reach.troubles == {"store": "store is not mounted"}
 
 
 def test_a_directory_that_is_not_mounted_any_more_is_out_of_reach(tmp_path: Path) -> None:
     root = tmp_path / "nfs"
     place = Place(name="nfs", kind=PlaceKind.DIRECTORY, directory=str(root), mark=mark_of(root))
     storage = Storage(
-        open_campus=lambda: DirectoryVault(tmp_path / "campus"),
-        open_place=open_shared,
+        open_campus=lambda: opened(DirectoryVault(tmp_path / "campus")),
+        open_place=lambda place: opened(open_shared(place)),
+        combine=together,
         memory=tmp_path / "places.json",
     )
     storage.learn([place])

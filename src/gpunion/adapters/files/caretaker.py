@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from gpunion.adapters.files.blocks import Blocks
+from gpunion.adapters.files.blocks import CHAIN_MAX, Blocks
+from gpunion.adapters.files.copying import plain_from
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import block_names
+from gpunion.adapters.files.packing import check_stored
 from gpunion.adapters.files.shelf import Shelf
 from gpunion.ports.vault import (
     BadManifest,
@@ -18,8 +20,10 @@ from gpunion.ports.vault import (
     Manifest,
     MissingBlock,
     UnknownCheckpoint,
+    VaultFault,
 )
 from gpunion.ports.vault_care import Findings, JobShelf, Progress, Repaired, Unreadable
+from gpunion.ports.vault_desk import VaultDesk
 
 WORKERS = min(8, 2 * (os.cpu_count() or 1))
 
@@ -61,9 +65,9 @@ class DirectoryCaretaker:
             unreadable=tuple(unreadable),
         )
 
-    def repair(self, job_id: str | None, source: Path | None, progress: Progress) -> Repaired:
+    def repair(self, job_id: str | None, source: VaultDesk | None, progress: Progress) -> Repaired:
         before = self.verify(job_id, progress)
-        replaced = self._replace(before, DirectoryVault(source, create=False)) if source is not None else ()
+        replaced = self._replace(before, source) if source is not None else ()
         left = before if not replaced else self.verify(job_id, progress)
         set_aside: list[Unreadable] = []
         in_use: list[Unreadable] = []
@@ -97,44 +101,40 @@ class DirectoryCaretaker:
         except (BadManifest, FileNotFoundError):
             return None
 
-    def _replace(self, found: Findings, source: DirectoryVault) -> tuple[str, ...]:
+    def _replace(self, found: Findings, source: VaultDesk) -> tuple[str, ...]:
         replaced = []
         common = {name for lost in found.unreadable if not lost.encrypted for name in lost.blocks}
         for name in sorted(self._vault.blocks.with_bases(common)):  # the base may be the damaged one
             try:
                 self._vault.read_block(name)
             except (CorruptBlock, MissingBlock):
-                with suppress(CorruptBlock, MissingBlock):  # that one has lost it too
-                    self._vault.put(name, source.read_block(name))
+                with suppress(VaultFault):  # that one has lost it too
+                    self._vault.put(name, plain_from(source, name))
                     replaced.append(name)
         for lost in found.unreadable:
             if lost.encrypted:
-                replaced += _replace_sealed(
-                    self._vault.foreign_blocks(lost.job_id), source.foreign_blocks(lost.job_id), lost.blocks
-                )
-        return tuple(replaced)
+                blocks = self._vault.foreign_blocks(lost.job_id)
+                for name in sorted(blocks.with_bases(lost.blocks)):
+                    replaced += _replace_sealed(blocks, source, lost.job_id, name, CHAIN_MAX)
+        return tuple(dict.fromkeys(replaced))
 
 
-def _replace_sealed(blocks: Blocks, source: Blocks, names: Iterable[str]) -> list[str]:
-    """As the other vault stores them, whole ones first: a difference is not taken before its base."""
-    replaced = []
-    needed = blocks.with_bases(names) | source.with_bases(names)
-    for name in sorted(needed, key=lambda name: (_is_difference(source, name), name)):
-        try:
-            blocks.examine(name)
-        except (CorruptBlock, MissingBlock):
-            with suppress(CorruptBlock, MissingBlock):
-                source.examine(name)
-                blocks.put_stored(name, source.read_stored(name))
-                replaced.append(name)
-    return replaced
-
-
-def _is_difference(blocks: Blocks, name: str) -> bool:
+def _replace_sealed(blocks: Blocks, source: VaultDesk, job_id: str, name: str, chain_left: int) -> list[str]:
+    """As the other vault stores it; what it is a difference from comes first."""
     try:
-        return blocks.head(name).base is not None
-    except (FileNotFoundError, CorruptBlock):
-        return False
+        blocks.examine(name)
+        return []
+    except (CorruptBlock, MissingBlock):
+        pass
+    replaced: list[str] = []
+    with suppress(VaultFault):
+        stored = source.fetch(name, job_id)
+        base = check_stored(name, stored).base
+        if base is not None and chain_left:
+            replaced = _replace_sealed(blocks, source, job_id, base, chain_left - 1)
+        blocks.put_stored(name, stored)
+        replaced.append(name)
+    return replaced
 
 
 class _Reading:

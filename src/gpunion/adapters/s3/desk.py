@@ -98,6 +98,17 @@ class BucketDesk:
         except MissingBlock:
             return
 
+    def examine(self, owner: Owner, copy: Copy) -> int:
+        """That very copy, read and checked; how many bytes it stands for. A damaged one is noted as such."""
+        found = self._objects.get(copy.key)
+        if found is None:
+            raise MissingBlock(f"the vault does not hold {copy.name}")
+        try:
+            return len(self._examine(owner, copy.name, found.data, CHAIN_MAX))
+        except CorruptBlock:
+            self._reliance.suspect(owner, copy)
+            raise
+
     def seal(self, job_id: str, manifest: bytes) -> None:
         decoded = manifest_format.decode(manifest)
         if decoded.job_id != job_id:
@@ -216,7 +227,8 @@ class BucketDesk:
     def _read(self, owner: Owner, name: str) -> tuple[Copy, bytes]:
         """From where a manifest says it is; else from any copy there is."""
         known = self._reliance.session().own.get((owner, name)) or self._copies.get((owner, name))
-        if known is not None and (found := self._objects.get(known.key)) is not None:
+        sound = known is not None and not self._reliance.is_suspect(known)
+        if known is not None and sound and (found := self._objects.get(known.key)) is not None:
             return known, found.data
         for copy in self._reliance.copies(owner, name):
             if (found := self._objects.get(copy.key)) is not None:

@@ -1,21 +1,32 @@
-"""A place of kind `s3` as a vault of this machine."""
+"""Opens a named place, a folder or a bucket, as the vault and the desk of this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.s3.bucket import TRIES, Bucket, open_bucket
+from gpunion.adapters.files.shared import open_shared
+from gpunion.adapters.s3.bucket import Bucket, open_bucket
 from gpunion.adapters.s3.credentials import credentials_of
 from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.domain.place import Place
+from gpunion.adapters.s3.objects import Objects
+from gpunion.domain.place import Place, PlaceKind
+from gpunion.ports.storage import Opened
 
 
-def desk_of(
-    place: Place, environment: Mapping[str, str], *, create: bool = True, tries: int = TRIES
-) -> BucketDesk:
-    """VaultDenied, VaultUnavailable."""
+def open_place(place: Place, environment: Mapping[str, str], mirrors: Path, limit_bytes: int) -> Opened:
+    """Not of kind campus. VaultDenied, VaultUnavailable. A bucket's mirror is a folder in `mirrors`."""
+    if place.kind is PlaceKind.DIRECTORY:
+        vault = open_shared(place)
+        return Opened(vault, DirectoryDesk(vault))
+    desk = BucketDesk(bucket_objects(place, environment))
+    mirrors.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Opened(MirrorVault(desk, mirrors / place.name, limit_bytes=limit_bytes), desk)
+
+
+def bucket_objects(place: Place, environment: Mapping[str, str]) -> Objects:
     found = credentials_of(place, environment)
     bucket = Bucket(
         bucket=place.bucket,
@@ -25,10 +36,5 @@ def desk_of(
         access_key_id=found.access_key_id,
         secret_access_key=found.secret_access_key,
         session_token=found.session_token,
-        tries=tries,
     )
-    return BucketDesk(open_bucket(bucket), create=create)
-
-
-def vault_of(place: Place, environment: Mapping[str, str], mirror: Path, limit_bytes: int) -> MirrorVault:
-    return MirrorVault(desk_of(place, environment), mirror, limit_bytes=limit_bytes)
+    return open_bucket(bucket)

@@ -112,6 +112,9 @@ class Reliance:
         with suppress(VaultFault):  # a note; a full bucket takes none
             self._objects.put(suspect_key(copy), b"")
 
+    def is_suspect(self, copy: Copy) -> bool:
+        return copy.key in self._suspects
+
     def read_suspects(self) -> None:
         self._suspects |= {listed.key.removeprefix(SUSPECTS) for listed in self._objects.list(SUSPECTS)}
 

@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             "SIZE",
             "SHIPPED",
             "STOOD STILL",
+            "LIES IN",
             "ASKED",
         )
         context.screen.table(Table(columns=columns, rows=list(rows)))
@@ -64,6 +65,7 @@ def _row(checkpoint: Json) -> list[str]:
         shown_size(checkpoint["size_bytes"]),
         shown_size(checkpoint["shipped_bytes"]),
         shown_duration(checkpoint["stall_s"]),
+        ", ".join(checkpoint["places"]) or "-",
         ago(checkpoint["requested_at"]),
     ]
 

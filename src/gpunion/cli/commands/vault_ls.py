@@ -11,6 +11,7 @@ from gpunion.cli.quantities import shown_size
 from gpunion.cli.screen import Table
 from gpunion.ports.vault import Manifest
 
+CONNECTS = True
 JSON = """`{jobs: [{job_id, epoch, checkpoints, damaged}]}`; a checkpoint has `{id, epoch, step, progress,
 tier, parent, files, total_bytes, new_bytes}`, `damaged` names records that cannot be read."""
 EXAMPLES = ("gpunion vault ls /srv/gpunion/vault", "gpunion vault ls /srv/gpunion/vault --job JOB --json")

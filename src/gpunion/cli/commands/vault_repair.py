@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from gpunion.cli import vault_place
 from gpunion.cli.context import Context
@@ -12,11 +11,13 @@ from gpunion.cli.screen import Screen
 from gpunion.cli.vault_progress import VaultProgress
 from gpunion.ports.vault_care import Repaired
 
+CONNECTS = True
 JSON = """`{unreadable, replaced, set_aside, in_use}`: what was found, the blocks taken from the other vault,
 the checkpoints out of view now, and those left alone since somebody reads them (exit code 5)."""
 EXAMPLES = (
     "gpunion vault repair /srv/gpunion/vault",
     "gpunion vault repair /srv/gpunion/vault --from /mnt/backup/vault",
+    "gpunion vault repair bucket --from attic",
 )
 
 
@@ -25,16 +26,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="source",
-        type=Path,
-        metavar="DIR",
+        metavar="DIR|PLACE",
         help="another vault, or a copy of this one, to take intact blocks from",
     )
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     screen = context.screen
-    source = context.here / arguments.source if arguments.source is not None else None
     with vault_place.opened(arguments, context) as caretaker, VaultProgress(screen) as progress:
+        source = None if arguments.source is None else vault_place.desk(arguments, context)
         repaired = caretaker.repair(arguments.job, source, progress.reach)
     if screen.as_json:
         screen.data(
@@ -64,5 +64,5 @@ def _show(screen: Screen, repaired: Repaired) -> None:
     screen.line(f"{mended} checkpoints mended, {len(repaired.set_aside)} out of view.")
     if repaired.set_aside:
         screen.line(
-            "Their jobs go on from the newest checkpoint that is left. The records lie in jobs/*/damaged."
+            "Their jobs go on from the newest checkpoint that is left. The records are kept, out of view."
         )

@@ -10,6 +10,7 @@ from gpunion.cli.exits import ERROR, OK
 from gpunion.cli.quantities import shown_size
 from gpunion.cli.vault_progress import VaultProgress
 
+CONNECTS = True
 JSON = """`{checkpoints, blocks, plain_bytes, encrypted, encrypted_bytes, unreadable: [{job_id, checkpoint_id,
 blocks, detail}]}`; `encrypted` counts those checked only as they are stored, their keys being elsewhere;
 the exit code is 1 when something is unreadable."""

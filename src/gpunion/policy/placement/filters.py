@@ -5,7 +5,6 @@ from __future__ import annotations
 from gpunion.domain.image import Parcel
 from gpunion.domain.job import Job
 from gpunion.domain.node import Node, NodePhase
-from gpunion.domain.place import CAMPUS
 from gpunion.domain.reasons import Reason, Why, because
 from gpunion.domain.resources import GIB, Gpu, Request
 from gpunion.domain.snapshot import NodeView
@@ -131,8 +130,8 @@ def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
         left_s = node.known_end_s - now_s
         if left_s < node.facts.terms.notice_s + LEAST_STAY_S:
             return because(node.id, Why.ENDS_SOON, left_s=max(0.0, left_s))
-    if job.spec.places and not {CAMPUS, *node.facts.places} & {*job.spec.places}:
-        return because(node.id, Why.PLACE_NOT_REACHED, place=" or ".join(job.spec.places))
+    if not node.facts.reaches(job.spec.places):
+        return because(node.id, Why.PLACE_NOT_REACHED, place=job.spec.places[0])
     limit = node.facts.terms.max_guests
     if view.guests >= limit:
         return because(node.id, Why.GUESTS_FULL, limit=limit)

@@ -165,7 +165,9 @@ def migration_out(migration: Migration) -> jobs.MigrationOut:
     )
 
 
-def checkpoint_out(checkpoint: Checkpoint, node_id: str, ready_on: list[str]) -> jobs.CheckpointOut:
+def checkpoint_out(
+    checkpoint: Checkpoint, node_id: str, ready_on: list[str], places: list[str]
+) -> jobs.CheckpointOut:
     return jobs.CheckpointOut(
         id=checkpoint.id,
         run_id=checkpoint.run_id,
@@ -185,6 +187,7 @@ def checkpoint_out(checkpoint: Checkpoint, node_id: str, ready_on: list[str]) ->
         tier_why=checkpoint.tier_why,
         node_id=node_id,
         ready_on=ready_on,
+        places=places,
     )
 
 

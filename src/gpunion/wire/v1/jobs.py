@@ -18,6 +18,7 @@ ARGUMENTS_LIMIT = 1024
 ARGUMENT_LIMIT_CHARS = 32 * 1024
 TEXT_LIMIT_BYTES = 256 * 1024
 GPUS_LIMIT = 64
+REPLICAS_LIMIT = 8
 YEAR_S = 366 * 86400.0
 PAGE_LIMIT = 500
 
@@ -108,6 +109,9 @@ class JobIn(Strict):
     lockfile: Lockfile | None = None
     image: ImageName | None = None
     network: Literal["none", "allowed"] = "none"
+    replicas: int | None = Field(
+        default=None, ge=1, le=REPLICAS_LIMIT, description="in how many places its checkpoints lie in the end"
+    )
     place: PlaceName | None = Field(
         default=None, description="where its checkpoints are kept; GET /places lists the names"
     )
@@ -258,6 +262,7 @@ class CheckpointOut(Answer):
     tier_why: str  # why not the tier that was asked for
     node_id: str
     ready_on: list[str]  # nodes it was brought to, ahead of its job
+    places: list[str]  # where it lies now, of the places that the coordinator reaches
 
 
 class JobOut(Answer):

@@ -61,10 +61,23 @@ def test_a_reclaimed_node_is_its_owner_s_too() -> None:
     assert reason.why is Why.NODE_RECLAIMED
 
 
-def test_a_node_that_reaches_one_of_a_job_s_places_will_do() -> None:
-    job = a_job(spec=a_spec(places=("bucket", "attic")))
-    for reached in (("bucket",), ("attic", "other")):
-        assert refusal(job, a_view(a_node(of=facts(places=reached))), 0.0) is None
+@pytest.mark.parametrize(
+    ("places", "reached", "away", "does"),
+    [
+        (("bucket", "attic"), ("bucket",), (), True),
+        (("bucket", "attic"), ("attic",), (), False),
+        (("bucket", "attic"), ("attic",), ("bucket",), True),
+        (("bucket", "campus"), (), ("bucket",), True),
+        (("bucket", "attic"), (), ("bucket",), False),
+        (("bucket",), (), ("bucket",), False),
+        (("campus", "bucket"), (), (), True),
+    ],
+)
+def test_a_node_reaches_the_first_place_or_another_while_that_one_is_away(
+    places: tuple[str, ...], reached: tuple[str, ...], away: tuple[str, ...], does: bool
+) -> None:
+    node = a_node(of=facts(places=reached, places_away=away))
+    assert (refusal(a_job(spec=a_spec(places=places)), a_view(node), 0.0) is None) == does
 
 
 def test_an_owner_may_allow_what_their_machine_cannot_shut_in() -> None:

@@ -1,0 +1,97 @@
+"""Makes the places of a job alike, from desk to desk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.files.copying import copy_checkpoint
+from gpunion.ports.replicas import Completed
+from gpunion.ports.vault import CorruptBlock, Manifest, MissingBlock, OldEpoch, UnknownCheckpoint, VaultFault
+from gpunion.ports.vault_desk import VaultDesk
+
+
+@dataclass
+class _Round:
+    desks: dict[str, VaultDesk]
+    sealed: dict[str, dict[str, bytes]]
+    troubles: dict[str, str]
+    copied: list[str] = field(default_factory=list)
+    sent_bytes: int = 0
+
+
+class DeskReplicas:
+    """Implements `ports.replicas.Replicas`."""
+
+    def __init__(self, open_desk: Callable[[str], VaultDesk]) -> None:
+        self._open_desk = open_desk
+
+    def complete(
+        self,
+        job_id: str,
+        places: tuple[str, ...],
+        *,
+        pace: Callable[[int], None],
+        cancelled: Callable[[], bool],
+    ) -> Completed:
+        found = self._look(job_id, places)
+        for manifest in _every(found):
+            for place in found.desks:
+                if manifest.checkpoint_id not in found.sealed[place] and place not in found.troubles:
+                    _bring(found, manifest, place, pace, cancelled)
+        return Completed(
+            copied=tuple(found.copied), sent_bytes=found.sent_bytes, troubles=dict(found.troubles)
+        )
+
+    def _look(self, job_id: str, places: tuple[str, ...]) -> _Round:
+        found = _Round({}, {}, {})
+        for place in places:
+            try:
+                desk = self._open_desk(place)
+                manifests = {manifest_format.decode(data).checkpoint_id: data for data in desk.sealed(job_id)}
+            except VaultFault as fault:
+                found.troubles[place] = str(fault)
+                continue
+            found.desks[place], found.sealed[place] = desk, manifests
+        return found
+
+
+def _every(found: _Round) -> list[Manifest]:
+    """Oldest first: the later ones are differences from those."""
+    every = {name: data for sealed in found.sealed.values() for name, data in sealed.items()}
+    manifests = map(manifest_format.decode, every.values())
+    return sorted(manifests, key=lambda manifest: (manifest.epoch, manifest.step))
+
+
+def _bring(
+    found: _Round,
+    manifest: Manifest,
+    place: str,
+    pace: Callable[[int], None],
+    cancelled: Callable[[], bool],
+) -> None:
+    for source, sealed in found.sealed.items():
+        data = sealed.get(manifest.checkpoint_id)
+        if data is None:
+            continue
+        try:
+            found.sent_bytes += copy_checkpoint(
+                found.desks[source],
+                found.desks[place],
+                manifest.job_id,
+                data,
+                pace=pace,
+                cancelled=cancelled,
+            )
+        except OldEpoch:
+            return  # a newer run has begun there, and what it saves is copied
+        except (CorruptBlock, MissingBlock, UnknownCheckpoint) as fault:
+            found.troubles[place] = f"{manifest.checkpoint_id} cannot be read in {source}: {fault}"
+            continue
+        except VaultFault as fault:
+            found.troubles[place] = str(fault)
+            return
+        found.troubles.pop(place, None)
+        found.copied.append(manifest.checkpoint_id)
+        return

@@ -1,0 +1,167 @@
+"""A job's vault in several places: sealed in the first that answers, copied to the others by somebody else.
+
+What is read comes from whichever place has it sound. A place that does not answer is left out until the next
+upload or restore; the vault is unavailable when none answers, or when what is asked for may lie in one that
+does not.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    Garbage,
+    JobKey,
+    Manifest,
+    MissingBlock,
+    UnknownCheckpoint,
+    Vault,
+    VaultDenied,
+    VaultFault,
+    VaultUnavailable,
+)
+
+T = TypeVar("T")
+# These say something of a place and nothing of what is in it.
+AWAY = (VaultUnavailable, VaultDenied)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedVault:
+    name: str
+    open: Callable[[], Vault]
+
+
+class ReplicatedVault:
+    """Implements `ports.vault.Vault`. For one upload or one restore; another one asks every place anew."""
+
+    def __init__(self, places: Sequence[NamedVault]) -> None:
+        self._places = list(places)
+        self._away: dict[str, VaultFault] = {}
+        self._writer: NamedVault | None = None
+        self._key: JobKey | None = None
+
+    def describe(self) -> str:
+        return " and ".join(place.name for place in self._places)
+
+    def keyed(self, key: JobKey) -> ReplicatedVault:
+        view = copy.copy(self)
+        view._key = key
+        return view
+
+    def begin(self, job_id: str, epoch: int) -> None:
+        """Fences every place that answers; the first of them takes the upload. OldEpoch of any is one."""
+        self._away.clear()
+        begun = self._each(lambda vault: vault.begin(job_id, epoch))
+        self._writer = begun[0][0]
+
+    def has(self, hashes: Iterable[str]) -> set[str]:
+        return self._write_to().has(hashes)
+
+    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+        return self._write_to().put(block_hash, data, like)
+
+    def seal(self, manifest: Manifest) -> None:
+        self._write_to().seal(manifest)
+
+    def latest(self, job_id: str) -> Manifest | None:
+        """Of where an upload goes, since it builds on that; else of all."""
+        if self._writer is not None:
+            return self._write_to().latest(job_id)
+        found = self.manifests(job_id)
+        return found[-1] if found else None
+
+    def get(self, job_id: str, checkpoint_id: str) -> Manifest:
+        trouble: VaultFault = UnknownCheckpoint(f"{job_id} has no checkpoint {checkpoint_id}")
+        for place in self._places:
+            try:
+                return self._open(place).get(job_id, checkpoint_id)
+            except UnknownCheckpoint:
+                continue
+            except BadManifest as fault:
+                trouble = fault
+            except AWAY as fault:
+                self._away[place.name] = fault
+        raise next(iter(self._away.values()), trouble)
+
+    def manifests(self, job_id: str) -> tuple[Manifest, ...]:
+        found = {
+            manifest.checkpoint_id: manifest
+            for _, manifests in self._each(lambda vault: vault.manifests(job_id))
+            for manifest in manifests
+        }
+        return tuple(sorted(found.values(), key=lambda manifest: (manifest.epoch, manifest.step)))
+
+    def read_block(self, block_hash: str) -> bytes:
+        trouble: VaultFault | None = None
+        for place in self._places:
+            if place.name in self._away:
+                continue
+            try:
+                return self._open(place).read_block(block_hash)
+            except (MissingBlock, CorruptBlock) as fault:
+                trouble = fault if trouble is None or isinstance(fault, CorruptBlock) else trouble
+            except AWAY as fault:
+                self._away[place.name] = fault
+        raise next(iter(self._away.values()), trouble or MissingBlock(f"no place holds {block_hash}"))
+
+    @contextmanager
+    def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
+        """In every place that has it."""
+        with ExitStack() as held:
+            holding = [self._held(held, place, job_id, checkpoint_id) for place in self._places]
+            if not any(holding):
+                raise next(
+                    iter(self._away.values()),
+                    UnknownCheckpoint(f"{job_id} has no checkpoint {checkpoint_id}"),
+                )
+            yield
+
+    def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
+        forgotten = self._each(lambda vault: vault.forget(job_id, keep))
+        return tuple(dict.fromkeys(name for _, names in forgotten for name in names))
+
+    def collect_garbage(self) -> Garbage:
+        found = [garbage for _, garbage in self._each(lambda vault: vault.collect_garbage())]
+        return Garbage(
+            blocks=sum(garbage.blocks for garbage in found),
+            stored_bytes=sum(garbage.stored_bytes for garbage in found),
+        )
+
+    def _held(self, held: ExitStack, place: NamedVault, job_id: str, checkpoint_id: str) -> bool:
+        hold: AbstractContextManager[None]
+        try:
+            hold = self._open(place).hold(job_id, checkpoint_id)
+            held.enter_context(hold)
+        except UnknownCheckpoint:
+            return False
+        except AWAY as fault:
+            self._away[place.name] = fault
+            return False
+        return True
+
+    def _write_to(self) -> Vault:
+        return self._open(self._writer or self._places[0])
+
+    def _each(self, ask: Callable[[Vault], T]) -> list[tuple[NamedVault, T]]:
+        """The answers of those that answer, at least one."""
+        answers: list[tuple[NamedVault, T]] = []
+        for place in self._places:
+            try:
+                answers.append((place, ask(self._open(place))))
+                self._away.pop(place.name, None)
+            except AWAY as fault:
+                self._away[place.name] = fault
+        if not answers:
+            raise self._away[self._places[0].name]
+        return answers
+
+    def _open(self, place: NamedVault) -> Vault:
+        vault = place.open()
+        return vault if self._key is None else vault.keyed(self._key)

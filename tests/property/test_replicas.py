@@ -1,0 +1,202 @@
+"""The same for a job in two places, a folder and a bucket: either may be away or be lost, and is copied to.
+
+What was sealed is there as long as a place is that has it whole; what may lie in a place that is away is not
+called lost, and never are other bytes given back than were saved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpunion.adapters.files.caretaker import DirectoryCaretaker
+from gpunion.adapters.files.desk import DirectoryDesk
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.mirror import MirrorVault
+from gpunion.adapters.files.replicas import DeskReplicas
+from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
+from gpunion.adapters.s3.caretaker import BucketCaretaker
+from gpunion.adapters.s3.objects import Objects
+from gpunion.ports.vault import Manifest, Vault, VaultFault, VaultUnavailable
+from gpunion.ports.vault_desk import VaultDesk
+from tests.property.test_bucket import IN_MEMORY, BucketWorld, new_store
+from tests.property.test_vault import JOB, Action, Cut, World, files
+
+pytestmark = [pytest.mark.no_cover, pytest.mark.requires("s3")]
+FOLDER, BUCKET = "folder", "bucket"
+BOTH = (FOLDER, BUCKET)
+
+
+@dataclass
+class TwoPlaces(BucketWorld):
+    """Cuts fall on writes to the bucket; those to the folder have a test of their own."""
+
+    away: set[str] = field(default_factory=set)
+
+    def desk_of(self, place: str) -> VaultDesk:
+        if place in self.away:
+            raise VaultUnavailable(f"{place} is away")
+        return DirectoryDesk(self.folder()) if place == FOLDER else self.desk()
+
+    def folder(self) -> DirectoryVault:
+        return DirectoryVault(self.root / "vault", grace_s=0.0)
+
+    def open(self, place: str) -> Vault:
+        desk = self.desk_of(place)
+        if place == FOLDER:
+            return self.folder()
+        return MirrorVault(desk, self.root / f"mirror-{next(self.machines)}", limit_bytes=10**9)
+
+    def vault(self) -> Any:
+        vault = ReplicatedVault([NamedVault(place, self._opener(place)) for place in BOTH])
+        return vault.keyed(self.key()) if self.encrypted else vault
+
+    def _opener(self, place: str) -> Callable[[], Vault]:
+        opened: list[Vault] = []
+
+        def open_once() -> Vault:
+            if place in self.away:
+                raise VaultUnavailable(f"{place} is away")
+            if not opened:
+                opened.append(self.open(place))
+            return opened[0]
+
+        return open_once
+
+    def _tidy(self) -> bool:
+        for place in set(BOTH) - self.away:
+            self.desk_of(place).collect_garbage()
+        return False
+
+    def copy(self) -> None:
+        DeskReplicas(self.desk_of).complete(JOB, BOTH, pace=lambda sent_bytes: None, cancelled=lambda: False)
+
+    def lose(self, place: str) -> None:
+        """For good: what it alone had is gone, and only that."""
+        other = BOTH[1 - BOTH.index(place)]
+        self.away.clear()
+        if place == FOLDER:
+            shutil.rmtree(self.root / "vault", ignore_errors=True)
+        else:
+            self.store = new_store()
+        left = {manifest.checkpoint_id for manifest in self._labels(other)}
+        self.promised &= left
+
+    def _labels(self, place: str) -> tuple[Manifest, ...]:
+        vault = self.open(place)
+        return (vault.keyed(self.key()) if self.encrypted else vault).manifests(JOB)
+
+    def come_and_go(self, place: str) -> None:
+        self.away ^= {place}
+
+    def forget(self) -> None:
+        if not self.away:
+            self.copy()
+        kept: set[str] = set()
+        for place in set(BOTH) - self.away:
+            kept |= {manifest.checkpoint_id for manifest in self._labels(place)[-2:]}
+        self.promised &= kept | self._only_in(self.away)
+        self.vault().forget(JOB, keep=2)
+
+    def _only_in(self, places: set[str]) -> set[str]:
+        away, self.away = self.away, set()
+        found = {manifest.checkpoint_id for place in places for manifest in self._labels(place)}
+        self.away = away
+        return found
+
+    def tear(self, place: str, seed: int) -> None:
+        if place == BUCKET:
+            self.damage("flipped", seed)
+            return
+        stored = sorted(self.folder().stored())
+        if stored:
+            path = random.Random(seed).choice(stored)
+            path.write_bytes(path.read_bytes()[:-1] + b"?")
+            self.may_fail |= set(self.written)
+
+    def heal(self, place: str) -> None:
+        """Takes from the other place what is damaged in this one, where that has it sound."""
+        other = BOTH[1 - BOTH.index(place)]
+        if self.away:
+            return
+        caretaker: Any = (
+            DirectoryCaretaker(self.root / "vault")
+            if place == FOLDER
+            else BucketCaretaker(Objects(self.store, "memory"))
+        )
+        repaired = caretaker.repair(None, self.desk_of(other), lambda done, total: None)
+        assert {lost.checkpoint_id for lost in repaired.set_aside} <= self.may_fail
+        here = {manifest.checkpoint_id for manifest in self._labels(place)}
+        aside = {lost.checkpoint_id for lost in repaired.set_aside}
+        self.promised -= aside - {manifest.checkpoint_id for manifest in self._labels(other)}
+        assert not aside & here
+
+    def check(self) -> None:
+        away, self.away = self.away, set()
+        vault = self.vault()
+        manifests = vault.manifests(JOB)
+        assert self.promised <= {manifest.checkpoint_id for manifest in manifests}
+        for manifest in manifests:
+            self._check(self.vault(), manifest)
+        self.away = away
+        with contextlib.suppress(VaultUnavailable):
+            for manifest in self.vault().manifests(JOB):
+                with contextlib.suppress(VaultUnavailable):
+                    self._check(self.vault(), manifest)
+
+
+actions: st.SearchStrategy[Action] = st.one_of(
+    st.builds(lambda content: ("save", lambda world: world.save(content)), files),
+    st.just(("copy", TwoPlaces.copy)),
+    st.just(("copy", TwoPlaces.copy)),
+    st.just(("restart", World.restart)),
+    st.just(("forget", TwoPlaces.forget)),
+    st.just(("collect", World.collect)),
+    st.builds(lambda place: ("come and go", lambda world: world.come_and_go(place)), st.sampled_from(BOTH)),
+    st.builds(lambda place: ("lose", lambda world: world.lose(place)), st.sampled_from(BOTH)),
+    st.builds(lambda place: ("heal", lambda world: world.heal(place)), st.sampled_from(BOTH)),
+    st.builds(
+        lambda place, seed: ("tear", lambda world: world.tear(place, seed)),
+        st.sampled_from(BOTH),
+        st.integers(0, 1000),
+    ),
+)
+cuts = st.one_of(st.none(), st.none(), st.integers(min_value=0, max_value=25))
+
+
+@settings(max_examples=30, deadline=None)
+@given(script=st.lists(st.tuples(actions, cuts), max_size=10), encrypted=st.booleans())
+def test_whatever_place_is_away_lost_or_torn_a_sealed_checkpoint_s_bytes_come_back_or_a_fault(
+    script: list[tuple[Action, int | None]], encrypted: bool
+) -> None:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        world = TwoPlaces(root=Path(folder), encrypted=encrypted)
+        for (_, act), cut in script:
+            world.left = cut
+            with contextlib.suppress(Cut, VaultFault):
+                act(world)
+            world.left = None
+            world.check()
+
+
+def test_a_torn_block_is_no_harm_while_the_replica_is_sound(tmp_path: Path) -> None:
+    """Else the script above would show nothing about falling back."""
+    world = TwoPlaces(root=tmp_path)
+    world.save({"w": b"abc" * 100})
+    world.copy()
+    path = next(world.folder().stored())
+    path.write_bytes(b"torn")
+    world.check()
+    world.heal(FOLDER)
+    world.store = new_store()
+    world.check()
