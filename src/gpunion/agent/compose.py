@@ -17,7 +17,6 @@ from gpunion.adapters.cuda.hooks import CudaHooks
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.files.cache import DirectoryCache
-from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.known import KnownFiles
@@ -40,9 +39,7 @@ from gpunion.adapters.podman.probing import PROBE_DIR
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.podman.seccomp import PROFILE_NAME
 from gpunion.adapters.podman.whole import PodmanRuntime
-from gpunion.adapters.s3.caretaker import BucketCaretaker
-from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.adapters.s3.place import bucket_objects, open_place
+from gpunion.adapters.s3.place import open_caretaker, open_desk, open_place
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from gpunion.adapters.sandbox.doorway import LIST_FILE
@@ -67,7 +64,6 @@ from gpunion.agent.world import World
 from gpunion.domain.events import AgentEvent
 from gpunion.domain.guest import Tenure
 from gpunion.domain.node import NodeFacts
-from gpunion.domain.place import Place, PlaceKind
 from gpunion.domain.resources import Capacity
 from gpunion.domain.terms import Terms
 from gpunion.ports.agent_disk import AgentDisk
@@ -79,8 +75,6 @@ from gpunion.ports.images import ArchiveSource, ImageFault
 from gpunion.ports.peers import BlockServing
 from gpunion.ports.runtime import ExitReason, Runtime, RuntimeFault
 from gpunion.ports.storage import Opened
-from gpunion.ports.vault_care import Caretaker
-from gpunion.ports.vault_desk import VaultDesk
 
 AGENT_DIR = "agent"
 CACHE_DIR = "cache"
@@ -377,21 +371,9 @@ def fetch(vault: Path, job_id: str, checkpoint_id: str, target: Path) -> None:
     restore_directory(shelf, shelf.get(job_id, checkpoint_id), target)
 
 
-def caretaker(vault: Path | Place) -> Caretaker:
-    """What `gpunion vault` asks. VaultUnavailable: there is none."""
-    if isinstance(vault, Path):
-        return DirectoryCaretaker(vault)
-    if vault.kind is PlaceKind.S3:
-        return BucketCaretaker(bucket_objects(vault, os.environ))
-    return DirectoryCaretaker(vault.directory)
-
-
-def desk_of(vault: Path | Place) -> VaultDesk:
-    """Where `gpunion vault repair` takes sound blocks from."""
-    if isinstance(vault, Place) and vault.kind is PlaceKind.S3:
-        return BucketDesk(bucket_objects(vault, os.environ), create=False)
-    folder = vault if isinstance(vault, Path) else Path(vault.directory)
-    return DirectoryDesk(DirectoryVault(folder, create=False))
+# What `gpunion vault` asks about a directory or a place, and where its repair takes sound blocks from.
+caretaker = partial(open_caretaker, environment=os.environ)
+desk_of = partial(open_desk, environment=os.environ)
 
 
 def _campus_vault(settings: Settings) -> Opened:

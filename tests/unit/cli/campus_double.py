@@ -68,6 +68,7 @@ class CampusDouble:
         self.books: Json = {}  # what `quotas` answers with
         self.waits: list[Json] = []
         self.listed: list[Json] = []
+        self.named: Json = {}  # settings of places
         self.archives: dict[str, bytes] = {}
         self.saved: list[Json] = []
         self.refuses: Exception | None = None
@@ -121,7 +122,13 @@ class CampusDouble:
         return {
             "usual": "campus",
             "places": [
-                {"name": name, "kind": kind, "where": f"where {name} is", "settings": {}, "reached_by": nodes}
+                {
+                    "name": name,
+                    "kind": kind,
+                    "where": f"where {name} is",
+                    "settings": self.named.get(name, {}),
+                    "reached_by": nodes,
+                }
                 for name, kind, nodes in rows
             ],
         }

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.files.desk import DirectoryDesk
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.replicas import DeskReplicas
+from gpunion.adapters.s3.bucket import open_bucket
+from gpunion.adapters.s3.desk import BucketDesk
 from gpunion.cli.exits import ERROR, NOT_FOUND, OK, UNAVAILABLE
-from tests.contract.vault.conftest import Place, a_key, directory, name_of, sealed
+from gpunion.ports.vault_desk import VaultDesk
+from tests.contract.vault.conftest import BUCKET, Place, a_key, directory, name_of, sealed
+from tests.s3_server import S3Server, s3_server
 from tests.unit.cli.campus_double import CampusDouble, Terminal
 
 
@@ -18,6 +26,13 @@ def place(tmp_path: Path) -> Place:
     sealed(place.open(), {"w": b"first"}, checkpoint_id="c1", step=1)
     sealed(place.open(), {"w": b"second"}, checkpoint_id="c2", step=2)
     return place
+
+
+@pytest.fixture
+def s3() -> Iterator[S3Server]:
+    with s3_server() as server:
+        server.make_bucket(BUCKET)
+        yield server
 
 
 @pytest.fixture
@@ -84,3 +99,36 @@ def test_a_job_says_where_its_checkpoints_are_kept(gpunion: Terminal) -> None:
     (gpunion.here / "gpunion.toml").write_text('command = "true"\ndir = false\nplace = "attic"\n')
     assert gpunion("submit") == OK
     assert gpunion.campus.submitted[-1]["place"] == "attic"
+
+
+@pytest.mark.requires("s3")
+@pytest.mark.xdist_group("s3-server")
+def test_a_bucket_of_the_campus_is_verified_and_mended_from_a_folder_by_their_names(
+    s3: S3Server, place: Place, gpunion: Terminal, tmp_path: Path
+) -> None:
+    bucket = {"kind": "s3", "bucket": BUCKET, "endpoint": s3.url, "prefix": "care"}
+    (tmp_path / "key").write_text('access_key_id = "me"\nsecret_access_key = "hush"\n')
+    (tmp_path / "key").chmod(0o600)
+    gpunion.campus.named = {"bucket": {**bucket, "credentials": f"file:{tmp_path / 'key'}"}}
+    objects = open_bucket(s3.bucket(BUCKET, prefix="care"))
+    desks: dict[str, VaultDesk] = {
+        "folder": DirectoryDesk(DirectoryVault(tmp_path / "vault")),
+        "bucket": BucketDesk(objects),
+    }
+    copied = DeskReplicas(desks.__getitem__).complete(
+        "job-1", ("folder", "bucket"), pace=lambda sent_bytes: None, cancelled=lambda: False
+    )
+    assert copied.copied == ("c1", "c2")
+    (torn,) = [listed.key for listed in objects.list("blocks/") if name_of(b"second") in listed.key]
+    objects.put(torn, b"torn")
+    assert gpunion("vault", "verify", "bucket") == ERROR
+    assert "UNREADABLE job-1 c2" in gpunion.out
+    assert gpunion("vault", "repair", "bucket", "--from", "vault") == OK
+    assert "1 checkpoints mended, 0 out of view" in gpunion.out
+    assert gpunion("vault", "verify", "bucket") == OK
+    assert gpunion("vault", "ls", "bucket") == OK
+    assert [line.split()[:2] for line in gpunion.out.splitlines()[1:]] == [["job-1", "c1"], ["job-1", "c2"]]
+    (tmp_path / "key").chmod(0o644)
+    assert gpunion("vault", "ls", "bucket") == ERROR
+    assert "chmod 600" in gpunion.err
+    assert "hush" not in gpunion.err

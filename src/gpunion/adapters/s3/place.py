@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.desk import DirectoryDesk
+from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.s3.bucket import Bucket, open_bucket
+from gpunion.adapters.s3.caretaker import BucketCaretaker
 from gpunion.adapters.s3.credentials import credentials_of
 from gpunion.adapters.s3.desk import BucketDesk
 from gpunion.adapters.s3.objects import Objects
 from gpunion.domain.place import Place, PlaceKind
 from gpunion.ports.storage import Opened
+from gpunion.ports.vault_care import Caretaker
+from gpunion.ports.vault_desk import VaultDesk
 
 
 def open_place(place: Place, environment: Mapping[str, str], mirrors: Path, limit_bytes: int) -> Opened:
@@ -24,6 +29,20 @@ def open_place(place: Place, environment: Mapping[str, str], mirrors: Path, limi
     desk = BucketDesk(bucket_objects(place, environment))
     mirrors.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Opened(MirrorVault(desk, mirrors / place.name, limit_bytes=limit_bytes), desk)
+
+
+def open_caretaker(vault: Path | Place, environment: Mapping[str, str]) -> Caretaker:
+    """A vault that is there already: none is made."""
+    if isinstance(vault, Place) and vault.kind is PlaceKind.S3:
+        return BucketCaretaker(bucket_objects(vault, environment))
+    return DirectoryCaretaker(vault if isinstance(vault, Path) else vault.directory)
+
+
+def open_desk(vault: Path | Place, environment: Mapping[str, str]) -> VaultDesk:
+    if isinstance(vault, Place) and vault.kind is PlaceKind.S3:
+        return BucketDesk(bucket_objects(vault, environment), create=False)
+    folder = vault if isinstance(vault, Path) else Path(vault.directory)
+    return DirectoryDesk(DirectoryVault(folder, create=False))
 
 
 def bucket_objects(place: Place, environment: Mapping[str, str]) -> Objects:
