@@ -9,7 +9,6 @@ from __future__ import annotations
 from gpunion.domain.gang import Seat
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import Job, JobPhase
-from gpunion.domain.migration import MigrationPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.reasons import Reason, Why, because
 from gpunion.domain.replacing import replace
@@ -31,10 +30,10 @@ def find(draft: Draft, job: Job, kept: Kept) -> list[tuple[Job, Placed]]:
     """A place for each member; nothing where not all have one."""
     members = gangs.members(draft, job)
     leader = members[0]
-    if leader.id in kept.gangs or not all(_seeks(draft, one) for one in members):
+    if leader.id in kept.gangs or not gangs.all_seek(draft, job):
         return []
     kept.gangs.add(leader.id)
-    over = accounts.held_back(draft, _as_one(job, len(members)))
+    over = accounts.held_back(draft, gangs.as_one(job))
     if over is not None:
         _say(draft, members, over)
         return []
@@ -71,17 +70,6 @@ def waits_because(draft: Draft, job: Job) -> list[Reason]:
     return [] if job.spec.seat is None else [_waits(draft, job)]
 
 
-def _seeks(draft: Draft, job: Job) -> bool:
-    migration = moving.migration_of(draft, job)
-    return job.phase.waiting and (migration is None or migration.phase is MigrationPhase.SEEKING)
-
-
-def _as_one(job: Job, size: int) -> Job:
-    """Quotas count what all members hold."""
-    request = replace(job.spec.request, gpus=size * job.spec.request.gpus)
-    return replace(job, spec=replace(job.spec, request=request))
-
-
 def _free_own_places(draft: Draft, members: list[Job]) -> dict[JobId, NodeId]:
     """What was kept for them is free for them now; where it was, they would rather be."""
     prefer = {}
@@ -114,7 +102,8 @@ def _keep(draft: Draft, members: list[Job], kept: Kept) -> None:
     first = members[0]
     ran_before = first.phase is JobPhase.MIGRATING
     waited_s = draft.now_s - min(one.waiting_since_s for one in members)
-    if len(kept.gangs) > KEPT_MOST or not (ran_before or waited_s > GANG_PATIENCE_S):
+    due = ran_before or waited_s > GANG_PATIENCE_S or _room_is_made(draft, first)
+    if len(kept.gangs) > KEPT_MOST or not due:
         return
     size = len(members)
     near = []
@@ -132,6 +121,11 @@ def _keep(draft: Draft, members: list[Job], kept: Kept) -> None:
             found += most
     if found >= size:
         kept.keep_all_for(draft, chosen)
+
+
+def _room_is_made(draft: Draft, leader: Job) -> bool:
+    """Others are being driven out for it, one after another: the first place must not be taken meanwhile."""
+    return any(draft.state.migrations[one].room_for == leader.id for one in draft.state.moving)
 
 
 def _emptied(draft: Draft, node_id: NodeId) -> NodeView:

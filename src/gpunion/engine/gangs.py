@@ -6,6 +6,7 @@ from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.gang import member_ids
 from gpunion.domain.ids import checkpoint_id, own_checkpoint_id, run_id
 from gpunion.domain.job import DurablePoint, Job, JobPhase
+from gpunion.domain.migration import MigrationPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
@@ -24,6 +25,23 @@ def members(draft: Draft, job: Job) -> list[Job]:
     if seat is None:
         return [job]
     return [draft.state.jobs[one] for one in member_ids(job.id, seat)]
+
+
+def all_seek(draft: Draft, job: Job) -> bool:
+    """Whether every member waits, and nothing of it is still on its way to the vault."""
+    every = members(draft, job)
+    moving = (draft.state.migrations[one.migration] for one in every if one.migration is not None)
+    return all(one.phase.waiting for one in every) and all(
+        migration.phase is MigrationPhase.SEEKING for migration in moving
+    )
+
+
+def as_one(job: Job) -> Job:
+    """A member that asks for what all of them ask for: quotas count that."""
+    if job.spec.seat is None:
+        return job
+    request = replace(job.spec.request, gpus=job.spec.seat.size * job.spec.request.gpus)
+    return replace(job, spec=replace(job.spec, request=request))
 
 
 def newest_run(draft: Draft, job: Job) -> Run | None:

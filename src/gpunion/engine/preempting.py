@@ -13,11 +13,12 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.snapshot import NodeView
-from gpunion.engine import accounts, moving
-from gpunion.engine.capacity import view
+from gpunion.engine import accounts, gangs, moving
+from gpunion.engine.capacity import view, views
 from gpunion.engine.departing import active_flush_bps
 from gpunion.engine.draft import Draft
 from gpunion.policy.bandwidth import reclaim_cap_bps
+from gpunion.policy.gangs.placing import NotAllPlaced, place_gang
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.preemption import Candidate, Crowd, Room
 
@@ -33,15 +34,37 @@ def make_room(draft: Draft) -> None:
     if lowest is None:
         return
     for job in _wanting(draft, lowest)[:JOBS_AT_ONCE]:
+        rooms = _rooms(draft, job)
+        for room in rooms:
+            _carry_out(draft, job, room)
+        if rooms:
+            return
+
+
+def _rooms(draft: Draft, job: Job) -> list[Room]:
+    """For each member that has no place, on a machine of its own; for all of them, or nobody has to go."""
+    found: list[Room] = []
+    seat = job.spec.seat
+    for _ in range(1 if seat is None else _missing(draft, job)):
+        taken = {room.node_id for room in found}
         room = draft.policies.preemption.room(
-            _crowds(draft, job),
+            (crowd for crowd in _crowds(draft, job) if crowd.node_id not in taken),
             priority=int(job.spec.priority),
-            weight=_weight(job, job.spec.request.gpus),
+            weight=_weight(job, job.spec.request.gpus) / (1 if seat is None else seat.size),
             waited_s=draft.now_s - job.waiting_since_s,
         )
-        if room is not None:
-            _carry_out(draft, job, room)
-            return
+        if room is None:
+            return []
+        found.append(room)
+    if seat is not None and any(_spare_bps(draft, draft.state.nodes[room.node_id]) <= 0 for room in found):
+        return []
+    return found
+
+
+def _missing(draft: Draft, job: Job) -> int:
+    every = gangs.members(draft, job)
+    found = place_gang(every, views(draft), draft.now_s, draft.policies.scoring, {})
+    return len(every) - found.found if isinstance(found, NotAllPlaced) else 0
 
 
 def _wanting(draft: Draft, lowest: int) -> list[Job]:
@@ -49,14 +72,17 @@ def _wanting(draft: Draft, lowest: int) -> list[Job]:
     waiting = (draft.state.jobs[job_id] for job_id in draft.state.waiting)
     found = [
         job for job in waiting if job.spec.priority > lowest and job.id not in served and _seeks(draft, job)
-    ]  # a gang waits for machines that are kept for it: one emptied now would not be enough
+    ]
     found.sort(key=draft.policies.ordering.key)
-    return [job for job in found if accounts.held_back(draft, job) is None]
+    return [job for job in found if accounts.held_back(draft, gangs.as_one(job)) is None]
 
 
 def _seeks(draft: Draft, job: Job) -> bool:
+    """Of a gang its first member does, for all, once all of them do."""
+    if job.spec.seat is not None:
+        return job.spec.seat.rank == 0 and gangs.all_seek(draft, job)
     migration = moving.migration_of(draft, job)
-    return job.spec.seat is None and (migration is None or migration.phase is MigrationPhase.SEEKING)
+    return migration is None or migration.phase is MigrationPhase.SEEKING
 
 
 def _crowds(draft: Draft, job: Job) -> Iterator[Crowd]:
@@ -64,6 +90,8 @@ def _crowds(draft: Draft, job: Job) -> Iterator[Crowd]:
         node = draft.state.nodes[node_id]
         if node.phase is not NodePhase.SHARING:
             continue
+        if job.spec.seat is not None and refusal(job, view(draft, node_id), draft.now_s) is None:
+            continue  # a member that has a place has it there
         runs = [run for run in _runs(draft, node_id) if _may_go(draft, node, run)]
         if runs:
             yield Crowd(
@@ -125,7 +153,7 @@ def without(here: NodeView, draft: Draft, gone: frozenset[RunId]) -> NodeView:
 
 def _carry_out(draft: Draft, job: Job, room: Room) -> None:
     node = draft.state.nodes[room.node_id]
-    spare_bps = reclaim_cap_bps(node.facts.capacity.uplink_bps) - active_flush_bps(draft, node.id)
+    spare_bps = _spare_bps(draft, node)
     if spare_bps <= 0:
         return  # the uplink is busy saving others; next time
     names = ", ".join(sorted(str(draft.state.runs[one.run_id].job_id) for one in room.victims))
@@ -145,6 +173,10 @@ def _carry_out(draft: Draft, job: Job, room: Room) -> None:
         migration = moving.migration_of(draft, draft.state.jobs[run.job_id])
         assert migration is not None
         draft.put(replace(migration, room_for=job.id))
+
+
+def _spare_bps(draft: Draft, node: Node) -> float:
+    return reclaim_cap_bps(node.facts.capacity.uplink_bps) - active_flush_bps(draft, node.id)
 
 
 def _weight(job: Job, gpus: int) -> float:

@@ -377,7 +377,36 @@ def test_a_job_that_is_gone_in_time_may_use_a_machine_kept_for_a_gang() -> None:
     assert headquarters.job("short").phase is JobPhase.STARTING
 
 
-def test_a_gang_makes_nobody_leave_and_is_driven_out_whole_by_a_higher_class() -> None:
+def test_lower_classes_make_room_for_all_members_of_a_gang_and_nobody_takes_it_meanwhile() -> None:
+    headquarters = Headquarters(policies=LIVE)
+    for number, node in enumerate(("alpha", "beta")):
+        headquarters.joins(node)
+        headquarters.submits(f"low-{number}", a_spec(priority=Priority.LOW))
+        headquarters.started(f"low-{number}-e1")
+    headquarters.submits("job", a_gang_spec(priority=Priority.HIGH))
+    headquarters.submits("other", a_spec(priority=Priority.NORMAL))
+    headquarters.later(4000)
+    asked = of_kind(headquarters.hears(TimerFired(key="replan")), TakeCheckpoint)
+    assert asked.keys() == {"low-0-e1", "low-1-e1"}
+    headquarters.durable("low-0-e1-c1", step=9, final=True)
+    assert of_kind(headquarters.ended("low-0-e1", EndReason.SAVED, step=9), StartRun) == {}
+    headquarters.durable("low-1-e1-c1", step=9, final=True)
+    started = of_kind(headquarters.ended("low-1-e1", EndReason.SAVED, step=9), StartRun)
+    assert started.keys() == set(RUNS)
+
+
+def test_nobody_makes_room_for_a_part_of_a_gang() -> None:
+    headquarters = Headquarters(policies=LIVE)
+    for node, priority in (("alpha", Priority.LOW), ("beta", Priority.HIGH)):
+        headquarters.joins(node)
+        headquarters.submits(f"on-{node}", a_spec(priority=priority))
+        headquarters.started(f"on-{node}-e1")
+    headquarters.submits("job", a_gang_spec(priority=Priority.HIGH))
+    headquarters.later(4000)
+    assert orders(headquarters.hears(TimerFired(key="replan"))) == []
+
+
+def test_a_gang_is_driven_out_whole_by_a_higher_class() -> None:
     headquarters = Headquarters(policies=LIVE)
     for node in ("alpha", "beta"):
         headquarters.joins(node)
