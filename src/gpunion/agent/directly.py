@@ -41,19 +41,36 @@ class DirectSource:
             self._give_up(trouble)
 
     def read(self, name: str) -> bytes | None:
-        """Verified, and ready here from now on. None: ask the vault."""
+        """Verified, and not kept. None: ask the vault."""
+        stored = self._fetched(name)
+        try:
+            return None if stored is None else self._ready.opened(self._job_id, name, stored)
+        except ReadyFault as trouble:
+            self._give_up(trouble)
+            return None
+
+    def keep(self, name: str) -> int | None:
+        """Verified, and ready here from now on: how many bytes came. None: ask the vault."""
+        stored = self._fetched(name)
+        try:
+            if stored is None:
+                return None
+            self._ready.put_stored(self._job_id, name, stored)
+        except ReadyFault as trouble:
+            self._give_up(trouble)
+            return None
+        return len(stored)
+
+    def _fetched(self, name: str) -> bytes | None:
         with self._one_at_a_time:
             try:
                 peer = self._met()
                 stored = None if peer is None else peer.fetch(name)
-                if stored is None:
-                    return None
-                self._ready.put_stored(self._job_id, name, stored)
-            except (PeerTrouble, ReadyFault) as trouble:
+            except PeerTrouble as trouble:
                 self._give_up(trouble)
                 return None
-            self.direct_bytes += len(stored)
-        return self._ready.read(self._job_id, name)
+            self.direct_bytes += 0 if stored is None else len(stored)
+            return stored
 
     def _met(self) -> Peer | None:
         """Not before something is wanted of it."""

@@ -91,10 +91,10 @@ class PeerDesk:
 
     # --- what this machine's own hands tell ------------------------------------------------------
 
-    def welcome(self, job_id: str, peer_key: str) -> None:
-        if peer_key:
+    def welcome(self, job_id: str, run_key: str) -> None:
+        if run_key:
             self._keys.pop(job_id, None)
-            self._keys[job_id] = peer_key
+            self._keys[job_id] = run_key
             while len(self._keys) > JOBS_MOST:
                 self.forget(next(iter(self._keys)))
 

@@ -106,7 +106,7 @@ class Performer:
         if self._stager is not None:
             self._stager.break_off(order.job_id)
         if self._world.desk is not None:
-            self._world.desk.welcome(order.job_id, order.peer_key)
+            self._world.desk.welcome(order.job_id, order.run_key)
 
     def _stage(self, effect: FetchState | DropState) -> None:
         if self._stager is None:

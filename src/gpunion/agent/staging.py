@@ -149,12 +149,13 @@ class Stager:
                 break
             if not self._ready.lacking(order.job_id, [name]):
                 continue
-            data = None if direct is None else direct.read(name)
-            if data is None:
+            came_bytes = None if direct is None else direct.keep(name)
+            if came_bytes is None:
                 data = vault.read_block(name)
                 self._ready.put(order.job_id, name, data)
-            fetched_bytes += len(data)
-            pace(len(data))
+                came_bytes = len(data)
+            fetched_bytes += came_bytes
+            pace(came_bytes)
         return fetched_bytes
 
 

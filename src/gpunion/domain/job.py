@@ -145,7 +145,7 @@ class Job:
     image_barred: bool = False  # the campus has taken it off its list since
     dump_failures: int = 0  # how often in a row its dump did not come to life
     vault_key: str = field(default="", repr=False)  # in hex; only for a job that asked for it. Never shown
-    peer_key: str = field(default="", repr=False)  # in hex; passes to its blocks are made with it
+    peer_key: str = field(default="", repr=False)  # in hex; the secrets of its runs come from it
     dumps_given_up: bool = False  # from now on its program saves itself, or it begins anew
     copies: tuple[StateCopy, ...] = ()  # of its state, on nodes it may go to; the latest asked for last
     failure: str = ""  # of a gang's member: why its program ended badly, told once all have ended

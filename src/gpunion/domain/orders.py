@@ -39,7 +39,7 @@ class StartRun:
     vault_key: str = field(default="", repr=False)  # in hex; what it saves is encrypted with it
     seat: Seat | None = None  # of a member of a gang
     places: tuple[str, ...] = ()  # where its checkpoints lie; none: the campus's own vault
-    peer_key: str = field(default="", repr=False)  # in hex; who has a pass made with it may fetch its blocks
+    run_key: str = field(default="", repr=False)  # in hex; who has a pass made with it may fetch its blocks
     source: PeerPass | None = None  # where it ran last, as far as blocks may be fetched from there
 
 

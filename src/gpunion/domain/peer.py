@@ -1,8 +1,8 @@
 """A pass to another machine's blocks: which one may be asked, for which job, by whom and until when.
 
-The machine that serves them holds the job's own secret, so it can tell a good pass from a made-up one without
-asking anybody; the pass alone tells nothing about the secret, and the bearer proves to have it without
-showing it.
+The machine that serves them holds a secret of the run it has or had, so it can tell a good pass from a
+made-up one without asking anybody. The pass tells nothing about the secret, and its bearer proves to have it
+without showing it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,21 @@ class PeerPass:
     token: str = field(repr=False)
 
 
+def key_of_run(peer_key: str, epoch: int) -> str:
+    """A run's own secret, in hex. Who ran a job once can make no passes to its later runs."""
+    return _mac(bytes.fromhex(peer_key), f"run {epoch}") if peer_key else ""
+
+
 def issue(
-    peer_key: str, *, job_id: JobId, address: str, node_id: NodeId, bearer: NodeId, now_s: float
+    run_key: str, *, job_id: JobId, address: str, node_id: NodeId, bearer: NodeId, now_s: float
 ) -> PeerPass:
     until_s = float(int(now_s + PASS_VALID_S))
-    token = token_of(peer_key, job_id, bearer, until_s)
+    token = token_of(run_key, job_id, bearer, until_s)
     return PeerPass(address=address, node_id=node_id, bearer=bearer, until_s=until_s, token=token)
 
 
-def token_of(peer_key: str, job_id: str, bearer: str, until_s: float) -> str:
-    return _mac(bytes.fromhex(peer_key), f"pass {job_id} {bearer} {until_s:.0f}")
+def token_of(run_key: str, job_id: str, bearer: str, until_s: float) -> str:
+    return _mac(bytes.fromhex(run_key), f"pass {job_id} {bearer} {until_s:.0f}")
 
 
 def proof_of(token: str, nonce: str) -> str:

@@ -12,6 +12,7 @@ from gpunion.domain.ids import NodeId, run_id
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.orders import StartRun, StopRun
+from gpunion.domain.peer import key_of_run
 from gpunion.domain.reasons import Reason, Verdict, Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
@@ -233,6 +234,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
         charge=accounts.charge_for(draft, job, found.node_id, found.grant),
     )
     migration = moving.migration_of(draft, job)
+    former = None if migration is None else draft.state.runs[migration.source_run]
     if migration is not None:
         _restarting(draft, migration, run)
         _forget_the_former(draft, migration)
@@ -261,10 +263,8 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             vault_key=job.vault_key,
             seat=job.spec.seat,
             places=job.spec.places,
-            peer_key=job.peer_key,
-            source=staging.pass_to(
-                draft, job, None if migration is None else migration.source_node, run.node_id
-            ),
+            run_key=key_of_run(job.peer_key, epoch),
+            source=staging.pass_to(draft, former, run.node_id),
         ),
     )
     draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)

@@ -11,7 +11,7 @@ from gpunion.domain.ids import run_id as newest_run_id
 from gpunion.domain.job import Job
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.orders import StageState, UnstageState
-from gpunion.domain.peer import PeerPass, issue
+from gpunion.domain.peer import PeerPass, issue, key_of_run
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunStarted, StateStaged
@@ -56,9 +56,7 @@ def consider(draft: Draft, run_id: RunId) -> None:
     for offer in policy.offers(job, source, places, draft.now_s):
         place = draft.state.nodes[offer.node_id]
         if policy.pays(offer, _used_share(draft, place, offer.move_bytes)):
-            order = _order(
-                draft, run, staging_rate_bps(place), source=pass_to(draft, job, source.id, place.id)
-            )
+            order = _order(draft, run, staging_rate_bps(place), source=pass_to(draft, run, place.id))
             _ask(draft, place.id, order, offer.move_bytes, "in case its machine is wanted back")
 
 
@@ -71,7 +69,7 @@ def bring_along(draft: Draft, run: Run, destination: NodeId | None) -> None:
     if not copyable(job) or (copy is not None and copy.asked_s > draft.now_s - ON_ITS_WAY_S):
         return
     lacking = job.lacking_bytes(destination)
-    source = pass_to(draft, job, run.node_id, destination)
+    source = pass_to(draft, run, destination)
     base = lacking * (1.0 - rewritten_share(job)) >= LEAST_BYTES
     if source is not None or base:
         order = _order(draft, run, 0.0, source=source, follow=source is not None)
@@ -101,15 +99,17 @@ def tell_how_it_came(draft: Draft, run: Run, report: RunStarted) -> None:
         draft.because(run.job_id, Why.NO_DIRECT_WAY, node=run.node_id, trouble=report.trouble)
 
 
-def pass_to(draft: Draft, job: Job, node_id: NodeId | None, bearer: NodeId) -> PeerPass | None:
-    """To the blocks of a job on a node, where its owner lets others fetch from it."""
-    node = None if node_id is None else draft.state.nodes.get(node_id)
-    if node is None or not node.facts.data_address or not job.peer_key or job.vault_key:
+def pass_to(draft: Draft, run: Run | None, bearer: NodeId) -> PeerPass | None:
+    """To the blocks that a run has, or had, on its node, where the owner lets others fetch from it."""
+    if run is None or run.node_id == bearer:
         return None
-    if node.id == bearer or node.phase not in _GIVES:
+    job, node = draft.job_of(run), draft.state.nodes.get(run.node_id)
+    if node is None or not node.facts.data_address or node.phase not in _GIVES:
+        return None
+    if not job.peer_key or job.vault_key:
         return None
     return issue(
-        job.peer_key,
+        key_of_run(job.peer_key, run.epoch),
         job_id=job.id,
         address=node.facts.data_address,
         node_id=node.id,

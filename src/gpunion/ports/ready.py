@@ -28,6 +28,10 @@ class ReadyStates(Protocol):
         """The same of one as another machine stores it."""
         ...
 
+    def opened(self, job_id: str, name: str, stored: bytes) -> bytes:
+        """What is in one as another machine stores it, verified. It is not kept. `ReadyFault`."""
+        ...
+
     def read(self, job_id: str, name: str) -> bytes | None:
         """Verified. None: not here, or damaged."""
         ...

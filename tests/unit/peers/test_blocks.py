@@ -76,7 +76,10 @@ def test_a_block_comes_as_it_is_stored_and_is_verified_by_whoever_takes_it(
     beta = DirectoryReady(tmp_path / "beta", limit_bytes=GIB)
     with DirectSource(TcpPeers(), beta, JOB, alpha.pass_for()) as source:
         assert source.read(NAME) == DATA
+        assert beta.lacking(JOB, [NAME]) == {NAME}  # read, not kept
+        assert source.keep(NAME) is not None
         assert source.read("0" * 64) is None
+        assert source.keep("0" * 64) is None
     assert source.trouble == ""
     assert source.direct_bytes >= len(DATA)
     assert beta.read(JOB, NAME) == DATA
@@ -91,6 +94,11 @@ def test_damage_on_the_way_is_found_and_the_vault_is_asked_instead(alpha: Alpha,
     ) as s:
         assert s.read(NAME) is None
     assert "other bytes" in s.trouble
+    kept = DirectoryReady(tmp_path / "b", limit_bytes=GIB)
+    with DirectSource(TcpPeers(), kept, JOB, alpha.pass_for()) as s:
+        assert s.keep(NAME) is None
+    assert "other bytes" in s.trouble
+    assert kept.lacking(JOB, [NAME]) == {NAME}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from gpunion.adapters.peers.lines import GREETING, NAMES_MAX, STORED_MAX_BYTES, Broken, Lines
+from gpunion.adapters.peers.lines import GREETING, NAMES_MAX, STORED_MAX_BYTES, Broken, Lines, Partial
 from gpunion.domain.peer import PeerPass, proof_of
 from gpunion.domain.tree import HASH_PATTERN
 from gpunion.ports.peers import PeerTrouble, Told
@@ -55,14 +55,14 @@ class TcpPeer:
             self._lines = None
 
     def fetch(self, name: str) -> bytes | None:
-        stored, had_bytes, in_vain = bytearray(), 0, 0
+        stored, had_bytes, in_vain = Partial(), 0, 0
         while True:
             try:
-                return bytes(stored) if self._fetch(name, stored) else None
+                return bytes(stored.buffer) if self._fetch(name, stored) else None
             except (OSError, Broken) as error:
                 self.close()
-                in_vain = 0 if len(stored) > had_bytes else in_vain + 1
-                had_bytes = len(stored)
+                in_vain = 0 if stored.have > had_bytes else in_vain + 1
+                had_bytes = stored.have
                 if in_vain >= TRIES:
                     raise PeerTrouble(f"{self._pass.node_id} broke off: {error}") from error
 
@@ -97,15 +97,19 @@ class TcpPeer:
         assert self._lines is not None
         return self._lines
 
-    def _fetch(self, name: str, stored: bytearray) -> bool:
+    def _fetch(self, name: str, stored: Partial) -> bool:
         """All of it in `stored`; what was there already is not sent again. False: it has none."""
         lines = self._connected()
-        lines.say("get", name, len(stored))
+        lines.say("get", name, stored.have)
         match lines.hear():
             case ["none"]:
                 return False
-            case ["block", size] if size.isdecimal() and len(stored) <= int(size) <= STORED_MAX_BYTES:
-                lines.take(stored, int(size))
+            case ["block", size] if size.isdecimal() and int(size) <= STORED_MAX_BYTES:
+                if len(stored.buffer) != int(size):  # the first try, or it is stored otherwise by now
+                    if stored.have:
+                        raise Broken("it is another one than before")
+                    stored.buffer = bytearray(int(size))
+                lines.take(stored)
                 return True
             case _:
                 raise Broken("no answer to a question")

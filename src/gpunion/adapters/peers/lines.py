@@ -15,6 +15,7 @@ one under way, or of the next.
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass, field
 
 from gpunion.domain.tree import BLOCK_SIZE_BYTES
 
@@ -30,6 +31,14 @@ PIECE_BYTES = 1024 * 1024
 
 class Broken(Exception):
     """The other side hung up, or talks nonsense."""
+
+
+@dataclass(slots=True)
+class Partial:
+    """A block of which some has come."""
+
+    buffer: bytearray = field(default_factory=bytearray)
+    have: int = 0
 
 
 class Lines:
@@ -60,15 +69,17 @@ class Lines:
         except UnicodeDecodeError as error:
             raise Broken("a line that is no text") from error
 
-    def take(self, into: bytearray, size_bytes: int) -> None:
-        """Bytes into `into` until it has so many. What has come when it breaks stays there."""
-        while len(into) < size_bytes:
-            wanted = size_bytes - len(into)
+    def take(self, into: Partial) -> None:
+        """Bytes until it is whole. What has come when the connection breaks stays in it."""
+        place = memoryview(into.buffer)
+        while into.have < len(place):
             if self._ahead:
-                into += self._ahead[:wanted]
-                self._ahead = self._ahead[wanted:]
+                some = self._ahead[: len(place) - into.have]
+                place[into.have : into.have + len(some)] = some
+                self._ahead = self._ahead[len(some) :]
+                into.have += len(some)
                 continue
-            more = self.connection.recv(min(wanted, PIECE_BYTES))
-            if not more:
+            got = self.connection.recv_into(place[into.have : into.have + PIECE_BYTES])
+            if not got:
                 raise Broken("it hung up in the middle of a block")
-            into += more
+            into.have += got

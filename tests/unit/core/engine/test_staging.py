@@ -9,7 +9,7 @@ from gpunion.domain.effects import DropState, FetchState
 from gpunion.domain.events import JobSubmitted, OwnerPaused, StateFetched
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.orders import StageState, StartRun, UnstageState
-from gpunion.domain.peer import PASS_VALID_S, token_of
+from gpunion.domain.peer import PASS_VALID_S, key_of_run, token_of
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import (
     CheckpointDurable,
@@ -221,7 +221,7 @@ def test_a_machine_that_others_may_ask_is_asked_before_the_vault() -> None:
     [(node, order)] = stagings(story.saves_again(later_s=60.0))
     assert order.source is not None
     assert (order.source.address, order.source.bearer) == ("10.0.0.1:8475", node)
-    assert order.source.token == token_of(KEY, "job", node, order.source.until_s)
+    assert order.source.token == token_of(key_of_run(KEY, 1), "job", node, order.source.until_s)
     assert "token" not in repr(order.source)
     assert story.campus.now_s < order.source.until_s <= story.campus.now_s + PASS_VALID_S
     assert not order.follow
@@ -248,7 +248,7 @@ def test_a_machine_its_owner_has_is_asked_for_nothing() -> None:
     ended = story.campus.ended("job-e1", EndReason.KILLED_BY_OWNER)
     [start] = [order for _, order in orders(ended) if isinstance(order, StartRun)]
     assert start.source is None
-    assert start.peer_key == KEY
+    assert start.run_key == key_of_run(KEY, 2) != key_of_run(KEY, 1)
 
 
 def test_how_a_state_came_is_told() -> None:
