@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpunion.domain.place import CAMPUS, Place, PlaceKind, place_of, table_of
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.storage import Opened
-from gpunion.ports.vault import Vault, VaultFault, VaultUnavailable
+from gpunion.ports.vault import Vault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 
 NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the place answers
@@ -19,12 +18,6 @@ NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the pl
 OpenPlace = Callable[[Place], Opened]
 # Several vaults as one, each by its name and how to open it.
 Combine = Callable[[Sequence[tuple[str, Callable[[], Vault]]]], Vault]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    reached: tuple[str, ...]
-    troubles: Mapping[str, str] = field(default_factory=dict)  # of the others, in words for the owner
 
 
 class Storage:
@@ -68,24 +61,19 @@ class Storage:
     def desk(self, name: str) -> VaultDesk:
         return self._open_named(name).desk
 
-    def reach(self) -> Reach:
-        """Each is really asked, now. The campus's own vault is not among them: every machine has it."""
+    def named(self) -> tuple[str, ...]:
+        """Those that not every machine reaches: the campus's own vault is not among them."""
         with self._lock:
-            places = sorted(self._places.values(), key=lambda place: place.name)
-        places = [place for place in places if place.kind is not PlaceKind.CAMPUS]
-        reached, troubles = [], {}
-        for place in places:
-            try:
-                self._ask(place)
-                reached.append(place.name)
-            except VaultFault as fault:
-                troubles[place.name] = str(fault)
-        return Reach(reached=tuple(reached), troubles=troubles)
+            places = self._places.values()
+            return tuple(sorted(place.name for place in places if place.kind is not PlaceKind.CAMPUS))
 
-    def _ask(self, place: Place) -> None:
-        if place.kind is PlaceKind.DIRECTORY:  # what is not mounted any more looks empty
-            self._open_place(self._as_here(place))
-        self._open_named(place.name).vault.latest(NOBODY)
+    def ask(self, name: str) -> None:
+        """Whether it answers, now. VaultUnavailable, VaultDenied."""
+        with self._lock:
+            place = self._places.get(name)
+        if place is not None and place.kind is PlaceKind.DIRECTORY:
+            self._open_place(self._as_here(place))  # what is not mounted any more looks empty
+        self._open_named(name).vault.latest(NOBODY)
 
     def _opener(self, name: str) -> Callable[[], Vault]:
         return lambda: self._open_named(name).vault

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +15,7 @@ from gpunion.adapters.files.mark import mark_of
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.s3.credentials import credentials_of
+from gpunion.agent import storage_watch
 from gpunion.agent.storage import Storage
 from gpunion.agent.storage_watch import StorageWatch
 from gpunion.coordinator.places import CampusPlaces, places_from
@@ -197,9 +199,10 @@ def test_a_machine_opens_what_it_was_told_of_also_after_a_restart_without_the_co
     assert machine.storage.open(()) is machine.campus
     assert machine.restarted().open(("store",)) is not found
     assert {place.credentials for place in machine.opened} == {"file:/own"}
-    reach = machine.storage.reach()
-    assert reach.reached == ("store",)
-    assert reach.troubles == {"attic": "attic is not mounted"}
+    assert machine.storage.named() == ("attic", "store")
+    machine.storage.ask("store")
+    with pytest.raises(VaultUnavailable, match="attic is not mounted"):
+        machine.storage.ask("attic")
 
 
 async def test_what_a_machine_reaches_is_told_to_the_coordinator_when_it_changes(tmp_path: Path) -> None:
@@ -224,7 +227,39 @@ async def test_what_a_machine_reaches_is_told_to_the_coordinator_when_it_changes
     await watch.look()
     assert greeted == [("store",), ()]
     assert station.facts.places_away == ("store",)
-    assert watch.reach.troubles == {"store": "store is not mounted"}
+    assert watch.troubles == {"store": "store is not mounted"}
+
+
+async def test_a_place_that_hangs_keeps_nobody_from_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_watch, "LOOK_LIMIT_S", 0.01)
+    machine, answers = Machine(tmp_path), threading.Event()
+    machine.storage.learn(places(attic={"kind": "directory", "directory": "/attic"}, store=BUCKET))
+    machine.storage.ask("store")
+    hanging = machine.storage.ask
+    asked: list[str] = []
+
+    def ask(name: str) -> None:
+        asked.append(name)
+        if name == "attic":
+            answers.wait()
+        else:
+            hanging(name)
+
+    machine.storage.ask = ask  # type: ignore[method-assign]
+    station = AgentStation(
+        node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
+    )
+    watch = StorageWatch(storage=machine.storage, link=FakeLink(), station=station, greet_again=lambda: None)
+    while list(station.facts.places) != ["store"]:
+        await watch.look()
+    assert "has not answered" in watch.troubles["attic"]
+    assert asked.count("attic") == 1
+    answers.set()
+    while "attic" in watch.troubles:
+        await watch.look()
+    assert list(station.facts.places) == ["attic", "store"]
 
 
 def test_a_directory_that_is_not_mounted_any_more_is_out_of_reach(tmp_path: Path) -> None:
@@ -237,7 +272,8 @@ def test_a_directory_that_is_not_mounted_any_more_is_out_of_reach(tmp_path: Path
         memory=tmp_path / "places.json",
     )
     storage.learn([place])
-    assert storage.reach().reached == ("nfs",)
+    storage.ask("nfs")
     root.rename(tmp_path / "away")
     root.mkdir()
-    assert storage.reach().reached == ()
+    with pytest.raises(VaultUnavailable, match="its mark is not there"):
+        storage.ask("nfs")
