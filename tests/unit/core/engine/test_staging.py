@@ -14,6 +14,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import (
     CheckpointDurable,
     DepartureForetold,
+    NodePaused,
     NodeReclaimed,
     NodeResumed,
     NoticeGiven,
@@ -25,7 +26,7 @@ from gpunion.domain.run import EndReason
 from gpunion.policy.expected_loss import ExpectedLoss
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from gpunion.policy.policies import BASELINE, Policies
-from gpunion.policy.staging import AGAIN_S, PreStaging
+from gpunion.policy.staging import AGAIN_S, ASKED_WITHIN_S, COPIES_MOST, PreStaging
 from tests.builders import Headquarters, LoneAgent, a_spec, deeds, facts, orders, reports, whys
 
 SIZE = 8 * GIB
@@ -35,33 +36,45 @@ AHEAD = replace(BASELINE, destination=LOSS, staging=PreStaging(loss=LOSS))
 
 
 class Story:
-    """A job on alpha that has saved so often that its costs are known; beta and gamma are free."""
+    """Jobs whose costs are known, since they have saved often, each on its node; others are free."""
 
     def __init__(
-        self, policies: Policies = AHEAD, *, ship_bytes: int = GIB // 2, data_address: str = ""
+        self,
+        policies: Policies = AHEAD,
+        *,
+        ship_bytes: int = GIB // 2,
+        data_address: str = "",
+        jobs: tuple[tuple[str, str], ...] = (("job", "alpha"),),
+        free: tuple[str, ...] = ("beta", "gamma"),
+        vault_key: str = "",
     ) -> None:
         self.campus = Headquarters(policies=policies)
-        self.campus.joins("alpha", replace(facts(lab="alpha"), data_address=data_address))
-        spec = a_spec(expected_s=20 * 3600.0)
-        self.campus.hears(JobSubmitted(job_id=JobId("job"), spec=spec, peer_key=KEY))
-        self.campus.joins("beta", facts(lab="beta"))
-        self.campus.joins("gamma", facts(lab="gamma"))
-        self.campus.later(1.0).started()
-        self.ship_bytes, self.saves = ship_bytes, 0
-        self.saves_again(SIZE)
-        for _ in range(5):
-            self.saves_again()
+        self.ship_bytes, self.saves, self.node_of = ship_bytes, 0, dict(jobs)
+        for job, node in jobs:
+            self.campus.joins(node, replace(facts(lab=node), data_address=data_address))
+            spec = a_spec(expected_s=20 * 3600.0)
+            submitted = JobSubmitted(job_id=JobId(job), spec=spec, peer_key=KEY, vault_key=vault_key)
+            self.campus.hears(submitted)
+            self.campus.later(1.0).started(f"{job}-e1")
+        for node in free:
+            self.campus.joins(node, facts(lab=node))
+        for job, _ in jobs:
+            self.saves_again(SIZE, job=job)
+            for _ in range(5):
+                self.saves_again(job=job)
 
-    def saves_again(self, shipped_bytes: int | None = None, *, later_s: float = 600.0) -> Decision:
+    def saves_again(
+        self, shipped_bytes: int | None = None, *, later_s: float = 600.0, job: str = "job"
+    ) -> Decision:
         self.saves += 1
         self.campus.later(later_s)
         return self.campus.reported(
-            "alpha",
+            self.node_of[job],
             CheckpointDurable(
-                run_id=RunId("job-e1"),
-                job_id=JobId("job"),
+                run_id=RunId(f"{job}-e1"),
+                job_id=JobId(job),
                 epoch=1,
-                checkpoint_id=CheckpointId(f"job-e1-own{self.saves}"),
+                checkpoint_id=CheckpointId(f"{job}-e1-own{self.saves}"),
                 step=self.saves,
                 progress=0.001 * self.saves,
                 size_bytes=SIZE,
@@ -70,9 +83,9 @@ class Story:
             ),
         )
 
-    def ends_soon(self) -> None:
+    def ends_soon(self, node: str = "alpha") -> None:
         """Its owner's hours end: it will have to go."""
-        self.campus.reported("alpha", DepartureForetold(at_s=self.campus.now_s + 900.0))
+        self.campus.reported(node, DepartureForetold(at_s=self.campus.now_s + 900.0))
 
     def staged(self, node: str, checkpoint: str) -> None:
         report = StateStaged(
@@ -265,3 +278,46 @@ def test_how_a_state_came_is_told() -> None:
     )
     told = story.campus.reported(node, report)
     assert whys(told, "job") == [Why.STATE_READY, Why.NO_DIRECT_WAY]
+
+
+def test_two_jobs_do_not_count_on_the_same_free_gpu() -> None:
+    story = Story(jobs=(("job", "alpha"), ("other", "delta")))
+    story.ends_soon("alpha")
+    story.ends_soon("delta")
+    [(first, _)] = stagings(story.saves_again(later_s=60.0))
+    [(second, _)] = stagings(story.saves_again(later_s=60.0, job="other"))
+    assert {first, second} == {"beta", "gamma"}
+
+
+def test_only_so_many_copies_are_kept_and_the_oldest_goes() -> None:
+    story = Story(free=("n1",))
+    asked: list[str] = []
+    for number in range(1, COPIES_MOST + 2):
+        story.ends_soon()
+        decision = story.saves_again(later_s=60.0)
+        asked += [node for node, _ in stagings(decision)]
+        story.campus.reported(f"n{number}", NodePaused())  # nobody goes there any more
+        story.campus.joins(f"n{number + 1}", facts(lab=f"n{number + 1}"))
+        story.campus.later(ASKED_WITHIN_S)
+    assert asked == [f"n{number}" for number in range(1, COPIES_MOST + 2)]
+    assert [copy.node_id for copy in story.campus.job().copies] == asked[1:]
+    assert [node for node, order in orders(decision) if isinstance(order, UnstageState)] == ["n1"]
+
+
+def test_what_a_job_with_a_key_saved_goes_to_nobody_who_does_not_run_it() -> None:
+    story = Story(data_address="10.0.0.1:8475", vault_key="6b" * 32)
+    story.ends_soon()
+    assert stagings(story.saves_again(later_s=60.0)) == []
+    noticed = story.campus.reported("alpha", NoticeGiven(deadline_s=story.campus.now_s + 600.0))
+    assert stagings(noticed) == []
+    assert story.campus.job().copies == ()
+
+
+def test_a_copy_that_is_on_its_way_is_not_asked_for_again_when_the_job_leaves() -> None:
+    story = Story(free=("beta",))
+    story.ends_soon()
+    assert [node for node, _ in stagings(story.saves_again(later_s=60.0))] == ["beta"]
+    noticed = story.campus.later(1.0).reported("alpha", NoticeGiven(deadline_s=story.campus.now_s + 600.0))
+    [migration] = story.campus.state.migrations.values()
+    assert migration.destination == "beta"
+    assert stagings(noticed) == []
