@@ -48,12 +48,14 @@ def _away(draft: Draft) -> list[Run]:
 
 
 def _away_in_any_order(draft: Draft) -> Iterator[Run]:
-    for runs in draft.state.living.values():
-        for run_id in runs:
-            run = draft.state.runs[run_id]
-            job = draft.job_of(run)
-            free_to_go = run.phase is RunPhase.RUNNING and not run.parking and job.migration is None
-            if free_to_go and job.home != run.node_id:
+    runs, jobs, running = draft.state.runs, draft.state.jobs, RunPhase.RUNNING
+    for node_id, living in draft.state.living.items():
+        for run_id in living:
+            run = runs[run_id]
+            job = jobs[run.job_id]
+            if job.home == node_id or run.phase is not running:
+                continue  # nearly everybody
+            if not run.parking and job.migration is None:
                 yield run
 
 

@@ -28,7 +28,7 @@ from gpunion.sim.clocks import Clock
 from gpunion.sim.coordinator import CoordinatorShell
 from gpunion.sim.disks import AgentDisk, CampusDisk
 from gpunion.sim.hands import Place
-from gpunion.sim.machine import Machine
+from gpunion.sim.machine import OWNERS_WORDS, Machine
 from gpunion.sim.runtime import GuestRuntime
 from gpunion.sim.scenario import HOUR_S, NodePlan, Scenario, TroublePlan
 from gpunion.sim.transport import Transport
@@ -213,7 +213,8 @@ class CalmWorld(World, Watch):
         self.watchers.add(self)
 
     def agent_committed(self, node_id: NodeId, commit: AgentCommit) -> None:
-        self.machines[node_id].agent_committed(node_id, commit)
+        if isinstance(commit.event, OWNERS_WORDS):
+            self.machines[node_id].agent_committed(node_id, commit)
 
     def guest_began(self, box: Box) -> None:
         self._progress.boxes[box.run_id] = box

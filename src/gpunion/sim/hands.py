@@ -13,12 +13,15 @@ from gpunion.domain.effects import (
     AgentEffect,
     AskToSave,
     CancelShipping,
+    CancelTimer,
     DropState,
     FetchState,
     KillGuest,
     LimitGuest,
     ParkGuest,
     RemoveGuest,
+    SendReport,
+    SetTimer,
     ShipCheckpoint,
     ShipOutput,
     StartGuest,
@@ -58,6 +61,8 @@ OUTCOME_S = 0.01
 # What the driver takes to move GPU memory: seen on an H200, see docs/measurements/state-on-gpu.md.
 PARK_S = 0.5
 PARK_BYTES_PER_S = 1.7e9
+# Timers and reports, most of all effects, are not for hands.
+_OF_THE_STATION = frozenset({SetTimer, CancelTimer, SendReport})
 # Fetching the code and making the directories.
 PREPARE_S = 0.2
 
@@ -109,6 +114,8 @@ class Hands:
         self._stagings.stop()
 
     def perform(self, effect: AgentEffect) -> None:
+        if type(effect) in _OF_THE_STATION:
+            return
         match effect:
             case StartGuest():
                 self._place.runtime.limit(effect.order.run_id, effect.lease_until_s, None)
@@ -139,7 +146,7 @@ class Hands:
                 self._end_shipment(effect.run_id)
                 self._place.runtime.remove(effect.run_id)
             case _:
-                pass  # timers and reports are the station's; a notice changes nothing a model could show
+                pass  # a notice changes nothing a model could show
 
     # --- starting --------------------------------------------------------------------------------
 

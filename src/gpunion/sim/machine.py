@@ -20,6 +20,9 @@ from gpunion.sim.runtime import GuestRuntime
 from gpunion.sim.scenario import NodePlan
 from gpunion.sim.watch import Watch
 
+# After which an owner may have been promised something else than before.
+OWNERS_WORDS = (OwnerReclaimed, OwnerPaused, OwnerResumed, OwnerKilled, AgentStarted)
+
 
 class Word(StrEnum):
     SHARING = "sharing"
