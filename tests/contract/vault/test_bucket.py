@@ -253,6 +253,23 @@ def test_an_upload_of_more_than_a_day_looks_for_its_blocks_again_before_it_seals
     assert vault.latest("job-1") == manifest
 
 
+def test_what_an_upload_builds_on_is_kept_for_it_when_its_checkpoint_is_forgotten(
+    store: Any, vault: MirrorVault, tmp_path: Path
+) -> None:
+    other = MirrorVault(BucketDesk(Objects(store, "memory"), grace_s=0.0), tmp_path / "o", limit_bytes=10**9)
+    sealed(other, {"weights": b"abc"}, checkpoint_id="c1", step=1)
+    vault.begin("job-1", 1)
+    assert vault.has([name_of(b"abc")]) == {name_of(b"abc")}
+    for step in (2, 3):
+        sealed(other, {"weights": b"%d" % step}, checkpoint_id=f"c{step}", step=step)
+    assert other.forget("job-1", keep=2) == ("c1",)
+    assert other.collect_garbage().blocks == 0
+    vault.seal(a_manifest({"weights": b"abc"}, checkpoint_id="c4", step=4))
+    assert stored(store, b"abc") == b"abc"
+    other.collect_garbage()
+    assert stored(store, b"abc") == b"abc"
+
+
 def test_a_copy_that_was_found_missing_is_not_built_on(
     store: Any, vault: MirrorVault, tmp_path: Path
 ) -> None:

@@ -143,7 +143,8 @@ def test_what_is_sealed_in_the_first_is_copied_to_the_second_and_nothing_twice(
 
 def test_copies_of_a_job_with_a_key_need_no_key(places: TwoPlaces, tmp_path: Path) -> None:
     manifests = series(places.vault().keyed(a_key()), 3)
-    assert len(places.copy().copied) == 3
+    places.vault().forget("job-1", keep=2)  # what the others are differences from is in no checkpoint now
+    assert len(places.copy().copied) == 2
     places.away.add(FOLDER)
     assert restored(places.vault().keyed(a_key()), manifests[2], tmp_path / "out") == state(2)
 
