@@ -35,20 +35,24 @@ class Timers:
         self._at_s.pop(key, None)
 
     def next_s(self) -> float | None:
-        self._drop_moved()
-        return self._heap[0][0] if self._heap else None
+        first = self._first()
+        return None if first is None else first[0]
 
     def due(self, now_s: float) -> str | None:
         """The earliest name whose time has come. It stays due until `fired` is told, after the commit."""
-        self._drop_moved()
-        if self._heap and self._heap[0][0] <= now_s:
-            return self._heap[0][1]
-        return None
+        first = self._first()
+        return first[1] if first is not None and first[0] <= now_s else None
 
     def _set(self, key: str, at_s: float) -> None:
         self._at_s[key] = at_s
         heapq.heappush(self._heap, (at_s, key))
 
-    def _drop_moved(self) -> None:
-        while self._heap and self._at_s.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
+    def _first(self) -> tuple[float, str] | None:
+        """The earliest moment; those that were moved or cancelled are dropped on the way."""
+        heap, at_s = self._heap, self._at_s
+        while heap:
+            first = heap[0]
+            if at_s.get(first[1]) == first[0]:
+                return first
+            heapq.heappop(heap)
+        return None
