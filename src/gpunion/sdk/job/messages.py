@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -58,6 +59,7 @@ class Mailbox:
         self._looked_s = self._told_s = float("-inf")
         if self.directory and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGUSR1, self._on_request)
+            atexit.register(_be_deaf)
 
     def request(self, step: int | None = None) -> Request | None:
         """What is asked and not yet answered; where a step is given, once that is reached. Cheap enough to be
@@ -92,8 +94,6 @@ class Mailbox:
     def answer(self, request: Request, saved: Saved) -> None:
         """OSError: it could not be said."""
         assert self.directory is not None
-        if request.final:
-            self._be_deaf()
         message = {
             "id": request.id,
             "step": saved.step,
@@ -127,14 +127,14 @@ class Mailbox:
             planned=bool(message.get("planned", False)),
         )
 
-    def _be_deaf(self) -> None:
-        """A request that was found by looking may have its signal still to come, and an interpreter that is
-        on its way out has no handler any more: it would die of it instead of ending with 85."""
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-
     def _on_request(self, signum: int, frame: object) -> None:
         self._asked = True
+
+
+def _be_deaf() -> None:
+    """A request may come while the program ends. An interpreter that is nearly gone has no handler any more,
+    and would die of the signal: a program that has finished would count as one that has failed."""
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 def share(step: int, total_steps: int) -> float:
