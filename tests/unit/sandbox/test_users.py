@@ -90,3 +90,16 @@ def test_who_lives_is_seen_by_who_it_is() -> None:
         who = GUEST_IDS[-1] if os.getuid() == 0 else os.getuid()
         assert who in living_users()
         sleeper.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
+def test_an_agent_that_is_not_root_has_nothing_to_give_back(tmp_path: Path, users: GuestUsers) -> None:
+    root = tmp_path / "guest"
+    root.mkdir()
+    users.claim(root)
+    os.seteuid(65534)
+    try:
+        users.give_back(root)  # the folder of claims is root's
+    finally:
+        os.seteuid(0)
+    assert users.claim(root) in GUEST_IDS

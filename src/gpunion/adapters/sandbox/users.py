@@ -48,8 +48,8 @@ class GuestUsers:
 
     def give_back(self, root: Path) -> None:
         """When nothing of the guest is left, no process and no file. Again, or never claimed: nothing."""
-        if not self._claims.exists():
-            return
+        if not os.access(self._claims, os.W_OK, effective_ids=True):
+            return  # nobody has claimed one; or root has, and an agent that is not root never did
         with self._locked():
             held = self._held()
             if root in held:

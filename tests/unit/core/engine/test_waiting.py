@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpunion.domain.effects import SetTimer
 from gpunion.domain.job import Avoidance, JobPhase, Priority
 from gpunion.domain.reasons import Verdict, Why
@@ -124,3 +126,18 @@ def test_every_node_gives_its_verdict_on_a_waiting_job() -> None:
 
 def test_a_node_that_would_do_stands_in_nobody_s_way() -> None:
     assert blockers([Verdict(node="alpha")]) == "no node has joined yet"
+
+
+def test_who_keeps_checkpoints_elsewhere_does_not_answer_for_who_does_not() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("near", replace(facts(), places=("nas",)))
+    headquarters.joins("far")
+    for name in ("first", "second"):
+        headquarters.later(1).submits(name)
+        headquarters.started(f"{name}-e1")
+    headquarters.later(1).submits("picky", a_spec(places=("nas",)))
+    headquarters.later(1).submits("easy", a_spec())
+    on_far = next(name for name in ("first", "second") if headquarters.run(f"{name}-e1").node_id == "far")
+    headquarters.later(10).ended(f"{on_far}-e1", EndReason.FINISHED)
+    assert headquarters.job("picky").phase is JobPhase.PENDING
+    assert headquarters.job("easy").phase is JobPhase.STARTING
