@@ -27,8 +27,11 @@ from gpunion.ports.vault import (
     OldEpoch,
     UnknownCheckpoint,
     Vault,
+    VaultDenied,
+    VaultFault,
     VaultUnavailable,
 )
+from gpunion.ports.vault_care import Caretaker
 from gpunion.ports.vault_desk import VaultDesk
 from tests.contract.vault.conftest import a_key, name_of, sealed
 from tests.contract.vault.test_differences import state
@@ -92,6 +95,22 @@ class TwoPlaces:
         assert keys
         for key in keys:
             objects.put(key, b"torn")
+
+    def tear(self, place: str) -> None:
+        """Every block of it."""
+        if place == FOLDER:
+            for path in self.folder().stored():
+                path.write_bytes(b"torn")
+            return
+        objects = self.objects()
+        for listed in objects.list(""):
+            if "blocks/" in listed.key:
+                objects.put(listed.key, b"torn")
+
+    def caretaker(self, place: str) -> Caretaker:
+        if place == FOLDER:
+            return DirectoryCaretaker(self.root / "folder")
+        return BucketCaretaker(self.objects())
 
     def ids(self, place: str) -> list[str]:
         return [manifest.checkpoint_id for manifest in self.open(place).manifests("job-1")]
@@ -256,6 +275,31 @@ def test_a_torn_block_of_the_folder_is_mended_from_the_bucket(places: TwoPlaces)
     repaired = caretaker.repair(None, places.desk(BUCKET), quietly)
     assert repaired.replaced == (name_of(state(0)),)
     assert caretaker.verify(None, quietly).unreadable == ()
+
+
+@pytest.mark.parametrize("place", BOTH)
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("fault", [VaultUnavailable, VaultDenied])
+def test_a_repair_whose_source_goes_away_takes_nothing_out_of_view(
+    places: TwoPlaces, place: str, encrypted: bool, fault: type[VaultFault], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = BOTH[1 - BOTH.index(place)]
+    vault: Vault = places.vault()
+    sealed(vault.keyed(a_key()) if encrypted else vault, {"w": b"abc" * 100})
+    places.copy()
+    places.tear(place)
+    source = places.desk(other)
+
+    def gone(name: str, job_id: str | None = None) -> bytes:
+        raise fault(f"{other} does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "fetch", gone)
+        with pytest.raises(fault):
+            places.caretaker(place).repair(None, source, quietly)
+    assert len(places.desk(place).sealed("job-1")) == 1
+    repaired = places.caretaker(place).repair(None, source, quietly)
+    assert (len(repaired.replaced), repaired.set_aside) == (1, ())
 
 
 def test_what_no_place_has_is_set_aside_and_a_reader_is_waited_for(places: TwoPlaces) -> None:

@@ -9,19 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpunion.adapters.files.blocks import CHAIN_MAX, Blocks
-from gpunion.adapters.files.copying import plain_from
+from gpunion.adapters.files.copying import LOST, plain_from
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.packing import check_stored
 from gpunion.adapters.files.shelf import Shelf
-from gpunion.ports.vault import (
-    BadManifest,
-    CorruptBlock,
-    Manifest,
-    MissingBlock,
-    UnknownCheckpoint,
-    VaultFault,
-)
+from gpunion.ports.vault import BadManifest, CorruptBlock, Manifest, MissingBlock, UnknownCheckpoint
 from gpunion.ports.vault_care import Findings, JobShelf, Progress, Repaired, Unreadable
 from gpunion.ports.vault_desk import VaultDesk
 
@@ -102,13 +95,14 @@ class DirectoryCaretaker:
             return None
 
     def _replace(self, found: Findings, source: VaultDesk) -> tuple[str, ...]:
+        """A source that is away, or no room here, ends the repair before anything is taken out of view."""
         replaced = []
         common = {name for lost in found.unreadable if not lost.encrypted for name in lost.blocks}
         for name in sorted(self._vault.blocks.with_bases(common)):  # the base may be the damaged one
             try:
                 self._vault.read_block(name)
             except (CorruptBlock, MissingBlock):
-                with suppress(VaultFault):  # that one has lost it too
+                with suppress(*LOST):  # that one has lost it too
                     self._vault.put(name, plain_from(source, name))
                     replaced.append(name)
         for lost in found.unreadable:
@@ -127,7 +121,7 @@ def _replace_sealed(blocks: Blocks, source: VaultDesk, job_id: str, name: str, c
     except (CorruptBlock, MissingBlock):
         pass
     replaced: list[str] = []
-    with suppress(VaultFault):
+    with suppress(*LOST):
         stored = source.fetch(name, job_id)
         base = check_stored(name, stored).base
         if base is not None and chain_left:

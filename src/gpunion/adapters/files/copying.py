@@ -13,11 +13,20 @@ from gpunion.adapters.files import coding
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.blocks import CHAIN_MAX
 from gpunion.adapters.files.packing import ForeignPacking, PlainPacking, check_stored
-from gpunion.ports.vault import CorruptBlock, MissingBlock, ShipCancelled, VaultFault
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    MissingBlock,
+    ShipCancelled,
+    UnknownCheckpoint,
+    VaultFault,
+)
 from gpunion.ports.vault_desk import HOLD_S, VaultDesk
 
 # Copying is nobody's hurry: a few at a time, beside what guests send.
 COPIERS = 2
+# What a vault that answers says of content it does not have whole. Any other fault tells nothing of content.
+LOST = (CorruptBlock, MissingBlock, UnknownCheckpoint, BadManifest)
 
 
 def copy_checkpoint(

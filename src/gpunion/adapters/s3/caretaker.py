@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from gpunion.adapters.files.copying import sound_from
+from gpunion.adapters.files.copying import LOST, sound_from
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.packing import ForeignPacking, PlainPacking
 from gpunion.adapters.s3 import ledger as ledgers
@@ -23,7 +23,7 @@ from gpunion.adapters.s3.ledger import Ledger
 from gpunion.adapters.s3.objects import Objects
 from gpunion.adapters.s3.records import Record
 from gpunion.adapters.s3.session import Session
-from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, UnknownCheckpoint, VaultFault
+from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, UnknownCheckpoint
 from gpunion.ports.vault_care import Findings, JobShelf, Progress, Repaired, Unreadable
 from gpunion.ports.vault_desk import VaultDesk
 
@@ -75,7 +75,7 @@ class BucketCaretaker:
         replaced: list[str] = []
         for lost in before.unreadable:
             if lost.blocks:
-                with suppress(VaultFault):
+                with suppress(*LOST):  # any other fault ends the repair before anything is out of view
                     replaced += self._mend(lost, source)
         left = before if not replaced else self.verify(job_id, progress)
         set_aside: list[Unreadable] = []
@@ -172,7 +172,7 @@ class BucketCaretaker:
         """From another copy in the bucket, or from the other vault."""
         for desk in (self._desk, source):
             if desk is not None:
-                with suppress(VaultFault):
+                with suppress(*LOST):
                     return sound_from(desk, name, record.owner)
         return None
 
