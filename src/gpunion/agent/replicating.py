@@ -36,6 +36,7 @@ class Replicator:
         self._lock = threading.Lock()
         self._waiting = _remembered(memory)
         self._wishes = dict.fromkeys(self._waiting, 0)  # how often each was asked for
+        self._written = True
         self._cancelled = Cancelled()
 
     def want(self, job_id: str, places: tuple[str, ...]) -> None:
@@ -44,7 +45,7 @@ class Replicator:
             return
         with self._lock:
             self._wishes[job_id] = self._wishes.get(job_id, 0) + 1
-            if self._waiting.get(job_id) != places:
+            if self._waiting.get(job_id) != places or not self._written:
                 self._waiting[job_id] = places
                 self._write()
 
@@ -82,13 +83,16 @@ class Replicator:
         return True
 
     async def _copied(self, job_id: str, places: tuple[str, ...]) -> bool:
-        pace = self._pace(self._cancelled)
         try:
+            pace = self._pace(self._cancelled)
             done = await in_own_thread(
                 lambda: self._replicas.complete(job_id, places, pace=pace, cancelled=self._cancelled)
             )
         except (VaultFault, OSError) as trouble:
             log.warning("not_copied", job=job_id, places=places, trouble=str(trouble))
+            return False
+        except Exception:  # of one job's copies, not of the agent
+            log.exception("not_copied", job=job_id, places=places)
             return False
         if done.copied:
             log.info("checkpoints_copied", job=job_id, copied=done.copied, sent_bytes=done.sent_bytes)
@@ -98,7 +102,13 @@ class Replicator:
 
     def _write(self) -> None:
         record: dict[str, object] = {job: list(places) for job, places in self._waiting.items()}
-        write_json(os.fspath(self._memory), record)
+        try:
+            write_json(os.fspath(self._memory), record)
+            self._written = True
+        except OSError as error:
+            # A full disk costs what a restart would go on with; what is sealed is sealed, and is copied.
+            self._written = False
+            log.warning("waiting_copies_not_written", file=str(self._memory), trouble=str(error))
 
 
 def _remembered(memory: Path) -> dict[str, tuple[str, ...]]:

@@ -182,7 +182,7 @@ def _ship(
 def _tidy_up(world: World, note: RunNote, keep: CheckpointId | None) -> None:
     try:
         world.vault_of(note.places).forget(note.job_id, _how_many(world, note, keep))
-    except VaultFault:
+    except (VaultFault, OSError):
         return  # it costs space, no work; the next save tries again
 
 

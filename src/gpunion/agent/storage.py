@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import structlog
+
 from gpunion.domain.place import CAMPUS, Place, PlaceKind, place_of, table_of
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.storage import Opened
@@ -14,6 +16,8 @@ from gpunion.ports.vault import Vault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 
 NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the place answers
+
+log = structlog.get_logger()
 
 OpenPlace = Callable[[Place], Opened]
 # Several vaults as one, each by its name and how to open it.
@@ -43,14 +47,20 @@ class Storage:
         self._opened: dict[Place, Opened] = {}
         self._campus: Opened | None = None
         self._places = dict(_remembered(memory))
+        self._written = True
 
     def learn(self, places: Iterable[Place]) -> None:
         told = {place.name: place for place in places}
         with self._lock:
-            if told == self._places:
+            if told == self._places and self._written:
                 return
             self._places = told
-        write_json(os.fspath(self._memory), {name: table_of(place) for name, place in told.items()})
+        try:
+            write_json(os.fspath(self._memory), {name: table_of(place) for name, place in told.items()})
+            self._written = True
+        except OSError as error:  # a full disk costs what a restart would know, and is tried again
+            self._written = False
+            log.warning("places_not_written", file=str(self._memory), trouble=str(error))
 
     def open(self, names: tuple[str, ...]) -> Vault:
         """VaultUnavailable, VaultDenied. Of several places together: when the first call finds none."""

@@ -45,12 +45,20 @@ class StorageWatch:
         while True:
             wait_s = LOOK_EVERY_S
             try:
-                places = await self._link.fetch_places()
-                await asyncio.to_thread(self._storage.learn, places)
-            except LinkFault as fault:
-                wait_s = NOT_CONNECTED_S if fault.temporary else LOOK_EVERY_S
-            await self.look()
+                wait_s = await self._learn()
+                await self.look()
+            except Exception:  # whatever is wrong with places, the agent lives on for its guests
+                log.exception("places_not_looked_at")
             await asyncio.sleep(wait_s)
+
+    async def _learn(self) -> float:
+        """Until when the next look waits."""
+        try:
+            places = await self._link.fetch_places()
+        except LinkFault as fault:
+            return NOT_CONNECTED_S if fault.temporary else LOOK_EVERY_S
+        await asyncio.to_thread(self._storage.learn, places)
+        return LOOK_EVERY_S
 
     async def look(self) -> None:
         names = self._storage.named()
@@ -71,11 +79,11 @@ class StorageWatch:
         if not task.done():
             return f"it has not answered for {LOOK_LIMIT_S:.0f} s"
         del self._asking[name]
-        try:
-            task.result()
-        except VaultFault as fault:
-            return str(fault)
-        return ""
+        trouble = task.exception()
+        if trouble is None or isinstance(trouble, VaultFault):
+            return "" if trouble is None else str(trouble)
+        log.error("place_not_asked", place=name, exc_info=trouble)
+        return f"asking it failed: {type(trouble).__name__}: {trouble}"
 
     def _tell(self, reached: tuple[str, ...]) -> None:
         self._seen |= {*reached}

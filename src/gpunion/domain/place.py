@@ -12,6 +12,12 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+# Who serves it, and where: no user, no question, no blank. Read by hand, since reading addresses is I/O's.
+ENDPOINT_PATTERN = re.compile(r"https?://(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?(?:/[^\s?#]*)?")
+PORT_MAX = 65_535
+# Servers differ in what else they allow; these can stand in an address.
+BUCKET_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+REGION_PATTERN = re.compile(r"[!-~]+")
 CREDENTIALS_PATTERN = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 # Always there: the coordinator's own vault, through a folder that is shared or through the coordinator.
 CAMPUS = "campus"
@@ -102,11 +108,42 @@ def _refuse_unknown(name: str, kind: PlaceKind, table: Mapping[str, object]) -> 
 def _check(name: str, kind: PlaceKind, texts: Mapping[str, str]) -> None:
     if kind is PlaceKind.DIRECTORY and not texts["directory"].startswith("/"):
         raise ValueError(f"{name}.directory begins with /: every machine has to find the same folder")
+    if kind is PlaceKind.S3:
+        _check_bucket(name, texts)
+
+
+def _check_bucket(name: str, texts: Mapping[str, str]) -> None:
+    """What a client of buckets would stumble over on every machine is refused where it is written."""
     endpoint = texts.get("endpoint", "")
-    if endpoint and not endpoint.startswith(("http://", "https://")):
-        raise ValueError(f"{name}.endpoint looks like https://s3.campus.example:9000")
-    if kind is PlaceKind.S3 and not CREDENTIALS_PATTERN.fullmatch(texts["credentials"]):
+    if endpoint and not _is_endpoint(endpoint):
+        raise ValueError(
+            f"{name}.endpoint looks like https://s3.campus.example:9000: http or https, a host, "
+            f"a port up to {PORT_MAX} if need be, and no blank"
+        )
+    if not BUCKET_PATTERN.fullmatch(texts["bucket"]):
+        raise ValueError(
+            f"{name}.bucket is the bucket's name alone: letters, digits, ., - and _; "
+            "a path within it is written as prefix"
+        )
+    if texts.get("prefix") and not _is_prefix(texts["prefix"]):
+        raise ValueError(
+            f'{name}.prefix is a path within the bucket, such as "vaults/gpunion": '
+            "names with one / between them, none of them . or .., and no line break"
+        )
+    if texts.get("region") and not REGION_PATTERN.fullmatch(texts["region"]):
+        raise ValueError(f"{name}.region is one word such as us-east-1, without a blank")
+    if not CREDENTIALS_PATTERN.fullmatch(texts["credentials"]):
         raise ValueError(
             f'{name}.credentials says where a machine finds its own: "file:/PATH" (mode 600) '
             'or "env:NAME" (NAME_ACCESS_KEY_ID and NAME_SECRET_ACCESS_KEY)'
         )
+
+
+def _is_endpoint(text: str) -> bool:
+    found = ENDPOINT_PATTERN.fullmatch(text)
+    return found is not None and (found.group(1) is None or 0 < int(found.group(1)) <= PORT_MAX)
+
+
+def _is_prefix(text: str) -> bool:
+    names = text.removeprefix("/").removesuffix("/").split("/")
+    return all(name not in ("", ".", "..") and name.isprintable() for name in names)

@@ -117,6 +117,40 @@ def test_without_the_package_it_says_what_to_install() -> None:
     assert "hush" not in repr(bucket)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"endpoint": "http://127.0.0.1:99000"},  # obstore panics, which is no Exception
+        {"access_key_id": "key\nhush"},  # so does what it is asked for
+        {"prefix": "a//b"},  # a bare ValueError
+    ],
+)
+def test_settings_that_obstore_stumbles_over_are_a_place_that_is_unavailable(
+    settings: dict[str, str],
+) -> None:
+    known = {"endpoint": "http://127.0.0.1:1", "access_key_id": "key", "secret_access_key": "hush"}
+    with pytest.raises(VaultUnavailable, match="Next: look at endpoint, bucket") as raised:
+        open_bucket(Bucket(bucket="vaults", tries=1, **(known | settings))).get("clock")
+    assert "hush" not in str(raised.value)
+
+
+def test_what_does_not_come_from_obstore_passes_through() -> None:
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    def load() -> Any:
+        return lambda *_, **__: interrupted()
+
+    class Interrupted:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_, **__: interrupted()
+
+    with pytest.raises(KeyboardInterrupt):
+        open_bucket(Bucket(bucket="vaults", access_key_id="key", secret_access_key="hush"), load)
+    with pytest.raises(KeyboardInterrupt):
+        Objects(Interrupted(), "memory").get("clock")
+
+
 @over_http
 @pytest.mark.parametrize(
     ("trouble", "fault", "told"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import threading
 from collections.abc import Callable
@@ -328,6 +329,18 @@ async def test_what_the_program_named_and_its_output_so_far_become_durable(fake:
     ]
     assert fake.vault.trees[a_checkpoint(1)] == {"checkpoint/state": "weights", "output/metrics.csv": "1,2"}
     assert list((fake.root / "spool" / RUN).iterdir()) == []
+
+
+async def test_trouble_with_older_saves_makes_no_sealed_one_unsaved(
+    fake: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(job_id: str, keep: int) -> tuple[str, ...]:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(fake.vault, "forget", full)
+    hands = await saved_guest(fake)
+    hands.ship(ship())
+    await until(lambda: fake.of(CheckpointShipped))
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(None, 3), ("c9", 3), ("c2", 5)])

@@ -86,6 +86,19 @@ async def test_a_place_that_is_away_is_tried_again(tmp_path: Path, trouble: Comp
     assert len(copier.asked) == 3
 
 
+async def test_a_full_disk_and_trouble_nobody_thought_of_keep_no_copy_from_being_made(tmp_path: Path) -> None:
+    copier = Copier(ZeroDivisionError("nobody thought of this"), Completed())
+    replicator = a_replicator(copier, tmp_path / "no room, since this folder is not there")
+    replicator.want("job-1", PLACES)
+    await run_until(replicator, lambda: not replicator.waiting)
+    assert len(copier.asked) == 2
+    replicator.want("job-1", PLACES)
+    (tmp_path / "no room, since this folder is not there").mkdir()
+    replicator.want("job-1", PLACES)
+    again = a_replicator(Copier(), tmp_path / "no room, since this folder is not there")
+    assert again.waiting == ("job-1",)
+
+
 async def test_what_is_sealed_while_copying_is_copied_after_it(tmp_path: Path) -> None:
     copier = Copier()
     replicator = a_replicator(copier, tmp_path)

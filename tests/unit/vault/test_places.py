@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,7 +47,17 @@ BUCKET = {"kind": "s3", "bucket": "vaults", "endpoint": "https://s3.campus", "cr
         (BUCKET | {"buckett": "b"}, "did you mean 'bucket'?"),
         (BUCKET | {"secret_access_key": "hush"}, "a secret is not written here"),
         (BUCKET | {"credentials": "hush"}, "says where a machine finds its own"),
-        (BUCKET | {"endpoint": "s3.campus"}, "endpoint looks like"),
+        (BUCKET | {"endpoint": "s3.campus"}, "store.endpoint looks like"),
+        (BUCKET | {"endpoint": "https://"}, "store.endpoint looks like"),
+        (BUCKET | {"endpoint": "http://s3.campus:99000"}, "store.endpoint looks like"),
+        (BUCKET | {"endpoint": "http://s3.campus:0"}, "store.endpoint looks like"),
+        (BUCKET | {"endpoint": "http://s3 campus"}, "store.endpoint looks like"),
+        (BUCKET | {"endpoint": "http://s3.campus\n"}, "store.endpoint looks like"),
+        (BUCKET | {"endpoint": "https://me:hush@s3.campus"}, "store.endpoint looks like"),
+        (BUCKET | {"bucket": "Bad Bucket/x"}, "store.bucket is the bucket's name alone"),
+        (BUCKET | {"prefix": "a//b"}, "store.prefix is a path"),
+        (BUCKET | {"prefix": "a/../b"}, "store.prefix is a path"),
+        (BUCKET | {"region": "us\neast"}, "store.region is one word"),
         (BUCKET | {"prefix": 3}, "not a text"),
     ],
 )
@@ -56,6 +66,18 @@ def test_what_is_wrong_with_a_place_is_said_and_no_secret_with_it(table: object,
         place_of("store", table)
     assert told in str(trouble.value)
     assert "hush" not in str(trouble.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"endpoint": "https://s3.campus.example:65535/minio"},
+        {"endpoint": "http://[::1]:9000/"},
+        {"bucket": "Old_Bucket.2", "prefix": "vaults/of a lab/", "region": "default"},
+    ],
+)
+def test_what_servers_of_buckets_take_is_taken(settings: dict[str, str]) -> None:
+    assert table_of(place_of("store", BUCKET | settings)).items() >= settings.items()
 
 
 def test_a_place_can_be_told_and_read_again() -> None:
@@ -107,6 +129,11 @@ def test_a_campus_without_named_places_has_its_own_vault() -> None:
     [
         ("env:S3", {}, "S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY is not set"),
         ("env:S3", {"S3_ACCESS_KEY_ID": "hush"}, "S3_SECRET_ACCESS_KEY is not set"),
+        (
+            "env:S3",
+            {"S3_ACCESS_KEY_ID": "me\n", "S3_SECRET_ACCESS_KEY": "hush"},
+            "access_key_id of S3 has a blank, a line break",
+        ),
         ("file:{}/none", {}, "cannot be read"),
         ("file:{}/open", {}, "chmod 600"),
         ("file:{}/half", {}, "lacks secret_access_key"),
@@ -228,6 +255,45 @@ async def test_what_a_machine_reaches_is_told_to_the_coordinator_when_it_changes
     assert greeted == [("store",), ()]
     assert station.facts.places_away == ("store",)
     assert watch.troubles == {"store": "store is not mounted"}
+
+
+async def test_neither_a_place_that_breaks_nor_a_full_disk_ends_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_watch, "LOOK_EVERY_S", 0.0)
+    machine, link = Machine(tmp_path / "no room, since this folder is not there"), FakeLink()
+    link.places = places(attic={"kind": "directory", "directory": "/attic"}, store=BUCKET)
+    station = AgentStation(
+        node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
+    )
+    ask, asked = machine.storage.ask, list[str]()
+
+    def breaks(name: str) -> None:
+        asked.append(name)
+        if name == "attic":
+            raise ZeroDivisionError("nobody thought of this")
+        ask(name)
+
+    machine.storage.ask = breaks  # type: ignore[method-assign]
+    watch = StorageWatch(storage=machine.storage, link=link, station=station, greet_again=lambda: None)
+    task = asyncio.create_task(watch.run())
+    await until(lambda: asked.count("attic") > 1 and station.facts.places == ("store",))
+    assert "nobody thought of this" in watch.troubles["attic"]
+    assert machine.restarted().named() == ()
+    machine.memory.parent.mkdir()
+    await until(lambda: machine.restarted().named() == ("attic", "store"))
+    met: list[str] = []
+
+    def nonsense() -> Iterator[Place]:
+        met.append("nonsense")
+        raise ZeroDivisionError("nobody thought of this either")
+        yield
+
+    link.places = cast(Any, nonsense())
+    await until(lambda: met)
+    link.places = places(store=BUCKET)
+    await until(lambda: machine.restarted().named() == ("store",))
+    task.cancel()
 
 
 async def test_a_place_that_hangs_keeps_nobody_from_the_others(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from gpunion.adapters.s3.objects import Objects
+from gpunion.adapters.s3.objects import Objects, is_of_obstore
 from gpunion.ports.vault import VaultUnavailable
 
 REQUEST_LIMIT_S = 60
@@ -49,6 +49,20 @@ def open_bucket(bucket: Bucket, load: Callable[[], Any] = _obstore) -> Objects:
             f"{bucket.describe()} needs the package obstore, which is not installed here. "
             "Next: python -m pip install 'gpunion[s3]'"
         ) from error
+    try:
+        return Objects(_store(s3_store, bucket), bucket.describe())
+    except BaseException as error:
+        if not is_of_obstore(error):
+            raise
+        # What it says may repeat a setting of the credentials.
+        raise VaultUnavailable(
+            f"{bucket.describe()} cannot be opened: obstore does not take these settings "
+            f"({type(error).__name__}). Next: look at endpoint, bucket, region and prefix of the place, and "
+            "at what its credentials refer to"
+        ) from None
+
+
+def _store(s3_store: Any, bucket: Bucket) -> Any:
     options = {
         "region": bucket.region,
         "access_key_id": bucket.access_key_id,
@@ -57,7 +71,7 @@ def open_bucket(bucket: Bucket, load: Callable[[], Any] = _obstore) -> Objects:
         **({"endpoint": bucket.endpoint} if bucket.endpoint else {}),
         **({"session_token": bucket.session_token} if bucket.session_token else {}),
     }
-    store = s3_store(
+    return s3_store(
         bucket.bucket,
         prefix=bucket.prefix or None,
         client_options={
@@ -71,4 +85,3 @@ def open_bucket(bucket: Bucket, load: Callable[[], Any] = _obstore) -> Objects:
         },
         **options,
     )
-    return Objects(store, bucket.describe())

@@ -33,6 +33,12 @@ def credentials_of(place: Place, environment: Mapping[str, str]) -> Credentials:
             + " is not set where the agent runs"
         )
         raise VaultDenied(f"the place {place.name}: {written}. Next: ask the campus operator for a key of it")
+    torn = [part for part in PARTS if not all("!" <= sign <= "~" for sign in found.get(part, ""))]
+    if torn:
+        raise VaultDenied(
+            f"the place {place.name}: {' and '.join(torn)} of {where} has a blank, a line break or another "
+            "sign that no key has. Next: copy it anew, without what stands around it"
+        )
     return Credentials(**{part: found[part] for part in PARTS if part in found})
 
 

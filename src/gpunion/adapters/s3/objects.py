@@ -23,6 +23,7 @@ FULL_STATUS = "507 "
 DENIED_STATUS = ("401 ", "403 ")
 DELETE_AT_ONCE = 500  # S3 takes a thousand names in one request
 CLOCK_KEY = "clock"
+PANIC = "PanicException"
 
 _CODE = re.compile(r"<Code>([A-Za-z.]+)</Code>")
 _STATUS = re.compile(r"status code: (\d{3} )")
@@ -135,14 +136,16 @@ class Objects:
             yield
         except VaultFault:
             raise
-        except Exception as error:  # obstore has one class for most; the server's answer tells more
+        except BaseException as error:  # obstore has one class for most; the server's answer tells more
+            if not is_of_obstore(error):
+                raise
             raise self._fault(what, error) from error
 
     def _bucket_must_exist(self, error: Exception) -> None:
         if "NoSuchBucket" in str(error):
             raise self._fault("reading", error) from error
 
-    def _fault(self, what: str, error: Exception) -> VaultFault:
+    def _fault(self, what: str, error: BaseException) -> VaultFault:
         text = str(error)
         code = found.group(1) if (found := _CODE.search(text)) else ""
         status = found.group(1) if (found := _STATUS.search(text)) else ""
@@ -164,7 +167,16 @@ class Objects:
             return VaultUnavailable(
                 f"{told}: there is no such bucket. Next: the operator makes it, or names another"
             )
+        if type(error).__name__ == PANIC:
+            return VaultUnavailable(
+                f"{told}. Next: look at endpoint, bucket and region of the place: obstore does not take them"
+            )
         return VaultUnavailable(f"{told}. Next: wait, or look whether the server can be reached from here")
+
+
+def is_of_obstore(error: BaseException) -> bool:
+    """Its panics are no Exceptions, have no class to import, and mean no more than that: it did not work."""
+    return isinstance(error, Exception) or type(error).__name__ == PANIC
 
 
 def _etag(meta: Any) -> str:
