@@ -123,12 +123,12 @@ class Objects:
                 self._store.delete(list(keys[start : start + DELETE_AT_ONCE]))
 
     def now_s(self) -> float:
-        """By the server's clock, give or take a second; it is asked once."""
+        """By the server's clock, give or take a second; it is asked once. It goes on in a suspend."""
         if self._offset_s is None:
             self.put(CLOCK_KEY, b"")
             with self._translated("asking for the time"):
-                self._offset_s = _seconds(self._store.head(CLOCK_KEY)["last_modified"]) - time.monotonic()
-        return time.monotonic() + self._offset_s
+                self._offset_s = _seconds(self._store.head(CLOCK_KEY)["last_modified"]) - _since_boot_s()
+        return _since_boot_s() + self._offset_s
 
     @contextmanager
     def _translated(self, what: str) -> Iterator[None]:
@@ -177,6 +177,10 @@ class Objects:
 def is_of_obstore(error: BaseException) -> bool:
     """Its panics are no Exceptions, have no class to import, and mean no more than that: it did not work."""
     return isinstance(error, Exception) or type(error).__name__ == PANIC
+
+
+def _since_boot_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _etag(meta: Any) -> str:
