@@ -19,7 +19,7 @@ from gpunion.agent.caps import Caps
 from gpunion.domain.guest import Tenure
 from gpunion.ports.peers import Told
 from gpunion.ports.ready import ReadyFault, ReadyStates
-from gpunion.ports.vault import Manifest, Vault
+from gpunion.ports.vault import Manifest, ShipCancelled, Vault
 
 log = structlog.get_logger()
 
@@ -133,6 +133,7 @@ class KeepingVault:
         self._ready = ready
         self._job_id = job_id
         self._room = True
+        self._kept: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
         """Everything but `put` and `seal` is the vault's own."""
@@ -144,6 +145,7 @@ class KeepingVault:
         if self._room:
             try:
                 self._ready.put(self._job_id, block_hash, data)
+                self._kept.add(block_hash)
             except ReadyFault:
                 self._room = False  # it was only a help
         return stored_bytes
@@ -155,6 +157,10 @@ class KeepingVault:
         else:
             self._ready.drop(self._job_id)
 
+    def in_vain(self) -> None:
+        """This shipment was cancelled: no checkpoint will name what of it stayed here."""
+        self._ready.let_go(self._job_id, self._kept)
+
 
 @contextmanager
 def keeping(vault: Vault, desk: PeerDesk | None, ready: ReadyStates, job_id: str) -> Iterator[Vault]:
@@ -163,7 +169,11 @@ def keeping(vault: Vault, desk: PeerDesk | None, ready: ReadyStates, job_id: str
         yield vault
         return
     desk.began(job_id)
+    keeps = KeepingVault(vault, desk, ready, job_id)
     try:
-        yield cast(Vault, KeepingVault(vault, desk, ready, job_id))
+        yield cast(Vault, keeps)
+    except ShipCancelled:
+        keeps.in_vain()
+        raise
     finally:
         desk.ended(job_id)

@@ -21,7 +21,7 @@ class ReadyStates(Protocol):
         ...
 
     def put(self, job_id: str, name: str, data: bytes) -> None:
-        """`ReadyFault`: no room, or these are not the bytes of that name."""
+        """`ReadyFault`: more than the owner gives, no room, or these are not the bytes of that name."""
         ...
 
     def put_stored(self, job_id: str, name: str, stored: bytes) -> None:
@@ -42,6 +42,10 @@ class ReadyStates(Protocol):
 
     def keep_only(self, job_id: str, names: Collection[str]) -> None:
         """Of this job, nothing else is of use any more."""
+        ...
+
+    def let_go(self, job_id: str, names: Collection[str]) -> None:
+        """Of this job, these are of no use any more."""
         ...
 
     def make_room(self, job_id: str, size_bytes: int) -> bool:

@@ -26,7 +26,7 @@ from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.peer import PASS_VALID_S, PeerPass, issue
 from gpunion.domain.resources import GIB
 from gpunion.ports.peers import PeerTrouble
-from gpunion.ports.vault import CheckpointLabel, Manifest
+from gpunion.ports.vault import CheckpointLabel, Manifest, ShipCancelled
 
 KEY = "5a" * 32
 JOB = JobId("job-1")
@@ -245,6 +245,33 @@ def test_a_save_that_comes_to_nothing_ends_for_whoever_follows_and_the_next_is_a
     alpha.desk.began(JOB)
     alpha.desk.began(JOB)
     assert alpha.desk.names(JOB, 2, 0, 0.0).over  # a newer one has begun
+
+
+def test_of_a_cancelled_save_nothing_stays_ready_but_what_was_there_before(
+    alpha: Alpha, tmp_path: Path
+) -> None:
+    before = b"of an earlier save"
+    alpha.ready.put(JOB, blake3(before).hexdigest(), before)
+    vault = DirectoryVault(tmp_path / "vault")
+
+    def cancelled_save() -> None:
+        with keeping(vault, alpha.desk, alpha.ready, JOB) as keeping_vault:
+            keeping_vault.begin(JOB, 1)
+            keeping_vault.put(NAME, DATA)
+            raise ShipCancelled("a notice came")
+
+    with pytest.raises(ShipCancelled):
+        cancelled_save()
+    assert alpha.ready.lacking(JOB, [NAME, blake3(before).hexdigest()]) == {NAME}
+
+
+def test_what_there_is_no_room_for_goes_to_the_vault_alone(alpha: Alpha, tmp_path: Path) -> None:
+    vault, small = DirectoryVault(tmp_path / "vault"), DirectoryReady(tmp_path / "small", limit_bytes=1000)
+    with keeping(vault, alpha.desk, small, JOB) as keeping_vault:
+        keeping_vault.begin(JOB, 1)
+        keeping_vault.put(NAME, DATA)
+    assert vault.read_block(NAME) == DATA
+    assert small.lacking(JOB, [NAME]) == {NAME}
 
 
 def test_without_an_open_port_the_vault_is_used_as_it_is(alpha: Alpha, tmp_path: Path) -> None:

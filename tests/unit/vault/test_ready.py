@@ -76,6 +76,47 @@ def test_the_least_used_jobs_make_room_and_too_much_is_not_taken(ready: Director
     assert ready.jobs() == ("new",)
 
 
+def stored_bytes(ready: DirectoryReady) -> int:
+    return sum(path.stat().st_size for path in ready.place.rglob("*") if path.is_file())
+
+
+def test_never_more_is_kept_than_the_owner_gives(ready: DirectoryReady, tmp_path: Path) -> None:
+    whole = DirectoryReady(tmp_path / "whole", limit_bytes=1_000_000)
+    for data in NOISE[:2]:
+        ready.put("job", name_of(data), data)
+    with pytest.raises(ReadyFault, match="no room"):
+        ready.put("job", name_of(NOISE[2]), NOISE[2])
+    whole.put("other", name_of(NOISE[3]), NOISE[3])
+    file = whole.open_stored("other", name_of(NOISE[3]))
+    assert file is not None
+    with file, pytest.raises(ReadyFault, match="no room"):
+        ready.put_stored("other", name_of(NOISE[3]), file.read())
+    assert stored_bytes(ready) <= 200_000
+    # What was there before this process came counts too, and what went makes room.
+    again = DirectoryReady(ready.place, limit_bytes=200_000)
+    with pytest.raises(ReadyFault, match="no room"):
+        again.put("job", name_of(NOISE[2]), NOISE[2])
+    again.keep_only("job", {name_of(NOISE[0])})
+    again.put("job", name_of(NOISE[2]), NOISE[2])
+    again.let_go("job", {name_of(NOISE[2])})
+    again.put("job", name_of(NOISE[3]), NOISE[3])
+    again.drop("job")
+    for data in NOISE[:2]:
+        again.put("job", name_of(data), data)
+
+
+def test_a_job_nobody_has_used_for_long_gives_way_to_a_block_and_one_in_use_does_not(
+    ready: DirectoryReady,
+) -> None:
+    for data in NOISE[:2]:
+        ready.put("job", name_of(data), data)
+    with pytest.raises(ReadyFault, match="no room"):
+        ready.put("new", name_of(NOISE[2]), NOISE[2])
+    os.utime(ready.place / "job", (1, 1))
+    ready.put("new", name_of(NOISE[2]), NOISE[2])
+    assert ready.jobs() == ("new",)
+
+
 def shipped(vault: DirectoryVault, place: Path, parts: list[bytes], step: int) -> Manifest:
     place.mkdir(exist_ok=True)
     for number, data in enumerate(parts):
@@ -92,7 +133,8 @@ def shipped(vault: DirectoryVault, place: Path, parts: list[bytes], step: int) -
     return ship_directory(vault, place, label)
 
 
-def test_a_restore_takes_what_lies_here_and_fetches_the_rest(ready: DirectoryReady, tmp_path: Path) -> None:
+def test_a_restore_takes_what_lies_here_and_fetches_the_rest(tmp_path: Path) -> None:
+    ready = DirectoryReady(tmp_path / "states", limit_bytes=300_000)
     vault = DirectoryVault(tmp_path / "vault")
     first = shipped(vault, tmp_path / "work", NOISE[:3], 1)
     for entry in first.files:

@@ -2,8 +2,9 @@
 
     <place>/<job>/blocks/ab/<hash>
 
-A whole job goes at once: with its end, or when others need the room. Nothing is synced; what a power cut
-damaged is found out when it is read, and fetched again.
+A whole job goes at once: with its end, or when others need the room. All of them together never take more
+than the owner gives. Nothing is synced; what a power cut damaged is found out when it is read, and fetched
+again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Callable, Collection
 from contextlib import nullcontext, suppress
 from functools import partial
@@ -27,6 +29,9 @@ from gpunion.ports.vault import Manifest, Vault, VaultFault
 
 PeerRead = Callable[[str], bytes | None]
 
+# A state that was used this lately may still be growing: a single block of another job does not displace it.
+IN_USE_S = 600.0
+
 
 class DirectoryReady:
     """Implements `ports.ready.ReadyStates`."""
@@ -35,7 +40,8 @@ class DirectoryReady:
         self.place = place
         self._limit_bytes = limit_bytes
         self._do = Unsynced()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._sizes: dict[str, int] = {}  # of jobs that were measured; a job is measured once
 
     def lacking(self, job_id: str, names: Collection[str]) -> set[str]:
         folder = self._folder(job_id)
@@ -81,11 +87,10 @@ class DirectoryReady:
             return None
 
     def keep_only(self, job_id: str, names: Collection[str]) -> None:
-        blocks = self._blocks(job_id)
-        with suppress(OSError):
-            for path in blocks.stored():
-                if path.name not in names:
-                    path.unlink(missing_ok=True)
+        self._unlink(job_id, lambda name: name not in names)
+
+    def let_go(self, job_id: str, names: Collection[str]) -> None:
+        self._unlink(job_id, lambda name: name in names)
 
     def make_room(self, job_id: str, size_bytes: int) -> bool:
         if size_bytes > self._limit_bytes:
@@ -102,7 +107,9 @@ class DirectoryReady:
         return True
 
     def drop(self, job_id: str) -> None:
-        shutil.rmtree(self._folder(job_id), ignore_errors=True)
+        with self._lock:
+            shutil.rmtree(self._folder(job_id), ignore_errors=True)
+            self._sizes.pop(job_id, None)
 
     def jobs(self) -> tuple[str, ...]:
         try:
@@ -116,7 +123,7 @@ class DirectoryReady:
 
     def _blocks(self, job_id: str) -> Blocks:
         folder = self._folder(job_id)
-        return Blocks(folder, self._do, partial(self._replace, folder / "tmp"), nullcontext)
+        return Blocks(folder, self._do, partial(self._replace, job_id), nullcontext)
 
     def _opened(self, job_id: str) -> Blocks:
         blocks = self._blocks(job_id)
@@ -124,14 +131,43 @@ class DirectoryReady:
         blocks.create()
         return blocks
 
-    def _replace(self, beside: Path, path: Path, data: bytes) -> None:
-        temporary = beside / secrets.token_hex(16)
+    def _replace(self, job_id: str, path: Path, data: bytes) -> None:
+        folder = self._folder(job_id)
+        temporary = folder / "tmp" / secrets.token_hex(16)
         try:
             self._do.write_new(temporary, data)
-            os.rename(temporary, path)
-        except OSError:
+            with self._lock:
+                more_bytes = len(data) - (path.stat().st_size if path.exists() else 0)
+                self._fit(job_id, more_bytes)
+                os.rename(temporary, path)
+                self._sizes[job_id] += more_bytes
+                os.utime(folder)
+        except (OSError, ReadyFault):
             temporary.unlink(missing_ok=True)
             raise
+
+    def _fit(self, job_id: str, more_bytes: int) -> None:
+        """Jobs that nobody used for a while give way to one more block. `ReadyFault`: that will not do."""
+        total_bytes = self._size_bytes(job_id) + more_bytes
+        others = sorted((name for name in self.jobs() if name != job_id), key=self._used_s)
+        total_bytes += sum(map(self._size_bytes, others))
+        for oldest in others:
+            if total_bytes <= self._limit_bytes or self._used_s(oldest) > time.time() - IN_USE_S:
+                break
+            total_bytes -= self._size_bytes(oldest)
+            self.drop(oldest)
+        if total_bytes > self._limit_bytes:
+            raise ReadyFault(
+                f"no room for a block of {job_id}: {self._limit_bytes} bytes are given for states"
+            )
+
+    def _unlink(self, job_id: str, unwanted: Callable[[str], bool]) -> None:
+        with self._lock:
+            with suppress(OSError):
+                for path in self._blocks(job_id).stored():
+                    if unwanted(path.name):
+                        path.unlink(missing_ok=True)
+            self._sizes.pop(job_id, None)
 
     def _used_s(self, job_id: str) -> float:
         with suppress(OSError):
@@ -139,10 +175,16 @@ class DirectoryReady:
         return 0.0
 
     def _size_bytes(self, job_id: str) -> int:
+        """Whatever vanishes meanwhile takes no room."""
+        known = self._sizes.get(job_id)
+        if known is not None:
+            return known
         total = 0
-        for path in self._blocks(job_id).stored():
-            with suppress(OSError):
-                total += path.stat().st_size
+        with suppress(OSError):
+            for path in self._blocks(job_id).stored():
+                with suppress(OSError):
+                    total += path.stat().st_size
+        self._sizes[job_id] = total
         return total
 
 
