@@ -19,7 +19,7 @@ from gpunion.agent.caps import Caps
 from gpunion.domain.guest import Tenure
 from gpunion.ports.peers import Told
 from gpunion.ports.ready import ReadyFault, ReadyStates
-from gpunion.ports.vault import Manifest, ShipCancelled, Vault
+from gpunion.ports.vault import Manifest, ShipCancelled, Vault, VaultFault
 
 log = structlog.get_logger()
 
@@ -152,6 +152,13 @@ class KeepingVault:
 
     def seal(self, manifest: Manifest) -> None:
         self._vault.seal(manifest)
+        # From here on it is durable, and nothing that happens on this disk may say otherwise.
+        try:
+            self._keep(manifest)
+        except (OSError, VaultFault, ReadyFault) as trouble:
+            log.warning("save_not_kept_ready", job=self._job_id, trouble=str(trouble))
+
+    def _keep(self, manifest: Manifest) -> None:
         if self._ready.make_room(self._job_id, manifest.total_bytes):
             self._ready.keep_only(self._job_id, {n for entry in manifest.files for n in entry.blocks})
         else:

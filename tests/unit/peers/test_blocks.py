@@ -265,6 +265,18 @@ def test_of_a_cancelled_save_nothing_stays_ready_but_what_was_there_before(
     assert alpha.ready.lacking(JOB, [NAME, blake3(before).hexdigest()]) == {NAME}
 
 
+def test_what_is_sealed_is_sealed_whatever_this_disk_says(alpha: Alpha, tmp_path: Path) -> None:
+    class Failing(DirectoryReady):
+        def make_room(self, job_id: str, size_bytes: int) -> bool:
+            raise OSError("the disk is gone")
+
+    vault, failing = DirectoryVault(tmp_path / "vault"), Failing(tmp_path / "states", limit_bytes=GIB)
+    with keeping(vault, alpha.desk, failing, JOB) as keeping_vault:
+        keeping_vault.begin(JOB, 1)
+        keeping_vault.seal(a_manifest())
+    assert [manifest.checkpoint_id for manifest in vault.manifests(JOB)] == ["c1"]
+
+
 def test_what_there_is_no_room_for_goes_to_the_vault_alone(alpha: Alpha, tmp_path: Path) -> None:
     vault, small = DirectoryVault(tmp_path / "vault"), DirectoryReady(tmp_path / "small", limit_bytes=1000)
     with keeping(vault, alpha.desk, small, JOB) as keeping_vault:

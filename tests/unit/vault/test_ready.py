@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,24 @@ def test_a_job_nobody_has_used_for_long_gives_way_to_a_block_and_one_in_use_does
     os.utime(ready.place / "job", (1, 1))
     ready.put("new", name_of(NOISE[2]), NOISE[2])
     assert ready.jobs() == ("new",)
+
+
+def test_a_state_that_vanishes_while_it_is_measured_takes_no_room(
+    ready: DirectoryReady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready.put("job", name_of(NOISE[0]), NOISE[0])
+    there = Path.exists
+
+    def looked_at_too_early(path: Path) -> bool:
+        found = there(path)
+        if path.name == "blocks":
+            shutil.rmtree(path, ignore_errors=True)
+        return found
+
+    monkeypatch.setattr(Path, "exists", looked_at_too_early)
+    again = DirectoryReady(ready.place, limit_bytes=200_000)
+    assert again.make_room("other", 200_000)
+    assert again.jobs() == ("job", "other")
 
 
 def shipped(vault: DirectoryVault, place: Path, parts: list[bytes], step: int) -> Manifest:
