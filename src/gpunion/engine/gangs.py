@@ -55,6 +55,12 @@ def running_together(draft: Draft, job: Job) -> list[Run]:
     return together if len(together) == len(runs) else []
 
 
+def beside(draft: Draft, run: Run) -> list[Run]:
+    """Itself and the running members on the same machine: they save with it, and share its wire."""
+    runs = (newest_run(draft, one) for one in members(draft, draft.job_of(run)))
+    return [one for one in runs if one and one.phase is RunPhase.RUNNING and one.node_id == run.node_id]
+
+
 def saving(draft: Draft, runs: list[Run]) -> bool:
     """Whether one of them has a save under way."""
     return any(draft.state.unsettled.get(run.id) for run in runs)

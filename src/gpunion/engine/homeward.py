@@ -127,7 +127,7 @@ def _go(draft: Draft, job: Job, run: Run, home: Node, gain_s: float) -> None:
         draft,
         run,
         Cause.HOMECOMING,
-        rate_bps=spare_bps,
+        rate_bps=spare_bps / len(gangs.beside(draft, run)),
         deadline_s=None,
         destination=home.id,
         reserved_gpus=tuple(gpu.index for gpu in gpus),

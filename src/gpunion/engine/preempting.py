@@ -108,7 +108,7 @@ def _may_go(draft: Draft, node: Node, run: Run) -> bool:
 
 def _candidate(draft: Draft, node: Node, run: Run) -> Candidate:
     job = draft.job_of(run)
-    wire_bps = max(reclaim_cap_bps(node.facts.capacity.uplink_bps), 1.0)
+    wire_bps = max(reclaim_cap_bps(node.facts.lent_uplink_bps), 1.0)
     started_s = draft.now_s if run.started_s is None else run.started_s
     saved_s = started_s if job.durable is None else max(started_s, job.durable.at_s)
     last = draft.state.migrations.get(migration_id(job.id, job.migrations))
@@ -158,6 +158,8 @@ def _carry_out(draft: Draft, job: Job, room: Room) -> None:
         return  # the uplink is busy saving others; next time
     names = ", ".join(sorted(str(draft.state.runs[one.run_id].job_id) for one in room.victims))
     draft.because(job.id, Why.ROOM_MADE, node=node.id, jobs=names)
+    runs = [draft.state.runs[one.run_id] for one in room.victims]
+    saving = {one.id for run in runs for one in gangs.beside(draft, run)}  # members beside them save too
     for victim in room.victims:
         run = draft.state.runs[victim.run_id]
         draft.because(run.job_id, Why.MADE_ROOM, job=job.id, node=node.id, unsaved_s=victim.unsaved_s)
@@ -165,7 +167,7 @@ def _carry_out(draft: Draft, job: Job, room: Room) -> None:
             draft,
             run,
             Cause.PREEMPTED,
-            rate_bps=spare_bps / len(room.victims),
+            rate_bps=spare_bps / len(saving),
             deadline_s=None,
             destination=None,
             reserved_gpus=(),
@@ -176,7 +178,7 @@ def _carry_out(draft: Draft, job: Job, room: Room) -> None:
 
 
 def _spare_bps(draft: Draft, node: Node) -> float:
-    return reclaim_cap_bps(node.facts.capacity.uplink_bps) - active_flush_bps(draft, node.id)
+    return reclaim_cap_bps(node.facts.lent_uplink_bps) - active_flush_bps(draft, node.id)
 
 
 def _weight(job: Job, gpus: int) -> float:

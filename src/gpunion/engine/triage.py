@@ -9,6 +9,7 @@ from gpunion.domain.job import Job
 from gpunion.domain.migration import Cause, MigrationPhase
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
 from gpunion.engine import gangs, moving, prefetch, staging
@@ -67,7 +68,8 @@ def _wanted_gpus(node: Node, run: Run) -> list[WithheldGpu]:
 
 
 def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
-    stakes = [_at_stake(draft, run) for run in runs]
+    parties = {party[0].id: party for party in _parties(draft, runs)}
+    stakes = [_at_stake(draft, party[0]) for party in parties.values()]
     if draft.policies.takes_turns and not want.sends_afterwards:
         now = whose_turn(draft, node, stakes, want.deadline_s)
         stakes = [stake for stake in stakes if stake.run_id in now]
@@ -75,11 +77,31 @@ def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
         return  # nobody's turn yet
     uplink_bps = node.facts.lent_uplink_bps - active_flush_bps(draft, node.id) / RECLAIM_SHARE
     by_id = {run.id: run for run in runs}
-    fates = _triage(draft, stakes, _in_no_hurry(draft, node, stakes, want, uplink_bps), max(uplink_bps, 1.0))
+    whole = _triage(draft, stakes, _in_no_hurry(draft, node, stakes, want, uplink_bps), max(uplink_bps, 1.0))
+    fates = [each for fate in whole for each in _shared(draft, fate, parties[fate.run_id])]
     going = [draft.job_of(by_id[fate.run_id]) for fate in fates if fate.rate_bps is not None]
     planned = _plan(draft, node, going) if len(going) > 1 else {}
     for fate in fates:
         _carry_out(draft, node, by_id[fate.run_id], fate, want, planned)
+
+
+def _parties(draft: Draft, runs: list[Run]) -> list[list[Run]]:
+    """Who leaves as one. Of a gang's members on one machine a save of some counts for nothing: all of them
+    have their turn at once, and fit the notice together or not at all."""
+    found: dict[JobId, list[Run]] = {}
+    for run in runs:
+        leader = gangs.members(draft, draft.job_of(run))[0]
+        found.setdefault(leader.id, []).append(run)
+    return list(found.values())
+
+
+def _shared(draft: Draft, fate: Triage, party: list[Run]) -> list[Triage]:
+    """By what each has to send. A member whose GPU nobody wants has its part too: it saves with them."""
+    if fate.rate_bps is None:
+        return [replace(fate, run_id=run.id) for run in party]
+    sizes = {run.id: max(1, draft.job_of(run).cost.ship_bytes) for run in gangs.beside(draft, party[0])}
+    per_byte_bps = fate.rate_bps / sum(sizes.values())
+    return [replace(fate, run_id=run.id, rate_bps=per_byte_bps * sizes[run.id]) for run in party]
 
 
 def _in_no_hurry(draft: Draft, node: Node, stakes: list[AtStake], want: Want, uplink_bps: float) -> Want:
@@ -191,16 +213,18 @@ def _terms_want_it(node: Node, run: Run, gpus: list[WithheldGpu]) -> tuple[Why, 
 
 
 def _at_stake(draft: Draft, run: Run) -> AtStake:
-    job = draft.job_of(run)
+    """Of all members of its gang on the machine, where it is one's."""
+    job, together = draft.job_of(run), gangs.beside(draft, run)
+    every = [draft.job_of(one) for one in together]
     since_s = run.started_s if run.started_s is not None else draft.now_s
     if job.durable is not None:
         since_s = max(since_s, job.durable.at_s)
     return AtStake(
         run_id=run.id,
-        stall_s=job.cost.save_s + gangs.agreeing_s(draft, job),
-        ship_bytes=job.cost.ship_bytes,
+        stall_s=max(one.cost.save_s for one in every) + gangs.agreeing_s(draft, job),
+        ship_bytes=sum(one.cost.ship_bytes for one in every),
         undurable_s=draft.now_s - since_s,
-        weight=max(1, len(run.grant.gpu_indices)) * (1.0 + job.spec.priority),
+        weight=sum(max(1, len(one.grant.gpu_indices)) for one in together) * (1.0 + job.spec.priority),
     )
 
 
