@@ -40,6 +40,18 @@ class VaultDesk(Protocol):
         """`BadManifest` also for one of another job."""
         ...
 
+    def begin_copy(self, job_id: str, epoch: int) -> None:
+        """As `begin`, for a checkpoint that another place has sealed: a newer run may have begun meanwhile.
+
+        The newest epoch is never lowered: new saves of an old run stay refused. `OldEpoch` where a place
+        cannot tell the two apart."""
+        ...
+
+    def adopt(self, job_id: str, manifest: bytes) -> None:
+        """As `seal`, after `begin_copy`. What is of an older run is never taken for the newest: order is by
+        (epoch, step)."""
+        ...
+
     def latest(self, job_id: str) -> bytes | None: ...
 
     def sealed(self, job_id: str) -> list[bytes]:

@@ -40,10 +40,11 @@ def copy_checkpoint(
 ) -> int:
     """Returns the bytes that were sent; 0 where it was there. Cut short anywhere it can be repeated.
 
-    Faults are those of `ports.vault`; OldEpoch: a newer run has begun there, and copies its own."""
+    Faults are those of `ports.vault`; OldEpoch: a newer run has begun in a place that cannot take over what
+    an older one has sealed."""
     decoded = manifest_format.decode(manifest)
     owner = None if decoded.sealed is None else job_id
-    target.begin(job_id, decoded.epoch)
+    target.begin_copy(job_id, decoded.epoch)
     names = manifest_format.block_names(decoded)
     with _held(source, job_id, decoded.checkpoint_id) as renew, ThreadPoolExecutor(COPIERS) as pool:
         sent_bytes = 0
@@ -55,7 +56,7 @@ def copy_checkpoint(
             if cancelled():
                 pool.shutdown(cancel_futures=True)
                 raise ShipCancelled(f"{decoded.checkpoint_id} is no longer copied")
-        target.seal(job_id, manifest)
+        target.adopt(job_id, manifest)
     return sent_bytes
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.ports.vault import BadManifest, CorruptBlock, Garbage, MissingBlock, UnknownCheckpoint
+from gpunion.ports.vault import BadManifest, CorruptBlock, Garbage, Manifest, MissingBlock, UnknownCheckpoint
 from gpunion.ports.vault_desk import HOLD_S
 
 # Looking for garbage reads the whole vault; forgetting happens after every save.
@@ -54,10 +54,13 @@ class DirectoryDesk:
             self._blocks(job_id).examine(name)
 
     def seal(self, job_id: str, manifest: bytes) -> None:
-        decoded = manifest_format.decode(manifest)
-        if decoded.job_id != job_id:
-            raise BadManifest(f"a manifest of {decoded.job_id}, handed over as one of {job_id}")
-        self._vault.seal(decoded)
+        self._vault.seal(_of_job(job_id, manifest))
+
+    def begin_copy(self, job_id: str, epoch: int) -> None:
+        self._vault.begin_copy(job_id, epoch)
+
+    def adopt(self, job_id: str, manifest: bytes) -> None:
+        self._vault.adopt(_of_job(job_id, manifest))
 
     def latest(self, job_id: str) -> bytes | None:
         found = self._vault.latest(job_id)
@@ -110,3 +113,10 @@ class DirectoryDesk:
             over = [name for name, held in self._holds.items() if held.until_s < time.monotonic()]
         for name in over:
             self.release(name)
+
+
+def _of_job(job_id: str, manifest: bytes) -> Manifest:
+    decoded = manifest_format.decode(manifest)
+    if decoded.job_id != job_id:
+        raise BadManifest(f"a manifest of {decoded.job_id}, handed over as one of {job_id}")
+    return decoded

@@ -92,12 +92,11 @@ class DirectoryVault:
         return self._blocks(ForeignBlocks, self._root / "jobs" / job_id, ForeignPacking())
 
     def begin(self, job_id: str, epoch: int) -> None:
-        with translated(f"beginning epoch {epoch} of {job_id}"):
-            shelf = self._shelf(job_id, create=True)
-            with locked(shelf.lock):
-                self._advance(shelf, epoch)
-                # Not synced: should this machine lose its power, the upload is lost with it.
-                self._do.renew(shelf.begun)
+        self._begin(job_id, epoch, self._advance)
+
+    def begin_copy(self, job_id: str, epoch: int) -> None:
+        """Of a checkpoint that another place has sealed; its run may be an old one by now."""
+        self._begin(job_id, epoch, self._advance_if_newer)
 
     def has(self, hashes: Iterable[str]) -> set[str]:
         plain_names = {self.packing.name(plain_name): plain_name for plain_name in hashes}
@@ -109,15 +108,13 @@ class DirectoryVault:
 
     def seal(self, manifest: Manifest) -> None:
         manifest_format.check(manifest)
-        manifest = self.packing.close(manifest)
-        with translated(f"sealing {manifest.checkpoint_id}"):
-            shelf = self._shelf(manifest.job_id, create=True)
-            with locked(shelf.lock):
-                if not self._sealed_before(shelf, manifest):
-                    self._advance(shelf, manifest.epoch)
-                    with self._relying_on_blocks():
-                        self._publish(shelf, manifest)
-                self._do.unlink(shelf.begun)
+        self._seal(self.packing.close(manifest), self._advance)
+
+    def adopt(self, manifest: Manifest) -> None:
+        """Seal what another place has sealed, as it is stored there. Old runs are not refused: their
+        checkpoints sort below those of newer ones."""
+        manifest_format.check(manifest)
+        self._seal(manifest, self._advance_if_newer)
 
     def latest(self, job_id: str) -> Manifest | None:
         with translated(f"reading checkpoints of {job_id}"):
@@ -234,6 +231,24 @@ class DirectoryVault:
     def _relying_on_blocks(self) -> AbstractContextManager[None]:
         return locked(self._root / COLLECT_LOCK, shared=True)
 
+    def _begin(self, job_id: str, epoch: int, advance: Callable[[Shelf, int], None]) -> None:
+        with translated(f"beginning epoch {epoch} of {job_id}"):
+            shelf = self._shelf(job_id, create=True)
+            with locked(shelf.lock):
+                advance(shelf, epoch)
+                # Not synced: should this machine lose its power, the upload is lost with it.
+                self._do.renew(shelf.begun)
+
+    def _seal(self, manifest: Manifest, advance: Callable[[Shelf, int], None]) -> None:
+        with translated(f"sealing {manifest.checkpoint_id}"):
+            shelf = self._shelf(manifest.job_id, create=True)
+            with locked(shelf.lock):
+                if not self._sealed_before(shelf, manifest):
+                    advance(shelf, manifest.epoch)
+                    with self._relying_on_blocks():
+                        self._publish(shelf, manifest)
+                self._do.unlink(shelf.begun)
+
     def _advance(self, shelf: Shelf, epoch: int) -> None:
         """Under the job's lock."""
         newest = shelf.epoch()
@@ -241,6 +256,10 @@ class DirectoryVault:
             raise OldEpoch(f"epoch {epoch} of {shelf.root.name}: epoch {newest} has begun")
         if epoch != newest:
             self._replace(shelf.epoch_file, json.dumps({"epoch": epoch}).encode())
+
+    def _advance_if_newer(self, shelf: Shelf, epoch: int) -> None:
+        newest = shelf.epoch()
+        self._advance(shelf, epoch if newest is None else max(epoch, newest))
 
     def _sealed_before(self, shelf: Shelf, manifest: Manifest) -> bool:
         path = shelf.find(manifest.checkpoint_id)

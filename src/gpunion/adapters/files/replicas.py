@@ -11,12 +11,16 @@ from gpunion.ports.replicas import Completed
 from gpunion.ports.vault import CorruptBlock, Manifest, MissingBlock, OldEpoch, UnknownCheckpoint, VaultFault
 from gpunion.ports.vault_desk import VaultDesk
 
+Order = tuple[int, int, str]  # as vaults sort checkpoints
+
 
 @dataclass
 class _Round:
     desks: dict[str, VaultDesk]
     sealed: dict[str, dict[str, bytes]]
     troubles: dict[str, str]
+    newest: dict[str, Order] = field(default_factory=dict)  # of what a place has
+    refused: dict[str, tuple[Order, str]] = field(default_factory=dict)  # the newest of another run, and why
     copied: list[str] = field(default_factory=list)
     sent_bytes: int = 0
 
@@ -40,6 +44,9 @@ class DeskReplicas:
             for place in found.desks:
                 if manifest.checkpoint_id not in found.sealed[place] and place not in found.troubles:
                     _bring(found, manifest, place, pace, cancelled)
+        for place, (order, why) in found.refused.items():
+            if place not in found.newest or found.newest[place] < order:  # else it has what is needed there
+                found.troubles.setdefault(place, why)
         return Completed(
             copied=tuple(found.copied), sent_bytes=found.sent_bytes, troubles=dict(found.troubles)
         )
@@ -49,11 +56,14 @@ class DeskReplicas:
         for place in places:
             try:
                 desk = self._open_desk(place)
-                manifests = {manifest_format.decode(data).checkpoint_id: data for data in desk.sealed(job_id)}
+                manifests = [(manifest_format.decode(data), data) for data in desk.sealed(job_id)]
             except VaultFault as fault:
                 found.troubles[place] = str(fault)
                 continue
-            found.desks[place], found.sealed[place] = desk, manifests
+            found.desks[place] = desk
+            found.sealed[place] = {manifest.checkpoint_id: data for manifest, data in manifests}
+            if manifests:
+                found.newest[place] = max(_order(manifest) for manifest, _ in manifests)
         return found
 
 
@@ -61,7 +71,11 @@ def _every(found: _Round) -> list[Manifest]:
     """Oldest first: the later ones are differences from those."""
     every = {name: data for sealed in found.sealed.values() for name, data in sealed.items()}
     manifests = map(manifest_format.decode, every.values())
-    return sorted(manifests, key=lambda manifest: (manifest.epoch, manifest.step))
+    return sorted(manifests, key=_order)
+
+
+def _order(manifest: Manifest) -> Order:
+    return manifest.epoch, manifest.step, manifest.checkpoint_id
 
 
 def _bring(
@@ -84,8 +98,9 @@ def _bring(
                 pace=pace,
                 cancelled=cancelled,
             )
-        except OldEpoch:
-            return  # a newer run has begun there, and what it saves is copied
+        except OldEpoch as fault:
+            found.refused[place] = _order(manifest), str(fault)
+            return
         except (CorruptBlock, MissingBlock, UnknownCheckpoint) as fault:
             found.troubles[place] = f"{manifest.checkpoint_id} cannot be read in {source}: {fault}"
             continue
@@ -94,4 +109,5 @@ def _bring(
             return
         found.troubles.pop(place, None)
         found.copied.append(manifest.checkpoint_id)
+        found.newest[place] = max(_order(manifest), found.newest.get(place, _order(manifest)))
         return

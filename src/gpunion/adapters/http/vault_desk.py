@@ -73,6 +73,13 @@ class HttpVaultDesk:
     def seal(self, job_id: str, manifest: bytes) -> None:
         self._ask("POST", f"/jobs/{job_id}/seal", content=manifest)
 
+    def begin_copy(self, job_id: str, epoch: int) -> None:
+        """The campus takes a copy as any save: `OldEpoch` where a newer run has begun."""
+        self.begin(job_id, epoch)
+
+    def adopt(self, job_id: str, manifest: bytes) -> None:
+        self.seal(job_id, manifest)
+
     def latest(self, job_id: str) -> bytes | None:
         found = self._ask("GET", f"/jobs/{job_id}/manifests/latest").json()["manifests"]
         return found[0].encode() if found else None

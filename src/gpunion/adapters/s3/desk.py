@@ -6,7 +6,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from blake3 import blake3
 
@@ -59,10 +59,16 @@ class BucketDesk:
         return self._objects.where
 
     def begin(self, job_id: str, epoch: int) -> None:
+        self._begin(job_id, lambda ledger: epoch)
+
+    def begin_copy(self, job_id: str, epoch: int) -> None:
+        self._begin(job_id, lambda ledger: max(epoch, epoch if ledger.epoch is None else ledger.epoch))
+
+    def _begin(self, job_id: str, epoch_by: Callable[[Ledger], int]) -> None:
         session = self._reliance.enter(job_id)
         now_s = self._objects.now_s()
         ledger = self._jobs.change(
-            job_id, lambda ledger: ledgers.begun(ledger, job_id, epoch, session.id, now_s)
+            job_id, lambda ledger: ledgers.begun(ledger, job_id, epoch_by(ledger), session.id, now_s)
         )
         for name in reversed(ledger.uploads[session.id].pins):
             record = self._jobs.readable(job_id, name)
@@ -110,11 +116,17 @@ class BucketDesk:
             raise
 
     def seal(self, job_id: str, manifest: bytes) -> None:
+        self._seal(job_id, manifest, adopted=False)
+
+    def adopt(self, job_id: str, manifest: bytes) -> None:
+        self._seal(job_id, manifest, adopted=True)
+
+    def _seal(self, job_id: str, manifest: bytes, *, adopted: bool) -> None:
         decoded = manifest_format.decode(manifest)
         if decoded.job_id != job_id:
             raise BadManifest(f"a manifest of {decoded.job_id}, handed over as one of {job_id}")
         for _ in tries(job_id):
-            if self._try_to_seal(job_id, decoded):
+            if self._try_to_seal(job_id, decoded, adopted=adopted):
                 return
 
     def latest(self, job_id: str) -> bytes | None:
@@ -184,7 +196,7 @@ class BucketDesk:
     def collect_garbage(self) -> Garbage:
         return collect(self._objects, self._grace_s)
 
-    def _try_to_seal(self, job_id: str, manifest: Manifest) -> bool:
+    def _try_to_seal(self, job_id: str, manifest: Manifest, *, adopted: bool) -> bool:
         session = self._reliance.session()
         ledger, etag = self._jobs.read(job_id)
         if (before := ledger.find(manifest.checkpoint_id)) is not None:
@@ -192,11 +204,12 @@ class BucketDesk:
             self._jobs.change(job_id, lambda ledger: ledgers.without_upload(ledger, session.id))
             self._reliance.leave(job_id, session)
             return True
-        ledgers.check_epoch(ledger, job_id, manifest.epoch)
+        if not adopted:
+            ledgers.check_epoch(ledger, job_id, manifest.epoch)
         if session.id not in ledger.uploads:
             if job_id in session.jobs:  # it had begun: what the ledger kept for it may be gone
                 self._reliance.give_up(session)
-            self.begin(job_id, manifest.epoch)
+            (self.begin_copy if adopted else self.begin)(job_id, manifest.epoch)
             return False
         owner = None if manifest.sealed is None else job_id
         names = manifest_format.block_names(manifest)
