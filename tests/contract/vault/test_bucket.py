@@ -17,7 +17,7 @@ from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.s3.bucket import Bucket, open_bucket
 from gpunion.adapters.s3.desk import BucketDesk
 from gpunion.adapters.s3.layout import copy_by
-from gpunion.adapters.s3.objects import Listed, Objects
+from gpunion.adapters.s3.objects import Found, Listed, Objects
 from gpunion.adapters.s3.session import LEASE_S
 from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
@@ -58,6 +58,12 @@ class Watched(Objects):
             call, self.before_delete = self.before_delete, None
             call()
         super().delete(keys)
+
+    def get(self, key: str) -> Found | None:
+        found = super().get(key)
+        if found is None or key not in self._old:
+            return found
+        return replace(found, modified_s=found.modified_s - LEASE_S)
 
     def list(self, prefix: str) -> list[Listed]:
         return [

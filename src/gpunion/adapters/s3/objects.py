@@ -47,6 +47,7 @@ class Store(Protocol):
 class Found:
     data: bytes
     etag: str
+    modified_s: float  # by the server's clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,8 @@ class Objects:
         with self._translated("reading"):
             try:
                 answer = self._store.get(key)
-                return Found(bytes(answer.bytes()), _etag(answer.meta))
+                about = answer.meta
+                return Found(bytes(answer.bytes()), str(about["e_tag"]), _seconds(about["last_modified"]))
             except FileNotFoundError as error:
                 self._bucket_must_exist(error)
                 return None
@@ -181,10 +183,6 @@ def is_of_obstore(error: BaseException) -> bool:
 
 def _since_boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def _etag(meta: Any) -> str:
-    return str(meta["e_tag"])
 
 
 def _seconds(moment: datetime) -> float:

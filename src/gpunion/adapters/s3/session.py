@@ -2,7 +2,8 @@
 
 A session lives from its first write until its process finishes it, or until a collector ends it because
 nothing was heard of it for a day. Which of the two comes first is settled by replacing its object as it was
-read: who has been ended is told so at the latest when it wants to seal, and looks for everything again.
+read: who has been ended is told so at the latest when it wants to seal, and looks for everything again. Each
+sign of life has other bytes than the one before, since a server may make an etag of nothing but the bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Session:
         """Before the first write that it protects."""
         with self._lock:
             if not self._begun:
-                objects.create(session_key(self.id), ALIVE)
+                objects.create(session_key(self.id), _sign_of_life())
                 self._begun = True
 
     def prove(self, objects: Objects) -> None:
@@ -62,8 +63,8 @@ class Session:
         self.begin(objects)
         with self._lock:
             found = objects.get(session_key(self.id))
-            while found is not None and found.data == ALIVE:
-                if objects.replace(session_key(self.id), ALIVE, found.etag):
+            while found is not None and found.data.startswith(ALIVE):
+                if objects.replace(session_key(self.id), _sign_of_life(), found.etag):
                     return
                 found = objects.get(session_key(self.id))
         raise SessionEnded(self.id)
@@ -74,6 +75,10 @@ class Session:
             objects.delete([session_key(self.id), *claims])
 
 
+def _sign_of_life() -> bytes:
+    return ALIVE + b" " + secrets.token_hex(8).encode()
+
+
 def living(objects: Objects, now_s: float) -> set[str]:
     """Those that a collector has to respect; the others are ended for good."""
     found: set[str] = set()
@@ -82,8 +87,8 @@ def living(objects: Objects, now_s: float) -> set[str]:
         about = objects.get(listed.key)
         if about is None:
             continue
-        old = now_s - listed.modified_s >= LEASE_S
-        if about.data == ALIVE and not (old and objects.replace(listed.key, ENDED, about.etag)):
+        old = now_s - about.modified_s >= LEASE_S  # of the very bytes that are replaced
+        if about.data.startswith(ALIVE) and not (old and objects.replace(listed.key, ENDED, about.etag)):
             found.add(name)
         elif about.data == ENDED and old:
             objects.delete([listed.key])
