@@ -71,6 +71,11 @@ class Draft:
         """Each job this decision has changed so far, as it is."""
         return [record for record in self._changes.values() if type(record) is Job]
 
+    def has_ended(self, job: Job) -> bool:
+        """Whether it is over by this very decision."""
+        former = self._former.get((Job, job.id))
+        return job.phase.over and not (isinstance(former, Job) and former.phase.over)
+
     def changed_runs(self) -> list[tuple[Run | None, Run]]:
         changed = [record for record in self._changes.values() if type(record) is Run]
         if not changed:

@@ -143,10 +143,22 @@ def behind(copies: tuple[StateCopy, ...], shipped_bytes: int) -> tuple[StateCopy
 def follow_ends(draft: Draft) -> None:
     """Of a job that is over nothing needs to lie ready anywhere."""
     for job in draft.changed_jobs():
-        if job.copies and job.phase.over:
-            for copy in job.copies:
-                _drop(draft, job, copy.node_id)
+        if not job.phase.over:
+            continue
+        copies = [copy.node_id for copy in job.copies]
+        kept = _has_run_on(draft, job) if draft.has_ended(job) and not job.vault_key else []
+        for node_id in dict.fromkeys([*copies, *kept]):
+            _drop(draft, job, node_id)
+        if job.copies:
             draft.put(replace(job, copies=()))
+
+
+def _has_run_on(draft: Draft, job: Job) -> list[NodeId]:
+    """Machines that keep what is saved on them. Not all of that became a copy that anybody knows of: a save
+    that was never durable, or one of a gang whose other members were at another step."""
+    runs = (draft.state.runs.get(newest_run_id(job.id, epoch)) for epoch in range(1, job.epoch + 1))
+    nodes = (draft.state.nodes.get(run.node_id) for run in runs if run is not None)
+    return [node.id for node in nodes if node is not None and node.facts.data_address]
 
 
 def _order(

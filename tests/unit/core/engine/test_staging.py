@@ -176,6 +176,22 @@ def test_when_the_job_is_over_its_copies_go_too() -> None:
     assert story.campus.state.counted_on == {}
 
 
+def test_machines_that_keep_what_is_saved_on_them_let_go_of_it_at_the_end_though_nothing_was_durable() -> (
+    None
+):
+    campus = Headquarters()
+    campus.joins("alpha", replace(facts(lab="alpha"), data_address="10.0.0.1:8475"))
+    campus.submits()
+    campus.later(1.0).started("job-e1")
+    campus.joins("beta", replace(facts(lab="beta"), data_address="10.0.0.2:8475"))
+    campus.reported("alpha", NodeReclaimed(freed_after_s=0.0, killed=True))
+    campus.ended("job-e1", EndReason.KILLED_BY_OWNER)
+    campus.later(1.0).started("job-e2")
+    assert campus.job().copies == ()
+    ended = campus.ended("job-e2", EndReason.FINISHED)
+    assert [at for at, order in orders(ended) if isinstance(order, UnstageState)] == ["alpha", "beta"]
+
+
 def test_what_nobody_asked_for_is_not_believed() -> None:
     story = Story()
     story.ends_soon()
