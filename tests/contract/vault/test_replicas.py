@@ -30,6 +30,7 @@ from gpunion.ports.vault import (
     Vault,
     VaultDenied,
     VaultFault,
+    VaultFull,
     VaultUnavailable,
 )
 from gpunion.ports.vault_care import Caretaker
@@ -184,6 +185,33 @@ def test_a_place_that_is_away_is_told_and_gets_the_rest_later(places: TwoPlaces)
     assert places.copy().troubles == {BUCKET: "bucket is away"}
     places.away.clear()
     assert places.copy().copied == ("job-1-e1-c1",)
+
+
+def test_what_cannot_be_read_keeps_nothing_newer_from_being_copied(places: TwoPlaces) -> None:
+    for number in range(3):
+        sealed(places.vault(), {"w": b"%d" % number}, checkpoint_id=f"c{number}", step=number)
+    places.tear_in_folder(b"1")
+    done = places.copy()
+    assert done.copied == ("c0", "c2")
+    assert done.troubles.keys() == {BUCKET}
+    assert "c1 cannot be read in folder" in done.troubles[BUCKET]
+    assert places.ids(BUCKET) == ["c0", "c2"]
+
+
+def test_a_place_that_is_full_is_not_asked_again_in_the_same_round(
+    places: TwoPlaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        sealed(places.vault(), {"w": b"%d" % number}, checkpoint_id=f"c{number}", step=number)
+    asked = []
+
+    def full(desk: BucketDesk, name: str, stored: bytes, job_id: str | None = None) -> None:
+        asked.append(name)
+        raise VaultFull("no room in the bucket")
+
+    monkeypatch.setattr(BucketDesk, "put", full)
+    assert places.copy().troubles == {BUCKET: "no room in the bucket"}
+    assert asked == [name_of(b"0")]
 
 
 def test_with_the_first_away_the_second_takes_the_save_and_the_first_gets_it_back(places: TwoPlaces) -> None:

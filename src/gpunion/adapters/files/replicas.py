@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpunion.adapters.files import manifests as manifest_format
-from gpunion.adapters.files.copying import copy_checkpoint
+from gpunion.adapters.files.copying import LOST, copy_checkpoint
 from gpunion.ports.replicas import Completed
-from gpunion.ports.vault import CorruptBlock, Manifest, MissingBlock, OldEpoch, UnknownCheckpoint, VaultFault
+from gpunion.ports.vault import Manifest, OldEpoch, VaultFault
 from gpunion.ports.vault_desk import VaultDesk
 
 Order = tuple[int, int, str]  # as vaults sort checkpoints
@@ -20,6 +20,7 @@ class _Round:
     sealed: dict[str, dict[str, bytes]]
     troubles: dict[str, str]
     newest: dict[str, Order] = field(default_factory=dict)  # of what a place has
+    unreadable: dict[str, list[str]] = field(default_factory=dict)  # what a place lacks for that
     refused: dict[str, tuple[Order, str]] = field(default_factory=dict)  # the newest of another run, and why
     copied: list[str] = field(default_factory=list)
     sent_bytes: int = 0
@@ -44,6 +45,8 @@ class DeskReplicas:
             for place in found.desks:
                 if manifest.checkpoint_id not in found.sealed[place] and place not in found.troubles:
                     _bring(found, manifest, place, pace, cancelled)
+        for place, details in found.unreadable.items():
+            found.troubles.setdefault(place, "; ".join(details))
         for place, (order, why) in found.refused.items():
             if place not in found.newest or found.newest[place] < order:  # else it has what is needed there
                 found.troubles.setdefault(place, why)
@@ -85,6 +88,8 @@ def _bring(
     pace: Callable[[int], None],
     cancelled: Callable[[], bool],
 ) -> None:
+    """A place that takes none is not asked again in this round; what no source can give is passed over."""
+    details = []
     for source, sealed in found.sealed.items():
         data = sealed.get(manifest.checkpoint_id)
         if data is None:
@@ -101,13 +106,13 @@ def _bring(
         except OldEpoch as fault:
             found.refused[place] = _order(manifest), str(fault)
             return
-        except (CorruptBlock, MissingBlock, UnknownCheckpoint) as fault:
-            found.troubles[place] = f"{manifest.checkpoint_id} cannot be read in {source}: {fault}"
+        except LOST as fault:
+            details.append(f"{manifest.checkpoint_id} cannot be read in {source}: {fault}")
             continue
         except VaultFault as fault:
             found.troubles[place] = str(fault)
             return
-        found.troubles.pop(place, None)
         found.copied.append(manifest.checkpoint_id)
         found.newest[place] = max(_order(manifest), found.newest.get(place, _order(manifest)))
         return
+    found.unreadable.setdefault(place, []).extend(details)
