@@ -22,6 +22,7 @@ from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.known import KnownFiles
 from gpunion.adapters.files.mark import shares
 from gpunion.adapters.files.mirror import MirrorVault
+from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
 from gpunion.adapters.files.replicas import DeskReplicas
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
@@ -386,12 +387,13 @@ def _campus_vault(settings: Settings) -> Opened:
 
 
 def storage_of(settings: Settings) -> Storage:
+    patience = Patience()
     return Storage(
         open_campus=lambda: _campus_vault(settings),
         open_place=lambda place: open_place(
             place, os.environ, settings.state_dir / CACHE_DIR / "places", settings.cache_bytes
         ),
-        combine=lambda vaults: ReplicatedVault([NamedVault(*named) for named in vaults]),
+        combine=lambda vaults: ReplicatedVault([NamedVault(*named) for named in vaults], patience),
         memory=settings.state_dir / AGENT_DIR / PLACES_FILE,
         own=settings.places,
     )

@@ -45,6 +45,7 @@ class Storage:
         self._own = own or {}
         self._lock = threading.Lock()
         self._opened: dict[Place, Opened] = {}
+        self._opening_campus = threading.Lock()
         self._campus: Opened | None = None
         self._places = dict(_remembered(memory))
         self._written = True
@@ -115,7 +116,8 @@ class Storage:
             raise VaultUnavailable(f"[places.{place.name}] of this machine: {error}") from error
 
     def _open_own(self) -> Opened:
-        with self._lock:
+        # Not the lock of all: a shared folder that hangs keeps nobody from the other places.
+        with self._opening_campus:
             if self._campus is None:
                 self._campus = self._open_campus()
             return self._campus

@@ -14,6 +14,7 @@ from pathlib import Path
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of
+from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.trees import DirectoryTrees
 from gpunion.adapters.s3.place import open_place
@@ -86,6 +87,7 @@ def _vault_opener(settings: Settings, places: CampusPlaces) -> Callable[[tuple[s
     """For reading what jobs leave. A bucket is opened when it is first needed, and stays open."""
     lock = threading.Lock()
     buckets: dict[Place, Vault] = {}
+    patience = Patience()
 
     def open_one(name: str) -> Vault:
         place = places.known.get(name)
@@ -104,7 +106,7 @@ def _vault_opener(settings: Settings, places: CampusPlaces) -> Callable[[tuple[s
     def open_vault(names: tuple[str, ...]) -> Vault:
         if len(names) < 2:
             return open_one(names[0] if names else CAMPUS)
-        return ReplicatedVault([NamedVault(name, partial(open_one, name)) for name in names])
+        return ReplicatedVault([NamedVault(name, partial(open_one, name)) for name in names], patience)
 
     return open_vault
 

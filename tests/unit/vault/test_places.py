@@ -12,6 +12,7 @@ import pytest
 
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of
+from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.s3.credentials import credentials_of
@@ -30,7 +31,7 @@ from gpunion.ports.storage import Opened
 from gpunion.ports.vault import Vault, VaultDenied, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 from tests.builders import facts
-from tests.unit.agent.fakes import FakeLink, MemoryVault, until
+from tests.unit.agent.fakes import FakeLink, MemoryVault, a_manifest, until
 
 BUCKET = {"kind": "s3", "bucket": "vaults", "endpoint": "https://s3.campus", "credentials": "env:S3"}
 
@@ -326,6 +327,63 @@ async def test_a_place_that_hangs_keeps_nobody_from_the_others(
     while "attic" in watch.troubles:
         await watch.look()
     assert list(station.facts.places) == ["attic", "store"]
+
+
+def test_a_first_place_that_hangs_passes_the_upload_to_the_next_and_is_not_asked_again_meanwhile() -> None:
+    answers, begun, store = threading.Event(), list[str](), MemoryVault([])
+
+    class Hanging(MemoryVault):
+        def begin(self, job_id: str, epoch: int) -> None:
+            begun.append(job_id)
+            answers.wait()
+
+    attic, patience = Hanging([]), Patience(limit_s=0.05)
+
+    def an_upload() -> Vault:
+        """On a busy machine even the place that does not hang may be late, and is asked again."""
+        vault = ReplicatedVault(
+            [NamedVault("attic", lambda: attic), NamedVault("store", lambda: store)], patience
+        )
+        while True:
+            try:
+                vault.begin("job-1", 1)
+                return vault
+            except VaultUnavailable:
+                continue
+
+    for checkpoint in ("c1", "c2"):
+        an_upload().seal(a_manifest(checkpoint, 1))
+    assert [manifest.checkpoint_id for manifest in store.sealed] == ["c1", "c2"]
+    assert begun == ["job-1"]
+    answers.set()
+    while begun == ["job-1"]:
+        an_upload()
+
+
+def test_a_shared_folder_that_hangs_keeps_nobody_from_the_other_places(tmp_path: Path) -> None:
+    opening, answers = threading.Event(), threading.Event()
+
+    def hang() -> Opened:
+        opening.set()
+        answers.wait()
+        return opened(MemoryVault([]))
+
+    storage = Storage(
+        open_campus=hang,
+        open_place=lambda place: opened(MemoryVault([])),
+        combine=together,
+        memory=tmp_path / "places.json",
+    )
+    storage.learn(places(store=BUCKET))
+    stuck = threading.Thread(target=lambda: storage.open(()), daemon=True)
+    stuck.start()
+    opening.wait()
+    other = threading.Thread(target=lambda: storage.ask(*storage.named()), daemon=True)
+    other.start()
+    other.join(30)
+    assert not other.is_alive()
+    answers.set()
+    stuck.join()
 
 
 def test_a_directory_that_is_not_mounted_any_more_is_out_of_reach(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
+from gpunion.adapters.files.patience import Patience
 from gpunion.ports.vault import (
     BadManifest,
     CorruptBlock,
@@ -32,6 +34,11 @@ T = TypeVar("T")
 AWAY = (VaultUnavailable, VaultDenied)
 
 
+def at_once(_place: str, question: Callable[[], T]) -> T:
+    """For what takes as long as it takes."""
+    return question()
+
+
 @dataclass(frozen=True, slots=True)
 class NamedVault:
     name: str
@@ -41,8 +48,10 @@ class NamedVault:
 class ReplicatedVault:
     """Implements `ports.vault.Vault`. For one upload or one restore; another one asks every place anew."""
 
-    def __init__(self, places: Sequence[NamedVault]) -> None:
+    def __init__(self, places: Sequence[NamedVault], patience: Patience | None = None) -> None:
+        """`patience` is shared with others that ask these places, so that each is waited for in vain once."""
         self._places = list(places)
+        self._patience = patience or Patience()
         self._away: dict[str, VaultFault] = {}
         self._writer: NamedVault | None = None
         self._key: JobKey | None = None
@@ -124,11 +133,12 @@ class ReplicatedVault:
             yield
 
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
-        forgotten = self._each(lambda vault: vault.forget(job_id, keep))
+        # A bucket may look for garbage on this occasion, which takes its time.
+        forgotten = self._each(lambda vault: vault.forget(job_id, keep), self._patience.have_done)
         return tuple(dict.fromkeys(name for _, names in forgotten for name in names))
 
     def collect_garbage(self) -> Garbage:
-        found = [garbage for _, garbage in self._each(lambda vault: vault.collect_garbage())]
+        found = [garbage for _, garbage in self._each(lambda vault: vault.collect_garbage(), at_once)]
         return Garbage(
             blocks=sum(garbage.blocks for garbage in found),
             stored_bytes=sum(garbage.stored_bytes for garbage in found),
@@ -149,12 +159,15 @@ class ReplicatedVault:
     def _write_to(self) -> Vault:
         return self._open(self._writer or self._places[0])
 
-    def _each(self, ask: Callable[[Vault], T]) -> list[tuple[NamedVault, T]]:
+    def _each(
+        self, ask: Callable[[Vault], T], wait: Callable[[str, Callable[[], T]], T] | None = None
+    ) -> list[tuple[NamedVault, T]]:
         """The answers of those that answer, at least one."""
+        wait = wait or self._patience.ask
         answers: list[tuple[NamedVault, T]] = []
         for place in self._places:
             try:
-                answers.append((place, ask(self._open(place))))
+                answers.append((place, wait(place.name, partial(self._put, place, ask))))
                 self._away.pop(place.name, None)
             except AWAY as fault:
                 self._away[place.name] = fault
@@ -162,6 +175,10 @@ class ReplicatedVault:
             raise self._away[self._places[0].name]
         return answers
 
+    def _put(self, place: NamedVault, ask: Callable[[Vault], T]) -> T:
+        return ask(self._open(place))
+
     def _open(self, place: NamedVault) -> Vault:
+        self._patience.check(place.name)
         vault = place.open()
         return vault if self._key is None else vault.keyed(self._key)

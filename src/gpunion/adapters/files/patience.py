@@ -1,0 +1,74 @@
+"""How long a place may think before it counts as away: a file server that hangs does not even refuse."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from gpunion.ports.vault import VaultUnavailable
+
+T = TypeVar("T")
+ANSWER_LIMIT_S = 30.0
+
+
+class Patience:
+    """One for all vaults of a machine, from any thread. While a place owes an answer that was waited for in
+    vain it is not asked anything, so that one that hangs for days costs one thread for each who met it first.
+    """
+
+    def __init__(self, limit_s: float = ANSWER_LIMIT_S) -> None:
+        self._limit_s = limit_s
+        self._lock = threading.Lock()
+        self._owed: dict[str, list[Future[object]]] = {}
+
+    def check(self, place: str) -> None:
+        """VaultUnavailable while it owes an answer."""
+        with self._lock:
+            owed = [answer for answer in self._owed.get(place, ()) if not answer.done()]
+            self._owed[place] = owed
+        if owed:
+            raise VaultUnavailable(
+                f"{place} has not answered what it was asked before. Next: wait, or look whether it hangs"
+            )
+
+    def ask(self, place: str, question: Callable[[], T]) -> T:
+        """In a thread of its own, which nobody waits for when the process ends. What the question raises, or
+        VaultUnavailable when it takes too long; it goes on then, and its answer is for nobody."""
+        answer = self._begin(place, question)
+        try:
+            return self._wait(place, answer)
+        finally:
+            if not answer.done():
+                with self._lock:
+                    self._owed.setdefault(place, []).append(answer)  # type: ignore[arg-type]
+
+    def have_done(self, place: str, work: Callable[[], T]) -> T:
+        """As `ask`, of what may well take longer: the place does not count as away for that."""
+        return self._wait(place, self._begin(place, work))
+
+    def _begin(self, place: str, question: Callable[[], T]) -> Future[T]:
+        self.check(place)
+        answer: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                result = question()
+            except BaseException as error:
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+        threading.Thread(target=run, daemon=True, name=f"gpunion-ask-{place}").start()
+        return answer
+
+    def _wait(self, place: str, answer: Future[T]) -> T:
+        try:
+            return answer.result(self._limit_s)
+        except TimeoutError:
+            if answer.done():  # the question's own, or just in time
+                return answer.result()
+        raise VaultUnavailable(
+            f"{place} has not answered for {self._limit_s:g} s. Next: wait, or look whether it hangs"
+        )
