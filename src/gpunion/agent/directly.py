@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -10,17 +11,31 @@ from gpunion.domain.peer import PeerPass
 from gpunion.ports.peers import Peer, Peers, PeerTrouble
 from gpunion.ports.ready import ReadyFault, ReadyStates
 
+# A machine that gives less than this is left in peace: one block at a time comes from it, and the vault gives
+# several at once. Not judged before it has been asked for so long in all.
+FLOOR_BPS = 80e6
+JUDGED_AFTER_S = 10.0
+
 
 class DirectSource:
     """A context. After the first trouble nothing more is asked of that machine: the vault has it all."""
 
-    def __init__(self, peers: Peers | None, ready: ReadyStates, job_id: str, given: PeerPass | None) -> None:
+    def __init__(
+        self,
+        peers: Peers | None,
+        ready: ReadyStates,
+        job_id: str,
+        given: PeerPass | None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.direct_bytes = 0
         self.trouble = ""
         self._peers = peers
         self._ready = ready
         self._job_id = job_id
         self._given = given
+        self._now_s = now_s
+        self._asked_for_s = 0.0
         self._peer: Peer | None = None
         self._open = ExitStack()
         self._one_at_a_time = threading.Lock()
@@ -63,14 +78,24 @@ class DirectSource:
 
     def _fetched(self, name: str) -> bytes | None:
         with self._one_at_a_time:
+            began_s = self._now_s()
             try:
                 peer = self._met()
                 stored = None if peer is None else peer.fetch(name)
             except PeerTrouble as trouble:
                 self._give_up(trouble)
                 return None
-            self.direct_bytes += 0 if stored is None else len(stored)
+            if stored is not None:
+                self._asked_for_s += self._now_s() - began_s
+                self.direct_bytes += len(stored)
+                self._judge()
             return stored
+
+    def _judge(self) -> None:
+        given_bits = 8 * self.direct_bytes
+        if self._asked_for_s >= JUDGED_AFTER_S and given_bits < FLOOR_BPS * self._asked_for_s:
+            rate_mbps = given_bits / self._asked_for_s / 1e6
+            self._give_up(PeerTrouble(f"only {rate_mbps:.1f} Mb/s came from there, so the vault is asked"))
 
     def _met(self) -> Peer | None:
         """Not before something is wanted of it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from blake3 import blake3
 
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.ready import DirectoryReady
+from gpunion.adapters.peers import client
 from gpunion.adapters.peers.address import address_towards
 from gpunion.adapters.peers.client import TcpPeers
 from gpunion.adapters.peers.server import SKEW_S, BlockServer
@@ -192,6 +193,48 @@ def test_a_block_goes_on_where_a_broken_connection_left_it(alpha: Alpha) -> None
         assert cable.connections == 3  # half, the other half but for the greetings, the rest
     finally:
         cable.close()
+
+
+class Slow:
+    """A machine that takes so long for every block."""
+
+    def __init__(self, block_s: float) -> None:
+        self.now_s, self.asked, self._block_s = 0.0, 0, block_s
+
+    @contextmanager
+    def meet(self, job_id: str, given: PeerPass) -> Iterator[Slow]:
+        yield self
+
+    def fetch(self, name: str) -> bytes | None:
+        self.now_s += self._block_s
+        self.asked += 1
+        return b"?" * 4_000_000
+
+    def names(self, cancelled: Callable[[], bool]) -> Iterator[str]:
+        return iter(())
+
+
+@pytest.mark.parametrize(("block_s", "asked"), [(0.1, 50), (3.0, 4)])
+def test_a_machine_that_gives_less_than_the_vault_would_is_asked_no_longer(
+    alpha: Alpha, block_s: float, asked: int
+) -> None:
+    class Believing(DirectoryReady):
+        def opened(self, job_id: str, name: str, stored: bytes) -> bytes:
+            return stored
+
+    slow, given = Slow(block_s), alpha.pass_for()
+    ready = Believing(alpha.ready.place, limit_bytes=GIB)
+    with DirectSource(slow, ready, JOB, given, now_s=lambda: slow.now_s) as source:
+        came = [source.read(NAME) for _ in range(50)]
+    assert slow.asked == asked == len([data for data in came if data is not None])
+    assert bool(source.trouble) == (asked < 50)
+
+
+def test_a_block_that_drips_is_not_waited_for(alpha: Alpha, monkeypatch: pytest.MonkeyPatch) -> None:
+    alpha.ready.put(JOB, NAME, DATA)
+    monkeypatch.setattr(client, "BLOCK_MOST_S", -1.0)
+    with pytest.raises(PeerTrouble, match="took too long"):
+        fetched(alpha.pass_for())
 
 
 class Follower:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -14,6 +15,7 @@ from gpunion.ports.peers import PeerTrouble, Told
 # Machines of one campus answer within milliseconds; one that does not is behind a wall.
 CONNECT_S = 3.0
 TRIES = 3  # in a row that bring nothing
+BLOCK_MOST_S = 60.0  # one that takes longer comes sooner from anywhere else
 
 
 class TcpPeers:
@@ -55,7 +57,7 @@ class TcpPeer:
             self._lines = None
 
     def fetch(self, name: str) -> bytes | None:
-        stored, had_bytes, in_vain = Partial(), 0, 0
+        stored, had_bytes, in_vain = Partial(until_s=time.monotonic() + BLOCK_MOST_S), 0, 0
         while True:
             try:
                 return bytes(stored.buffer) if self._fetch(name, stored) else None
@@ -63,7 +65,7 @@ class TcpPeer:
                 self.close()
                 in_vain = 0 if stored.have > had_bytes else in_vain + 1
                 had_bytes = stored.have
-                if in_vain >= TRIES:
+                if in_vain >= TRIES or stored.overdue():
                     raise PeerTrouble(f"{self._pass.node_id} broke off: {error}") from error
 
     def names(self, cancelled: Callable[[], bool]) -> Iterator[str]:

@@ -15,6 +15,7 @@ one under way, or of the next.
 from __future__ import annotations
 
 import socket
+import time
 from dataclasses import dataclass, field
 
 from gpunion.domain.tree import BLOCK_SIZE_BYTES
@@ -35,10 +36,14 @@ class Broken(Exception):
 
 @dataclass(slots=True)
 class Partial:
-    """A block of which some has come."""
+    """A block of which some has come. Who drips it byte by byte is not waited for."""
 
+    until_s: float  # of the monotonic clock
     buffer: bytearray = field(default_factory=bytearray)
     have: int = 0
+
+    def overdue(self) -> bool:
+        return time.monotonic() > self.until_s
 
 
 class Lines:
@@ -83,3 +88,5 @@ class Lines:
             if not got:
                 raise Broken("it hung up in the middle of a block")
             into.have += got
+            if into.overdue() and into.have < len(place):
+                raise Broken("a block took too long")
