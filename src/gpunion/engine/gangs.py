@@ -70,13 +70,23 @@ def step_to_save(draft: Draft, job: Job) -> int:
     """Where a save of all members is to be taken; 0, at once, for a job that is no gang's."""
     if job.spec.seat is None:
         return 0
-    runs = [run for one in members(draft, job) if (run := newest_run(draft, one)) is not None]
-    return save_step([_reached(draft, run) for run in runs if run.living], draft.timing.heartbeat_s)
+    return save_step(_all_reached(draft, job), draft.timing.heartbeat_s)
 
 
 def agreeing_s(draft: Draft, job: Job) -> float:
-    """How much longer a last save takes for having to be at the same step."""
-    return 0.0 if job.spec.seat is None else save_wait_s(draft.timing.heartbeat_s)
+    """How much longer a save takes for having to be at the same step."""
+    if job.spec.seat is None:
+        return 0.0
+    return save_wait_s(_all_reached(draft, job), draft.timing.heartbeat_s)
+
+
+def saved_by_s(draft: Draft, job: Job, by_s: float | None) -> float | None:
+    """Until when a save is waited for. Of a gang's it is known how long its members are on their way to the
+    step, and an agent would give up a program in the middle of it; other jobs are left to their agents."""
+    if job.spec.seat is None:
+        return by_s
+    answered_s = draft.now_s + agreeing_s(draft, job) + draft.timing.save_timeout_s
+    return answered_s if by_s is None else min(by_s, answered_s)
 
 
 def advance(draft: Draft, job: Job) -> None:
@@ -118,6 +128,11 @@ def interrupted(draft: Draft, job: Job) -> bool:
     """Whether another member is on its way to somewhere else."""
     others = (one for one in members(draft, job) if one.id != job.id)
     return any(one.phase in (JobPhase.LEAVING, JobPhase.MIGRATING) for one in others)
+
+
+def _all_reached(draft: Draft, job: Job) -> list[Reached]:
+    runs = [run for one in members(draft, job) if (run := newest_run(draft, one)) is not None]
+    return [_reached(draft, run) for run in runs if run.living]
 
 
 def _reached(draft: Draft, run: Run) -> Reached:

@@ -107,6 +107,7 @@ def request_checkpoint(
     draft: Draft, run: Run, *, final: bool, by_s: float | None, rate_bps: float
 ) -> Checkpoint:
     job, number = draft.job_of(run), run.checkpoints + 1
+    by_s = gangs.saved_by_s(draft, job, by_s)
     checkpoint = Checkpoint(
         id=checkpoint_id(run.id, number),
         job_id=run.job_id,

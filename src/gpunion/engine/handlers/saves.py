@@ -30,7 +30,9 @@ def ask(draft: AgentDraft, guest: Guest, saving: Saving, *, by_s: float | None) 
         )
     )
     give_up_s = draft.now_s + draft.timing.save_timeout_s
-    draft.set_timer(f"save:{guest.run_id}", give_up_s if by_s is None else min(by_s, give_up_s))
+    if by_s is not None:  # that of a gang's member counts the way to the step where all save
+        give_up_s = by_s if saving.at_step else min(by_s, give_up_s)
+    draft.set_timer(f"save:{guest.run_id}", give_up_s)
 
 
 def ask_by_ourselves(draft: AgentDraft, guest: Guest, by_s: float) -> None:

@@ -11,6 +11,9 @@ from gpunion.domain.ids import NodeId
 # What was last heard of a member is about one heartbeat old, and the order takes a moment to get there.
 BEATS_AHEAD = 1.5
 ORDER_S = 1.0
+# Below this part of a step meanwhile nobody is taken to end one: waiting for another long step would cost a
+# notice, and where all have ended it they save the next one together anyway.
+STEP_UNLIKELY = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +26,24 @@ class Reached:
 
 def save_step(members: Sequence[Reached], heartbeat_s: float) -> int:
     """The first step nobody has passed yet when the order arrives: each saves when it comes there."""
-    ahead_s = save_wait_s(heartbeat_s)
-    return max(one.step + math.ceil(one.steps_per_s * ahead_s) for one in members) + 1
+    ahead_s = _ahead_s(heartbeat_s)
+    return max(one.step + _steps_made(one.steps_per_s * ahead_s) for one in members) + 1
 
 
-def save_wait_s(heartbeat_s: float) -> float:
-    """How much longer a last save takes a gang, since all have to come to the same step first."""
+def save_wait_s(members: Sequence[Reached], heartbeat_s: float) -> float:
+    """How much longer a save takes a gang, since all have to come to the same step first: as long as the
+    last of them is on its way there. Of whom no pace is known yet the order's own way is counted."""
+    step = save_step(members, heartbeat_s)
+    paced = [(step - one.step) / one.steps_per_s for one in members if one.steps_per_s > 0.0]
+    return max(paced, default=_ahead_s(heartbeat_s))
+
+
+def _ahead_s(heartbeat_s: float) -> float:
     return BEATS_AHEAD * heartbeat_s + ORDER_S
+
+
+def _steps_made(expected: float) -> int:
+    return 0 if expected < STEP_UNLIKELY else math.ceil(expected)
 
 
 def interval_s(members: Iterable[tuple[NodeId, float]]) -> float:
