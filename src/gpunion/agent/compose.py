@@ -60,6 +60,7 @@ from gpunion.agent.peering import PeerDesk
 from gpunion.agent.replicating import Replicator
 from gpunion.agent.run_notes import Notebook
 from gpunion.agent.settings import Settings, SettingsTrouble, with_terms
+from gpunion.agent.shipping import KEEP_CHECKPOINTS
 from gpunion.agent.storage import Storage
 from gpunion.agent.world import World
 from gpunion.domain.events import AgentEvent
@@ -121,7 +122,7 @@ def compose(settings: Settings) -> Parts:
         storage=storage,
         caps=caps,
         replicator=Replicator(
-            DeskReplicas(storage.desk),
+            DeskReplicas(storage.desk, keep=KEEP_CHECKPOINTS),
             settings.state_dir / AGENT_DIR / REPLICAS_FILE,
             lambda cancelled: lambda sent_bytes: caps.pace(sent_bytes, cancelled),
         ),

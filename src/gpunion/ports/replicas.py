@@ -21,7 +21,10 @@ class Replicas(Protocol):
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
     ) -> Completed:
-        """Bring all that any of a job's places has sealed of it to each of them. Blocks.
+        """Bring each of a job's places what any of them has sealed of it. Blocks.
+
+        All that is newer than its own newest; of the rest what is among the newest that are kept, since it
+        may have forgotten others.
 
         A VaultFault where nothing can be told. May be repeated after a crash at any point."""
         ...

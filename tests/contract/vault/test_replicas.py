@@ -179,6 +179,32 @@ def test_what_is_forgotten_is_forgotten_in_every_place(places: TwoPlaces) -> Non
     assert places.copy() == Completed()
 
 
+def test_what_the_first_has_forgotten_does_not_come_back_from_the_second(places: TwoPlaces) -> None:
+    """As an agent does it: forget after every save, and copy then."""
+    copied: list[str] = []
+    for step in range(5):
+        sealed(places.vault(), {"w": b"%d" % step}, checkpoint_id=f"c{step}", step=step)
+        places.vault().forget("job-1", keep=2)
+        copied += places.copy().copied
+        assert places.ids(FOLDER) == [f"c{number}" for number in range(max(0, step - 1), step + 1)]
+    assert copied == [f"c{step}" for step in range(5)]
+
+
+def test_a_place_gets_all_that_it_missed_and_what_it_lacks_of_those_that_are_kept(places: TwoPlaces) -> None:
+    for step in range(5):
+        sealed(places.vault(), {"w": b"%d" % step}, checkpoint_id=f"c{step}", step=step)
+    bucket = places.open(BUCKET)
+    sealed(bucket, {"w": b"1"}, checkpoint_id="c1", step=1)
+    assert places.copy().copied == ("c2", "c3", "c4")  # of what is older than c1 it wants nothing
+    objects = places.objects()
+    for listed in objects.list("jobs/job-1/manifests/"):
+        if "-c3/" in listed.key:
+            objects.put(listed.key, b"{")
+    places.caretaker(BUCKET).repair(None, None, quietly)
+    assert places.ids(BUCKET) == ["c1", "c2", "c4"]
+    assert places.copy().copied == ("c3",)
+
+
 def test_a_place_that_is_away_is_told_and_gets_the_rest_later(places: TwoPlaces) -> None:
     places.away.add(BUCKET)
     sealed(places.vault(), {"w": b"abc"})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.copying import LOST, copy_checkpoint
 from gpunion.ports.replicas import Completed
-from gpunion.ports.vault import Manifest, OldEpoch, VaultFault
+from gpunion.ports.vault import KEEP_AT_LEAST, Manifest, OldEpoch, VaultFault
 from gpunion.ports.vault_desk import VaultDesk
 
 Order = tuple[int, int, str]  # as vaults sort checkpoints
@@ -29,8 +29,11 @@ class _Round:
 class DeskReplicas:
     """Implements `ports.replicas.Replicas`."""
 
-    def __init__(self, open_desk: Callable[[str], VaultDesk]) -> None:
+    def __init__(self, open_desk: Callable[[str], VaultDesk], *, keep: int = KEEP_AT_LEAST) -> None:
+        """`keep`: how many of a job's newest are kept. A place that has a newer one has forgotten the rest,
+        and does not get them back."""
         self._open_desk = open_desk
+        self._keep = keep
 
     def complete(
         self,
@@ -41,9 +44,14 @@ class DeskReplicas:
         cancelled: Callable[[], bool],
     ) -> Completed:
         found = self._look(job_id, places)
-        for manifest in _every(found):
+        every = _every(found)
+        wanted = {manifest.checkpoint_id for manifest in every[-self._keep :]}
+        for manifest in every:
             for place in found.desks:
-                if manifest.checkpoint_id not in found.sealed[place] and place not in found.troubles:
+                if manifest.checkpoint_id in found.sealed[place] or place in found.troubles:
+                    continue
+                newer = place not in found.newest or _order(manifest) > found.newest[place]
+                if newer or manifest.checkpoint_id in wanted:
                     _bring(found, manifest, place, pace, cancelled)
         for place, details in found.unreadable.items():
             found.troubles.setdefault(place, "; ".join(details))
