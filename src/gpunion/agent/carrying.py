@@ -28,7 +28,7 @@ class Carrier:
     peers: Peers
     desk: PeerDesk | None
     ship_directory: Callable[..., Manifest]
-    restore_directory: Callable[[Vault, Manifest, Path], None]
+    restore_directory: Callable[..., None]
     restore_from_ready: Callable[..., int]
 
     def ship(
@@ -54,13 +54,16 @@ class Carrier:
         places: tuple[str, ...],
         key: JobKey | None,
         source: PeerPass | None,
+        told: Callable[[int], None],
     ) -> Fetched:
         vault = self._vault(places, key)
         if key is not None:
-            self.restore_directory(vault, manifest, into)
+            self.restore_directory(vault, manifest, into, told=told)
             return Fetched()
         with DirectSource(self.peers, self.ready, manifest.job_id, source) as direct:
-            found = self.restore_from_ready(vault, self.ready, manifest, into, from_peer=direct.read)
+            found = self.restore_from_ready(
+                vault, self.ready, manifest, into, from_peer=direct.read, told=told
+            )
         return Fetched(found_bytes=found, direct_bytes=direct.direct_bytes, trouble=direct.trouble)
 
     def _vault(self, places: tuple[str, ...], key: JobKey | None) -> Vault:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpunion.agent.preparing import PreparingBoard
 from gpunion.agent.run_notes import job_key
 from gpunion.agent.system_tier import bring_in
 from gpunion.agent.workdir import move_in
 from gpunion.agent.world import Fetched, World
+from gpunion.domain.ids import RunId
 from gpunion.domain.orders import StartRun
 from gpunion.domain.system_tier import Tier
 from gpunion.ports.runtime import GuestPaths
@@ -19,6 +22,8 @@ from gpunion.ports.vault import BadManifest, CorruptBlock, Manifest, MissingBloc
 
 OUTPUT_TIER = "output"
 APP_TIER = "app"
+# A restore to which nothing has come for so long is not waited for as one that goes on.
+STALLED_S = 300.0
 CHECKPOINT_PART, OUTPUT_PART = "checkpoint", "output"
 
 
@@ -32,6 +37,22 @@ class Restored:
     skipped: tuple[str, ...] = ()  # newer ones that could not be read, each with its trouble
     dump: Path | None = None  # where it is, of one that is a whole guest
     fetched: Fetched = field(default_factory=Fetched)
+
+
+class _Telling:
+    """How far a restore is, for people and for the coordinator, which waits for as long as it goes on."""
+
+    def __init__(self, board: PreparingBoard, run_id: RunId, total_bytes: int) -> None:
+        self._board, self._run_id, self._total_bytes = board, run_id, max(1, total_bytes)
+        self._came_bytes = 0
+        self._lock = threading.Lock()
+        self(0)
+
+    def __call__(self, came_bytes: int) -> None:
+        with self._lock:
+            self._came_bytes += came_bytes
+            done = min(1.0, self._came_bytes / self._total_bytes)
+            self._board.say(self._run_id, "fetching its state", done, lasts_s=STALLED_S)
 
 
 def candidates(world: World, order: StartRun) -> list[Manifest]:
@@ -66,7 +87,10 @@ def restore_newest(
         if cancelled():
             break
         try:
-            fetched = world.restore(manifest, landing, places=order.places, key=key, source=order.source)
+            told = _Telling(world.preparing, order.run_id, manifest.total_bytes)
+            fetched = world.restore(
+                manifest, landing, places=order.places, key=key, source=order.source, told=told
+            )
         except (CorruptBlock, MissingBlock, BadManifest, UnknownCheckpoint) as fault:
             skipped.append(f"{manifest.checkpoint_id}: {fault}")
             continue

@@ -68,7 +68,8 @@ class Fetched:
 class Restore(Protocol):
     """Make `into` the sealed checkpoint's directory, every block verified. Blocks; raises a VaultFault.
 
-    `source`: a machine that may be asked before the vault is."""
+    `source`: a machine that may be asked before the vault is. `told` hears how many bytes have come with each
+    block, from any thread."""
 
     def __call__(
         self,
@@ -78,6 +79,7 @@ class Restore(Protocol):
         places: tuple[str, ...],
         key: JobKey | None,
         source: PeerPass | None,
+        told: Callable[[int], None],
     ) -> Fetched: ...
 
 

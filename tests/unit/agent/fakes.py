@@ -287,6 +287,7 @@ class MemoryVault:
         places: tuple[str, ...],
         key: JobKey | None,
         source: PeerPass | None,
+        told: Callable[[int], None],
     ) -> Fetched:
         self.places.append(places)
         self.keys.append(key)
@@ -296,6 +297,7 @@ class MemoryVault:
             path = into / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+            told(len(text))
         return Fetched()
 
 

@@ -23,7 +23,7 @@ from typing import BinaryIO
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.cache import Unsynced
 from gpunion.adapters.files.manifests import check, check_id
-from gpunion.adapters.files.restore import restore_directory, restore_tree
+from gpunion.adapters.files.restore import restore_directory, restore_tree, telling
 from gpunion.ports.ready import ReadyFault, ReadyStates
 from gpunion.ports.vault import Manifest, Vault, VaultFault
 
@@ -189,7 +189,13 @@ class DirectoryReady:
 
 
 def restore_from_ready(
-    vault: Vault, ready: ReadyStates, manifest: Manifest, into: Path, *, from_peer: PeerRead | None = None
+    vault: Vault,
+    ready: ReadyStates,
+    manifest: Manifest,
+    into: Path,
+    *,
+    from_peer: PeerRead | None = None,
+    told: Callable[[int], None] = lambda size_bytes: None,
 ) -> int:
     """Like `restore_directory`, but what lies ready is taken from here; returns how many bytes that were.
 
@@ -212,5 +218,5 @@ def restore_from_ready(
         return vault.read_block(name) if data is None else data
 
     with vault.hold(manifest.job_id, manifest.checkpoint_id):
-        restore_tree(read, manifest.files, into)
+        restore_tree(telling(read, told), manifest.files, into)
     return found_bytes

@@ -40,16 +40,28 @@ def restore_directory(
     *,
     durable: bool = False,
     workers: int = WORKERS,
+    told: Callable[[int], None] = lambda size_bytes: None,
 ) -> None:
     """Put the checkpoint at `target`, in place of what is there. Cut short anywhere, `target` is as it was.
 
     (While an old directory is being replaced there is a moment with none; never one with a part.)
+    `told` hears of each block that has come, from any thread.
     """
     check(manifest)
     if manifest.sealed is not None:
         raise WrongKey(f"{manifest.checkpoint_id} is encrypted, and the key of {manifest.job_id} is not here")
     with vault.hold(manifest.job_id, manifest.checkpoint_id):
-        restore_tree(vault.read_block, manifest.files, target, durable=durable, workers=workers)
+        read = telling(vault.read_block, told)
+        restore_tree(read, manifest.files, target, durable=durable, workers=workers)
+
+
+def telling(read_block: ReadBlock, told: Callable[[int], None]) -> ReadBlock:
+    def read(name: str) -> bytes:
+        data = read_block(name)
+        told(len(data))
+        return data
+
+    return read
 
 
 def restore_tree(
