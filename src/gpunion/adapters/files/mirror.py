@@ -31,16 +31,19 @@ from gpunion.ports.vault_desk import HOLD_S, VaultDesk
 
 # Blocks of an upload that is under way here are young; nobody else uses this mirror.
 MIRROR_GRACE_S = 600.0
+LOOKS_PER_LIMIT = 8
 
 
 class MirrorVault:
     """Implements `ports.vault.Vault`."""
 
     def __init__(self, desk: VaultDesk, root: Path, *, limit_bytes: int) -> None:
-        """`limit_bytes`: what the mirror may take of this machine's disk, as soon as uploads are over."""
+        """`limit_bytes`: what the mirror may take of this machine's disk, as soon as uploads are over; what
+        was fetched in the last ten minutes comes on top."""
         self._desk = desk
         self._mirror = DirectoryVault(root, grace_s=MIRROR_GRACE_S)
         self._limit_bytes = limit_bytes
+        self._next_look = _NextLook(limit_bytes // LOOKS_PER_LIMIT)
         self._own: str | None = None  # the job whose key we have
 
     def describe(self) -> str:
@@ -154,17 +157,40 @@ class MirrorVault:
             raise CorruptBlock(f"{name}: {error}") from error
         with suppress(VaultFault):
             self._mirror.blocks.put_stored(name, stored)
+            if self._next_look.is_due(len(stored)) and self._is_over_limit():
+                self._mirror.collect_garbage()
         return data
 
     def _trim(self, newest_job: str) -> None:
         """All but the newest job's blocks go: the others were saved here longer ago."""
-        if sum(map(_size_bytes, self._mirror.stored())) <= self._limit_bytes:
+        if not self._is_over_limit():
             return
         for shelf in self._mirror.shelves():
             if shelf.root.name != newest_job:
                 for path in shelf.sealed():
                     path.unlink(missing_ok=True)
         self._mirror.collect_garbage()
+
+    def _is_over_limit(self) -> bool:
+        return sum(map(_size_bytes, self._mirror.stored())) > self._limit_bytes
+
+
+class _NextLook:
+    """Measuring the mirror reads every file's size: now and then, by what was fetched. First at once, since
+    an earlier process may have left much."""
+
+    def __init__(self, every_bytes: int) -> None:
+        self._every_bytes = every_bytes
+        self._left_bytes = 0
+        self._lock = threading.Lock()
+
+    def is_due(self, fetched_bytes: int) -> bool:
+        with self._lock:
+            self._left_bytes -= fetched_bytes
+            due = self._left_bytes <= 0
+            if due:
+                self._left_bytes = self._every_bytes
+            return due
 
 
 def _renew(desk: VaultDesk, hold: str, over: threading.Event) -> None:
