@@ -33,11 +33,11 @@ def find(draft: Draft, job: Job, kept: Kept) -> list[tuple[Job, Placed]]:
     if leader.id in kept.gangs or not gangs.all_seek(draft, job):
         return []
     kept.gangs.add(leader.id)
+    prefer = _free_own_places(draft, members)
     over = accounts.held_back(draft, gangs.as_one(job))
     if over is not None:
         _say(draft, members, over)
         return []
-    prefer = _free_own_places(draft, members)
     wish = draft.state.room.wishes.of_gang(job, len(members))
     if _hopeless(draft, members, wish):
         _keep(draft, members, kept)

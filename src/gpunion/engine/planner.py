@@ -117,12 +117,14 @@ def _place_waiting(draft: Draft) -> None:
         if wish in hopeless and not reserved:
             _say_waiting(draft, job)
             continue
+        if (
+            reserved and migration is not None
+        ):  # free for it now, and for others while its quota holds it back
+            draft.put(replace(migration, reserved_gpus=()))
         over = accounts.held_back(draft, job)
         if over is not None:
             _say_held_back(draft, job, over)
             continue
-        if reserved and migration is not None:
-            draft.put(replace(migration, reserved_gpus=()))  # its own place is free for it now
         prefer = None if migration is None else migration.destination
         asked = _worth_asking(draft, job, wish)
         able = [one for one in asked if has_room(job.spec.request, one) and kept.free_for(job, one)]

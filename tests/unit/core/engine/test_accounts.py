@@ -8,10 +8,11 @@ import pytest
 
 from gpunion.domain.account import Quota
 from gpunion.domain.events import QuotaSet, TimerFired
+from gpunion.domain.gang import Seat
 from gpunion.domain.ids import JobId
-from gpunion.domain.job import JobSpec, Priority
+from gpunion.domain.job import JobPhase, JobSpec, Priority
 from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, NodeResumed
+from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
 from gpunion.domain.run import EndReason
 from gpunion.engine import lending as lessons
 from gpunion.policy.ordering import PATIENCE_S
@@ -216,3 +217,32 @@ def test_a_labs_own_interrupted_job_goes_home_before_its_new_ones() -> None:
     headquarters.submits("fresh", of("ada", "vision"))
     headquarters.later(60.0).reported("vision", NodeResumed())
     assert holders(headquarters) == ["guest", "moved"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "runs", "nodes"),
+    [
+        (of("sam"), ["job-e1"], ["alpha", "beta"]),
+        (of("sam", seat=Seat(size=2)), ["job-e1", "job-r1-e1"], ["alpha", "beta", "gamma"]),
+    ],
+)
+def test_a_place_kept_for_a_job_that_its_quota_holds_back_is_free_for_others(
+    spec: JobSpec, runs: list[str], nodes: list[str]
+) -> None:
+    headquarters = Headquarters(policies=LIVE)
+    for node in nodes:
+        headquarters.joins(node, facts(gpus=1))
+    headquarters.submits("job", spec)
+    for run in runs:
+        headquarters.started(run)
+    notice = NoticeGiven(deadline_s=headquarters.now_s + 160)
+    headquarters.later(100).reported(headquarters.run("job-e1").node_id, notice)
+    kept = [one for one in headquarters.state.migrations.values() if one.reserved_gpus]
+    assert len(kept) == len(runs)
+    headquarters.hears(QuotaSet(quota=Quota(id="user:sam", gpus=0, set_s=0.0)))
+    for run in runs:
+        headquarters.durable(f"{run}-c1", step=50, final=True)
+        headquarters.ended(run, EndReason.SAVED, step=50)
+    assert headquarters.job("job").phase is JobPhase.MIGRATING
+    headquarters.later(1).submits("other", of("ann"))
+    assert headquarters.run("other-e1").node_id in {one.destination for one in kept}
