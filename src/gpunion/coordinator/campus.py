@@ -19,6 +19,7 @@ from gpunion.coordinator.loop import Loop
 from gpunion.coordinator.naming import JobNames
 from gpunion.coordinator.places import CampusPlaces
 from gpunion.coordinator.switchboard import Switchboard
+from gpunion.coordinator.whereabouts import Whereabouts
 from gpunion.domain.timing import Timing
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.engine.state import CampusState
@@ -36,6 +37,7 @@ class Campus:
     store: Store
     trees: Trees
     open_vault: Callable[[tuple[str, ...]], Vault]  # by the names of a job's places
+    whereabouts: Whereabouts
     places: CampusPlaces
     vault_desk: Callable[[], VaultDesk]
     vault_mark: str  # in the vault's folder as well: a node that finds it there shares that folder

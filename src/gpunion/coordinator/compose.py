@@ -32,6 +32,7 @@ from gpunion.coordinator.naming import JobNames
 from gpunion.coordinator.places import CampusPlaces, places_from
 from gpunion.coordinator.settings import BadSettings, Settings
 from gpunion.coordinator.switchboard import Switchboard
+from gpunion.coordinator.whereabouts import Whereabouts
 from gpunion.domain.place import CAMPUS, Place, PlaceKind
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.policy.policies import BUNDLES, Policies
@@ -43,6 +44,9 @@ from gpunion.ports.vault_desk import VaultDesk
 DATABASE_FILE = "gpunion.db"
 TREES_DIR = "trees"
 PLACES_DIR = "places"
+# A client gives up after 30 s. Where checkpoints lie is nice to know; reading one is worth more of a wait.
+WHERE_LIMIT_S = 5.0
+READ_LIMIT_S = 10.0
 MIRROR_LIMIT_BYTES = 2 * 1024**3  # what was fetched for `gpunion cp`, of each bucket
 
 
@@ -87,7 +91,7 @@ def _vault_opener(settings: Settings, places: CampusPlaces) -> Callable[[tuple[s
     """For reading what jobs leave. A bucket is opened when it is first needed, and stays open."""
     lock = threading.Lock()
     buckets: dict[Place, Vault] = {}
-    patience = Patience()
+    patience = Patience(READ_LIMIT_S)
 
     def open_one(name: str) -> Vault:
         place = places.known.get(name)
@@ -99,9 +103,12 @@ def _vault_opener(settings: Settings, places: CampusPlaces) -> Callable[[tuple[s
         if place.kind is PlaceKind.DIRECTORY:
             return open_place(place, os.environ, mirrors, 0).vault
         with lock:
-            if place not in buckets:
-                buckets[place] = open_place(place, os.environ, mirrors, MIRROR_LIMIT_BYTES).vault
-            return buckets[place]
+            found = buckets.get(place)
+        if found is None:  # opened without the lock: a bucket that is silent keeps nobody from the others
+            found = open_place(place, os.environ, mirrors, MIRROR_LIMIT_BYTES).vault
+            with lock:
+                found = buckets.setdefault(place, found)
+        return found
 
     def open_vault(names: tuple[str, ...]) -> Vault:
         if len(names) < 2:
@@ -165,13 +172,15 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
     listed = station.engine.state.images.values()
     archives.sweep(entry.archive.digest for entry in listed if entry.archive is not None)
     places = _places(settings)
+    open_vault = _vault_opener(settings, places)
     return Campus(
         vault=settings.vault_place,
         timing=settings.timing,
         clock=clock,
         store=store,
         trees=trees_of(settings),
-        open_vault=_vault_opener(settings, places),
+        open_vault=open_vault,
+        whereabouts=Whereabouts(open_vault, Patience(WHERE_LIMIT_S).ask),
         places=places,
         vault_desk=_desk_opener(settings.vault_place),
         vault_mark=mark_of(Path(settings.vault_place)),

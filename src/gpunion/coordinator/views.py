@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 
 from gpunion.coordinator.auth import fingerprint
 from gpunion.coordinator.campus import Campus
+from gpunion.coordinator.whereabouts import Found
 from gpunion.domain.ids import JobId, NodeId, migration_id, run_id
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration
@@ -78,10 +78,7 @@ def migrations_of(campus: Campus, job: Job) -> list[Migration]:
     return [migration for migration in found if migration is not None]
 
 
-def checkpoints_of(
-    campus: Campus, job_id: JobId, places: Mapping[str, list[str]]
-) -> list[jobs.CheckpointOut]:
-    """`places`: where each lies now."""
+def checkpoints_of(campus: Campus, job_id: JobId, whereabouts: Found) -> list[jobs.CheckpointOut]:
     found = [checkpoint for checkpoint in campus.state.checkpoints.values() if checkpoint.job_id == job_id]
     found.sort(key=lambda checkpoint: (checkpoint.requested_s, checkpoint.id))
     runs, ready_on = campus.state.runs, defaultdict[str, list[str]](list)
@@ -89,7 +86,13 @@ def checkpoints_of(
         if copy.there:
             ready_on[copy.checkpoint_id].append(copy.node_id)
     return [
-        convert.checkpoint_out(one, runs[one.run_id].node_id, ready_on[one.id], places.get(one.id, []))
+        convert.checkpoint_out(
+            one,
+            runs[one.run_id].node_id,
+            ready_on[one.id],
+            whereabouts.places.get(one.id, []),
+            [] if one.durable_s is None else whereabouts.unknown,
+        )
         for one in found
     ]
 

@@ -201,13 +201,14 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
             "stall_s": 0.3, "size_bytes": 2048, "shipped_bytes": 1024, "trouble": None,
             "requested_at": "2026-01-01T00:00:00.000Z", "captured_at": None, "durable_at": None,
             "tier": "app", "tier_why": "it took too long", "node_id": "alpha",
-            "ready_on": ["beta", "gamma"], "places": ["bucket", "attic"],
+            "ready_on": ["beta", "gamma"], "places": ["bucket"], "places_unknown": ["attic"],
         }
     ]  # fmt: skip
     assert gpunion("checkpoints", "train") == 0
     assert "c1 lies ready on beta, gamma." in gpunion.out
     assert "durable" in gpunion.out
     assert "2 KiB" in gpunion.out
+    assert "bucket, attic? (no answer)" in gpunion.out
     assert "app (not system: it took too long)  alpha" in gpunion.out
     assert gpunion("checkpoints", "train", "--json") == 0
     assert json.loads(gpunion.out) == {"checkpoints": campus.saved}

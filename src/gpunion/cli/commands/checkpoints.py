@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 def _row(checkpoint: Json) -> list[str]:
     trouble = f": {checkpoint['trouble']}" if checkpoint["trouble"] else ""
     final = " (last of its run)" if checkpoint["final"] else ""
+    unknown = [f"{place}? (no answer)" for place in checkpoint["places_unknown"]]
     return [
         str(checkpoint["id"]) + final,
         str(checkpoint["phase"]) + trouble,
@@ -65,7 +66,7 @@ def _row(checkpoint: Json) -> list[str]:
         shown_size(checkpoint["size_bytes"]),
         shown_size(checkpoint["shipped_bytes"]),
         shown_duration(checkpoint["stall_s"]),
-        ", ".join(checkpoint["places"]) or "-",
+        ", ".join([*checkpoint["places"], *unknown]) or "-",
         ago(checkpoint["requested_at"]),
     ]
 

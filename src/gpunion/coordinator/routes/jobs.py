@@ -16,11 +16,9 @@ from gpunion.coordinator.routes.access import Admin, TheCampus
 from gpunion.domain.events import JobStopAsked, JobSubmitted
 from gpunion.domain.ids import JobId
 from gpunion.domain.job import Job, JobSpec
-from gpunion.domain.place import CAMPUS
 from gpunion.domain.reasons import Reason, Verdict, Why
 from gpunion.engine import story
 from gpunion.ports.store import LoggedDecision
-from gpunion.ports.vault import JobKey, VaultFault
 from gpunion.wire.v1 import convert
 from gpunion.wire.v1 import jobs as wire
 
@@ -112,23 +110,8 @@ async def stop(job_id: str, campus: TheCampus, _caller: Admin) -> wire.JobAnswer
 @router.get("/{job_id}/checkpoints")
 async def checkpoints(job_id: str, campus: TheCampus, _caller: Admin) -> wire.CheckpointList:
     job = find(campus, job_id)
-    places = await asyncio.to_thread(_lie_in, campus, job)
-    return wire.CheckpointList(checkpoints=views.checkpoints_of(campus, job.id, places))
-
-
-def _lie_in(campus: Campus, job: Job) -> dict[str, list[str]]:
-    """By checkpoint, as the places themselves say; one that cannot be asked is left out."""
-    found: dict[str, list[str]] = {}
-    for place in job.spec.places or (CAMPUS,):
-        try:
-            vault = campus.open_vault((place,))
-            if job.vault_key:
-                vault = vault.keyed(JobKey(job_id=job.id, secret=bytes.fromhex(job.vault_key)))
-            for manifest in vault.manifests(job.id):
-                found.setdefault(manifest.checkpoint_id, []).append(place)
-        except VaultFault:
-            continue
-    return found
+    found = await campus.whereabouts.of(job)
+    return wire.CheckpointList(checkpoints=views.checkpoints_of(campus, job.id, found))
 
 
 def find(campus: Campus, job_id: str) -> Job:

@@ -166,7 +166,7 @@ def migration_out(migration: Migration) -> jobs.MigrationOut:
 
 
 def checkpoint_out(
-    checkpoint: Checkpoint, node_id: str, ready_on: list[str], places: list[str]
+    checkpoint: Checkpoint, node_id: str, ready_on: list[str], places: list[str], unknown: list[str]
 ) -> jobs.CheckpointOut:
     return jobs.CheckpointOut(
         id=checkpoint.id,
@@ -188,6 +188,7 @@ def checkpoint_out(
         node_id=node_id,
         ready_on=ready_on,
         places=places,
+        places_unknown=unknown,
     )
 
 

@@ -263,6 +263,7 @@ class CheckpointOut(Answer):
     node_id: str
     ready_on: list[str]  # nodes it was brought to, ahead of its job
     places: list[str]  # where it lies now, of the places that the coordinator reaches
+    places_unknown: list[str]  # those of its job's that do not answer: it may lie there too
 
 
 class JobOut(Answer):

@@ -1,0 +1,88 @@
+"""Where a job's checkpoints lie: a place that is silent is said to be, and keeps nobody from the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gpunion.adapters.files.patience import Patience
+from gpunion.coordinator import compose
+from gpunion.coordinator.places import places_from
+from gpunion.coordinator.settings import Settings
+from gpunion.coordinator.whereabouts import Whereabouts
+from gpunion.domain.place import Place
+from gpunion.ports.storage import Opened
+from gpunion.ports.vault import Vault, VaultDenied
+from gpunion.ports.vault_desk import VaultDesk
+from tests.builders.values import a_job
+from tests.unit.agent.fakes import MemoryVault, a_manifest
+
+NAMES = ("store", "silent", "denied")
+
+
+def holding(*checkpoints: str) -> MemoryVault:
+    return MemoryVault([], sealed=[a_manifest(name, 1) for name in checkpoints])
+
+
+async def test_places_that_do_not_say_are_unknown_and_the_others_answer() -> None:
+    answers = threading.Event()
+
+    def open_vault(names: tuple[str, ...]) -> Vault:
+        (name,) = names
+        if name == "silent":
+            answers.wait()
+        if name == "denied":
+            raise VaultDenied("no key")
+        return holding("c1", "c2") if name == "store" else holding("c2")
+
+    whereabouts = Whereabouts(open_vault, Patience(0.05).ask)
+    job = a_job("job-1")
+    job = replace(job, spec=replace(job.spec, places=NAMES))
+    found = await whereabouts.of(job)
+    while "store" in found.unknown:  # late on a busy machine, which it says
+        found = await whereabouts.of(job)
+    assert found.places == {"c1": ["store"], "c2": ["store"]}
+    assert found.unknown == ["silent", "denied"]
+    answers.set()
+    while {"silent", "store"} & {*found.unknown}:
+        found = await whereabouts.of(job)
+    assert found.places == {"c1": ["store"], "c2": ["store", "silent"]}
+    assert found.unknown == ["denied"]
+
+
+def test_a_bucket_that_is_slow_to_open_keeps_nobody_from_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening, answers, opened = threading.Event(), threading.Event(), list[str]()
+
+    def open_place(place: Place, environment: Mapping[str, str], mirrors: Path, limit_bytes: int) -> Opened:
+        opened.append(place.name)
+        if place.name == "silent":
+            opening.set()
+            answers.wait()
+        return Opened(holding("c1"), cast(VaultDesk, None))
+
+    monkeypatch.setattr(compose, "open_place", open_place)
+    table = {"kind": "s3", "bucket": "vaults", "credentials": "env:S3"}
+    places = places_from({"silent": table, "store": table}, "store")
+    open_vault = compose._vault_opener(Settings(data_dir=tmp_path), places)
+    stuck = started(lambda: open_vault(("silent",)))
+    opening.wait()
+    other = started(lambda: open_vault(("store",)))
+    other.join(30)
+    assert not other.is_alive()
+    assert open_vault(("store",)) is open_vault(("store",))
+    assert opened == ["silent", "store"]
+    answers.set()
+    stuck.join()
+
+
+def started(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
