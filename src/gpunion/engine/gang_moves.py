@@ -124,6 +124,7 @@ def _save_and_go(draft: Draft, job: Job, members: list[Job], rate_bps: float) ->
     )
     # Nobody wants this machine: its place is kept, and the member goes on there unless something better is.
     stays = draft.state.nodes[run.node_id].phase is NodePhase.SHARING
+    moving.abandon(draft, job)  # the way without a save that a notice too short for one had left it
     moving.flush(
         draft,
         run,

@@ -215,6 +215,21 @@ def test_a_member_that_cannot_save_is_stopped_and_what_all_had_before_counts() -
     assert {order.restore for order in started.values()} == {None}
 
 
+def test_a_member_whose_notice_was_too_short_leaves_no_open_move_when_another_is_saved() -> None:
+    headquarters = a_running_gang("gamma", "delta")
+    headquarters.later(100).reported("beta", NoticeGiven(deadline_s=headquarters.now_s + 3))
+    saves = headquarters.reported("alpha", NoticeGiven(deadline_s=headquarters.now_s + 60))
+    assert of_kind(saves, TakeCheckpoint).keys() == set(RUNS)
+    saved_together(headquarters, 50, final=True)
+    for run in RUNS:
+        headquarters.ended(run, EndReason.SAVED, step=50)
+    for run in ("job-e2", "job-r1-e2"):
+        headquarters.started(run)
+    moves = {one.id: one.phase.value for one in headquarters.state.migrations.values()}
+    assert moves == {"job-m1": "done", "job-r1-m1": "abandoned", "job-r1-m2": "done"}
+    assert not headquarters.state.moving
+
+
 def test_a_member_that_is_still_starting_is_stopped_without_a_failed_start() -> None:
     headquarters = Headquarters()
     for node in ("alpha", "beta", "gamma"):
