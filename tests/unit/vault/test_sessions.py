@@ -9,9 +9,13 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.s3.layout import session_key
+from gpunion.adapters.files import coding, manifests
+from gpunion.adapters.s3.desk import BucketDesk
+from gpunion.adapters.s3.layout import Copy, session_key
+from gpunion.adapters.s3.ledger import BEGUN_LEASE_S
 from gpunion.adapters.s3.objects import Found, Listed, Objects
 from gpunion.adapters.s3.session import LEASE_S, Session, SessionEnded, living
+from tests.contract.vault.conftest import a_manifest, name_of
 
 pytestmark = pytest.mark.requires("s3")
 
@@ -99,3 +103,110 @@ def test_a_session_that_says_nothing_for_a_lease_is_ended(store: Any) -> None:
     assert living(objects, objects.now_s() + 1) == set()
     with pytest.raises(SessionEnded):
         session.prove(objects)
+
+
+class Bucket(Objects):
+    """Its clock can be put forward, and something may happen before a manifest is written."""
+
+    def __init__(self, store: Any) -> None:
+        super().__init__(store, "memory")
+        self.later_s = 0.0
+        self.before_manifest: Callable[[], None] | None = None
+
+    def now_s(self) -> float:
+        return super().now_s() + self.later_s
+
+    def put(self, key: str, data: bytes) -> None:
+        if "/manifests/" in key and self.before_manifest is not None:
+            call, self.before_manifest = self.before_manifest, None
+            call()
+        super().put(key, data)
+
+    def names(self) -> set[str]:
+        return {Copy(listed.key).name for listed in self.list("blocks/")}
+
+
+@pytest.fixture
+def bucket(store: Any) -> Bucket:
+    return Bucket(store)
+
+
+@pytest.fixture
+def desk(bucket: Bucket) -> BucketDesk:
+    return BucketDesk(bucket, grace_s=0.0)
+
+
+def put(desk: BucketDesk, data: bytes) -> str:
+    name = name_of(data)
+    if not desk.has([name]):
+        desk.put(name, coding.encode(data, None))
+    return name
+
+
+def save(desk: BucketDesk, data: bytes, step: int, job_id: str = "job-1") -> None:
+    desk.begin(job_id, 1)
+    put(desk, data)
+    seal(desk, data, step, job_id)
+
+
+def seal(desk: BucketDesk, data: bytes, step: int, job_id: str) -> None:
+    manifest = a_manifest({"weights": data}, checkpoint_id=f"{job_id}-c{step}", job_id=job_id, step=step)
+    desk.seal(job_id, manifests.encode(manifest))
+
+
+def test_a_run_that_began_and_never_sealed_keeps_nothing_of_others_from_being_collected(
+    bucket: Bucket, desk: BucketDesk
+) -> None:
+    desk.begin("job-dead", 1)
+    for step in range(10):
+        save(desk, b"%d" % step, step)
+        desk.forget("job-1", keep=3)
+    assert bucket.list("sessions/") == []
+    desk.begin("job-2", 1)
+    seal(desk, b"", 1, "job-2")  # of no block at all
+    assert bucket.list("sessions/") == []
+    assert desk.collect_garbage().blocks == 7
+    assert bucket.names() == {name_of(b"7"), name_of(b"8"), name_of(b"9")}
+
+
+def test_what_an_upload_has_put_stays_while_others_seal_and_until_it_may_have_died(
+    bucket: Bucket, desk: BucketDesk
+) -> None:
+    for job_id in ("job-slow", "job-dead"):
+        desk.begin(job_id, 1)
+        put(desk, job_id.encode())
+    for step in range(5):
+        save(desk, b"%d" % step, step)
+        desk.forget("job-1", keep=2)
+        desk.collect_garbage()
+    # The first was put in the session of the two; the others in later ones, which are over.
+    left = {b"0", b"3", b"4", b"job-slow", b"job-dead"}
+    assert bucket.names() == set(map(name_of, left))
+    seal(desk, b"job-slow", 1, "job-slow")
+    bucket.later_s = BEGUN_LEASE_S
+    save(desk, b"5", 5)
+    assert bucket.list("sessions/") == []
+    desk.collect_garbage()
+    assert bucket.names() == set(map(name_of, {b"3", b"4", b"5", b"job-slow"}))
+
+
+def test_what_a_seal_under_way_rests_on_stays_when_another_job_seals_and_forgets_it(
+    bucket: Bucket, desk: BucketDesk
+) -> None:
+    desk.begin("job-2", 1)
+    shared = put(desk, b"shared")
+    desk.begin("job-1", 1)
+
+    def meanwhile() -> None:
+        seal(desk, b"shared", 1, "job-1")
+        for step in (2, 3):
+            save(desk, b"%d" % step, step)
+        assert desk.forget("job-1", keep=2) == ("job-1-c1",)
+        desk.collect_garbage()
+
+    bucket.before_manifest = meanwhile
+    seal(desk, b"shared", 1, "job-2")
+    assert bucket.before_manifest is None
+    desk.collect_garbage()
+    assert bucket.list("sessions/") == []
+    assert shared in bucket.names()

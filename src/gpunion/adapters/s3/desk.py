@@ -19,8 +19,8 @@ from gpunion.adapters.s3.jobs import Jobs, tries
 from gpunion.adapters.s3.layout import COLLECTED_KEY, VAULT_KEY, Copy, manifest_key
 from gpunion.adapters.s3.ledger import Ledger
 from gpunion.adapters.s3.objects import Objects
-from gpunion.adapters.s3.reliance import CHAIN_MAX, Reliance
-from gpunion.adapters.s3.session import Owner, SessionEnded
+from gpunion.adapters.s3.reliance import CHAIN_MAX, Reliance, all_needed
+from gpunion.adapters.s3.session import Block, Owner, Session, SessionEnded
 from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
     KEEP_AT_LEAST,
@@ -65,16 +65,14 @@ class BucketDesk:
         self._begin(job_id, lambda ledger: max(epoch, epoch if ledger.epoch is None else ledger.epoch))
 
     def _begin(self, job_id: str, epoch_by: Callable[[Ledger], int]) -> None:
-        session = self._reliance.enter(job_id)
         now_s = self._objects.now_s()
+        upload = self._reliance.enter(job_id, now_s)
         ledger = self._jobs.change(
-            job_id, lambda ledger: ledgers.begun(ledger, job_id, epoch_by(ledger), session.id, now_s)
+            job_id, lambda ledger: ledgers.begun(ledger, job_id, epoch_by(ledger), upload, now_s)
         )
-        for name in reversed(ledger.uploads[session.id].pins):
-            record = self._jobs.readable(job_id, name)
-            if record is not None:
-                self._reliance.build_on(session, job_id, record)
-                return
+        pins = (self._jobs.readable(job_id, name) for name in reversed(ledger.uploads[upload].pins))
+        newest = next((record for record in pins if record is not None), None)
+        self._reliance.build_on(job_id, upload, newest)
 
     def has(self, names: Collection[str], job_id: str | None = None) -> set[str]:
         return set(self._reliance.present(job_id, names))
@@ -125,8 +123,14 @@ class BucketDesk:
         decoded = manifest_format.decode(manifest)
         if decoded.job_id != job_id:
             raise BadManifest(f"a manifest of {decoded.job_id}, handed over as one of {job_id}")
+        now_s = self._objects.now_s()
         for _ in tries(job_id):
-            if self._try_to_seal(job_id, decoded, adopted=adopted):
+            session, sealed = self._reliance.begin_seal(), None
+            try:
+                sealed = self._try_to_seal(session, decoded, adopted=adopted)
+            finally:
+                self._reliance.end_seal(session, job_id, sealed, now_s)
+            if sealed is not None:
                 return
 
     def latest(self, job_id: str) -> bytes | None:
@@ -196,43 +200,47 @@ class BucketDesk:
     def collect_garbage(self) -> Garbage:
         return collect(self._objects, self._grace_s)
 
-    def _try_to_seal(self, job_id: str, manifest: Manifest, *, adopted: bool) -> bool:
-        session = self._reliance.session()
+    def _try_to_seal(self, session: Session, manifest: Manifest, *, adopted: bool) -> set[Block] | None:
+        """The blocks that the ledger keeps from now on. None: something came in between."""
+        job_id = manifest.job_id
         ledger, etag = self._jobs.read(job_id)
+        begun = session.jobs.get(job_id)
         if (before := ledger.find(manifest.checkpoint_id)) is not None:
-            self._same_as(job_id, before, manifest)
-            self._jobs.change(job_id, lambda ledger: ledgers.without_upload(ledger, session.id))
-            self._reliance.leave(job_id, session)
-            return True
+            record = self._same_as(job_id, before, manifest)
+            if begun is not None:
+                self._jobs.change(job_id, lambda ledger: ledgers.without_upload(ledger, begun.upload))
+            return {(record.owner, copy.name) for copy in record.copies}
         if not adopted:
             ledgers.check_epoch(ledger, job_id, manifest.epoch)
-        if session.id not in ledger.uploads:
-            if job_id in session.jobs:  # it had begun: what the ledger kept for it may be gone
+        if begun is None or begun.upload not in ledger.uploads:
+            if begun is not None:  # what the ledger kept for it may be gone
                 self._reliance.give_up(session)
             (self.begin_copy if adopted else self.begin)(job_id, manifest.epoch)
-            return False
+            return None
         owner = None if manifest.sealed is None else job_id
         names = manifest_format.block_names(manifest)
-        missing = sorted(names - self._reliance.present(owner, names, job_id).keys())
+        missing = sorted(names - self._reliance.present_for(session, owner, names, job_id).keys())
         if missing:
             raise MissingBlock(f"{manifest.checkpoint_id} lacks {len(missing)} blocks, such as {missing[0]}")
-        copies = self._reliance.with_bases(owner, names, job_id)
-        record = ledgers.record_of(manifest, session.id)
+        copies = all_needed(session, owner, names, job_id)
+        if copies is None:
+            return None
+        blocks = {(owner, copy.name) for copy in copies}
+        name = ledgers.record_of(manifest, session.id)
         try:
-            session.prove(self._objects)
+            session.prove_for(self._objects, blocks)
         except SessionEnded:
             self._reliance.give_up(session)
-            return False
-        self._objects.put(manifest_key(job_id, record), records.encode(manifest, copies))
-        if not self._jobs.replace(job_id, ledgers.with_sealed(ledger, record, session.id), etag):
-            return False
-        self._reliance.leave(job_id, session)
-        return True
+            return None
+        self._objects.put(manifest_key(job_id, name), records.encode(manifest, copies))
+        sealed = self._jobs.replace(job_id, ledgers.with_sealed(ledger, name, begun.upload), etag)
+        return blocks if sealed else None
 
-    def _same_as(self, job_id: str, name: str, manifest: Manifest) -> None:
+    def _same_as(self, job_id: str, name: str, manifest: Manifest) -> records.Record:
         record = self._jobs.record(job_id, name)
         if record is None or record.manifest != manifest:
             raise BadManifest(f"{manifest.checkpoint_id} is sealed with another content")
+        return record
 
     def _learn(self, record: records.Record) -> None:
         self._copies.update({(record.owner, copy.name): copy for copy in record.copies})

@@ -2,7 +2,8 @@
 
 What the session has put itself is spared with it. Who relies on a copy of another writes a claim first and
 looks at the doomed ones then; a collector publishes whom it dooms first and looks at the claims then. So
-one of the two sees the other. What a job's ledger keeps for an upload needs neither.
+one of the two sees the other. What a job's ledger keeps for an upload needs neither. A session lets go of
+what a seal has named: the ledger keeps that.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from contextlib import suppress
 from typing import TypeVar
 
 from gpunion.adapters.s3.layout import CLAIMS, DOOMED, SUSPECTS, Copy, copies_of, copy_by, suspect_key
+from gpunion.adapters.s3.ledger import BEGUN_LEASE_S
 from gpunion.adapters.s3.objects import Objects
 from gpunion.adapters.s3.records import Record
-from gpunion.adapters.s3.session import Owner, Session
+from gpunion.adapters.s3.session import Begun, Block, Owner, Session
 from gpunion.domain.tree import HASH_PATTERN
 from gpunion.ports.vault import BadManifest, VaultFault
 
 LOOKERS = 8  # questions to the server at a time
 # A base is whole when it is chosen; one that was lost and stored again may be a difference itself.
 CHAIN_MAX = 4
+# While uploads of several jobs overlap their session is followed by a new one no more often: a collector does
+# not come more often either.
+FOLLOW_EVERY_S = 3600.0
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -38,15 +43,19 @@ class Reliance:
         self._lock = threading.Lock()
         self._session = Session()
         self._suspects: set[str] = set()
+        self._follow_again_s = 0.0
 
     def session(self) -> Session:
         with self._lock:
             return self._session
 
-    def enter(self, job_id: str) -> Session:
+    def enter(self, job_id: str, now_s: float) -> str:
+        """What the job's ledger shall call its upload."""
         with self._lock:
-            self._session.jobs.add(job_id)
-            return self._session
+            session = self._session
+            before = session.jobs.get(job_id)
+            session.jobs[job_id] = Begun(session.id if before is None else before.upload, now_s)
+            return session.jobs[job_id].upload
 
     def give_up(self, lost: Session) -> None:
         """Something that it relied on may be gone: everything is looked for again."""
@@ -54,56 +63,98 @@ class Reliance:
             if self._session is lost:
                 self._session = Session()
 
-    def leave(self, job_id: str, session: Session) -> None:
-        """That job's upload is over. With the last one the session is."""
+    def begin_seal(self) -> Session:
+        """Until `end_seal` nothing that it has is given free."""
         with self._lock:
-            session.jobs.discard(job_id)
-            session.pinned.pop(job_id, None)
-            if session.jobs:
-                return
-            if self._session is session:
-                self._session = Session()
-        with suppress(VaultFault):  # else a collector ends it, a day later
-            session.finish(self._objects)
+            self._session.sealing += 1
+            return self._session
 
-    def build_on(self, session: Session, job_id: str, record: Record) -> None:
-        """A checkpoint that the job's ledger keeps for this session."""
-        self.read_suspects()
-        session.pinned[job_id] = {
-            (record.owner, copy.name): copy for copy in record.copies if copy.key not in self._suspects
-        }
+    def end_seal(self, session: Session, job_id: str, sealed: Collection[Block] | None, now_s: float) -> None:
+        """`sealed`: what the job's ledger keeps from now on; None: it did not come to a seal."""
+        with self._lock:
+            session.sealing -= 1
+            if sealed is not None:
+                session.leave(job_id)
+                session.settled.update(sealed)
+                session.left = True
+            over = self._over(session, now_s) if session.left and not session.sealing else ()
+        for each in over:
+            with suppress(VaultFault):  # else a collector ends it, a day later
+                each.finish(self._objects)
+
+    def _over(self, session: Session, now_s: float) -> tuple[Session, ...]:
+        """Those sessions that nobody needs any more, after a seal.
+
+        A job that began and never seals must not keep alive what others put and seal. So those go on in a new
+        session, and an old one stays only while it has blocks that no seal has named and there is a job that
+        may yet do so."""
+        session.let_go()
+        for job_id, begun in list(session.jobs.items()):
+            if now_s - begun.begun_s >= BEGUN_LEASE_S:
+                session.leave(job_id)
+        line, current = session.line(), self._session is session
+        if not session.jobs:
+            self._session = Session() if current else self._session
+            return line
+        if not current:
+            return ()
+        kept = tuple(each for each in line if each.own or each.claimed)
+        if session in kept and now_s < self._follow_again_s:
+            session.older = kept[1:]
+        else:
+            self._follow_again_s = now_s + FOLLOW_EVERY_S if session in kept else self._follow_again_s
+            self._session = Session(jobs=session.jobs, pinned=session.pinned, older=kept)
+        return tuple(each for each in line if each not in kept)
+
+    def build_on(self, job_id: str, upload: str, record: Record | None) -> None:
+        """A checkpoint that the job's ledger keeps for this upload."""
+        sound: dict[Block, Copy] = {}
+        if record is not None:
+            self.read_suspects()
+            whole = (copy for copy in record.copies if copy.key not in self._suspects)
+            sound = {(record.owner, copy.name): copy for copy in whole}
+        with self._lock:
+            begun = self._session.jobs.get(job_id)
+            if begun is not None and begun.upload == upload:
+                self._session.pinned[job_id] = sound
 
     def put(self, owner: Owner, name: str, stored: bytes, base: str | None) -> None:
         check_name(name)
-        session = self.session()
-        copy = copy_by(session.id, owner, name, base)
-        if copy.key in self._suspects:  # our own was damaged, and a key is not used twice
-            self.give_up(session)
+        while True:
             session = self.session()
             copy = copy_by(session.id, owner, name, base)
-        session.begin(self._objects)
-        self._objects.put(copy.key, stored)
-        session.own[owner, name] = copy
+            if copy.key in self._suspects:  # our own was damaged, and a key is not used twice
+                self.give_up(session)
+                continue
+            session.begin(self._objects)
+            self._objects.put(copy.key, stored)
+            session.own[owner, name] = copy
+            if self._still_counts(session):
+                return
 
-    def present(self, owner: Owner, names: Iterable[str], job_id: str | None = None) -> dict[str, Copy]:
-        """Those that can be relied on, for the seal of `job_id` or for an upload of any job."""
-        session = self.session()
+    def present(self, owner: Owner, names: Iterable[str]) -> dict[str, Copy]:
+        """Those that can be relied on, for an upload of any job."""
         wanted = list(dict.fromkeys(names))
-        for name in wanted:
+        while True:
+            session = self.session()
+            found = self.present_for(session, owner, wanted, None)
+            if self._still_counts(session):
+                return found
+
+    def present_for(
+        self, session: Session, owner: Owner, names: Collection[str], job_id: str | None
+    ) -> dict[str, Copy]:
+        """The same for the seal of `job_id`."""
+        for name in names:
             check_name(name)
-        needed = _with_bases(session, owner, wanted, job_id)
+        needed = _with_bases(session, owner, names, job_id)
         missing = [name for name, copy in needed.items() if copy is None]
         self._look_for(session, owner, missing)
         return {
             name: copy
-            for name in wanted
+            for name in names
             if (copy := session.find((owner, name), job_id)) and _rests(session, owner, name, job_id)
         }
-
-    def with_bases(self, owner: Owner, names: Iterable[str], job_id: str) -> list[Copy]:
-        """All that reading them needs, of those that are `present`."""
-        needed = _with_bases(self.session(), owner, names, job_id)
-        return [copy for copy in needed.values() if copy is not None]
 
     def suspect(self, owner: Owner, copy: Copy) -> None:
         """It was found damaged: it counts as absent, here and for everybody else."""
@@ -123,6 +174,10 @@ class Reliance:
         check_name(name)
         found = [Copy(listed.key) for listed in self._objects.list(copies_of(owner, name))]
         return sorted(found, key=lambda copy: (copy.key in self._suspects, copy.base is not None, copy.key))
+
+    def _still_counts(self, session: Session) -> bool:
+        """It was not finished while something was written to it."""
+        return session in self.session().line()
 
     def _look_for(self, session: Session, owner: Owner, names: Collection[str]) -> None:
         """And for what they are differences from, a few steps deep."""
@@ -144,6 +199,7 @@ class Reliance:
 
     def _claim(self, session: Session, owner: Owner, copies: list[Copy]) -> None:
         session.begin(self._objects)
+        session.has_claims = True
         claim = json.dumps([copy.key for copy in copies]).encode()
         self._objects.put(f"{CLAIMS}{session.id}/{secrets.token_hex(8)}", claim)
         doomed = read_lists(self._objects, DOOMED)
@@ -173,6 +229,13 @@ def read_lists(objects: Objects, prefix: str) -> set[str]:
 def check_name(name: str) -> None:
     if not HASH_PATTERN.fullmatch(name):
         raise BadManifest(f"{name!r} cannot name a block")
+
+
+def all_needed(session: Session, owner: Owner, names: Iterable[str], job_id: str) -> list[Copy] | None:
+    """All that reading them needs. None: one of them has been found damaged meanwhile."""
+    needed = list(_with_bases(session, owner, names, job_id).values())
+    found = [copy for copy in needed if copy is not None]
+    return found if len(found) == len(needed) else None
 
 
 def _with_bases(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from gpunion.adapters.s3.layout import CLAIMS, Copy, session_key
@@ -26,30 +27,66 @@ class SessionEnded(Exception):
     """A collector has given it up: nothing that it relied on is safe any more."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job that may have an upload under way; nobody tells when a run ends without a seal."""
+
+    upload: str  # what its ledger calls it
+    begun_s: float
+
+
+@dataclass(eq=False)
 class Session:
-    """`pinned`: of checkpoints that a job's ledger keeps for us; they are good for that job's seal only."""
+    """`own`, `claimed`: what no seal has named yet. `pinned`: of checkpoints that a job's ledger keeps for
+    us; they are good for that job's seal only. `older`: sessions before this one with blocks that a job may
+    still want to seal; nothing is put there any more."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(16))
-    jobs: set[str] = field(default_factory=set)
+    jobs: dict[str, Begun] = field(default_factory=dict)
     own: dict[Block, Copy] = field(default_factory=dict)
     claimed: dict[Block, Copy] = field(default_factory=dict)
     pinned: dict[str, dict[Block, Copy]] = field(default_factory=dict)
+    older: tuple[Session, ...] = ()
+    has_claims: bool = False  # in the bucket, also of what was sealed since
+    sealing: int = 0  # seals that rest on it at this moment
+    settled: set[Block] = field(default_factory=set)  # sealed meanwhile: let go of when nobody seals
+    left: bool = False  # a job has sealed and left since then
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _begun: bool = False
 
     def find(self, block: Block, job_id: str | None = None) -> Copy | None:
         """For one job's seal, or for any job's upload."""
-        found = self.own.get(block) or self.claimed.get(block)
-        if found is not None:
-            return found
+        for session in self.line():
+            found = session.own.get(block) or session.claimed.get(block)
+            if found is not None:
+                return found
         pins = list(self.pinned.values()) if job_id is None else [self.pinned.get(job_id, {})]
         return next((pinned[block] for pinned in pins if block in pinned), None)
 
+    def line(self) -> tuple[Session, ...]:
+        return (self, *self.older)
+
+    def holds(self, block: Block) -> bool:
+        return block in self.own or block in self.claimed
+
     def drop(self, block: Block, copy: Copy) -> None:
-        for known in (self.own, self.claimed, *self.pinned.values()):
+        held = [known for session in self.line() for known in (session.own, session.claimed)]
+        for known in (*held, *self.pinned.values()):
             if known.get(block) == copy:
                 del known[block]
+
+    def leave(self, job_id: str) -> None:
+        self.jobs.pop(job_id, None)
+        self.pinned.pop(job_id, None)
+
+    def let_go(self) -> None:
+        """Of what is in a ledger. Another job that wants it too claims it there."""
+        for session in self.line():
+            for block in self.settled:
+                session.own.pop(block, None)
+                session.claimed.pop(block, None)
+        self.settled.clear()
+        self.left = False
 
     def begin(self, objects: Objects) -> None:
         """Before the first write that it protects."""
@@ -69,9 +106,16 @@ class Session:
                 found = objects.get(session_key(self.id))
         raise SessionEnded(self.id)
 
+    def prove_for(self, objects: Objects, blocks: Collection[Block]) -> None:
+        """It, and all before it that hold one of these. SessionEnded."""
+        self.prove(objects)
+        for session in self.older:
+            if any(map(session.holds, blocks)):
+                session.prove(objects)
+
     def finish(self, objects: Objects) -> None:
         if self._begun:
-            claims = [listed.key for listed in objects.list(f"{CLAIMS}{self.id}/")] if self.claimed else []
+            claims = [listed.key for listed in objects.list(f"{CLAIMS}{self.id}/")] if self.has_claims else []
             objects.delete([session_key(self.id), *claims])
 
 
