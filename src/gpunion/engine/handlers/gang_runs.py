@@ -65,6 +65,9 @@ def _stopped_as_told(draft: Draft, ending: Ending) -> None:
     failed = any(one.failure for one in others)
     if failed and not gangs.interrupted(draft, ending.job):
         _hold(draft, ending, failure="")
+    elif runs.save_on_its_way(draft, ending.run, ending.report) is not None:
+        # It had saved before it was told: all may go on from there once that has arrived.
+        runs.interrupted(draft, ending.job, ending.run, ending.report)
     else:
         _goes_with_the_others(draft, ending.job, ending.run)
 

@@ -227,7 +227,7 @@ def _begin_after_the_fact(draft: Draft, job: Job, run: Run, report: RunEnded) ->
     node = draft.state.nodes[run.node_id]
     if report.reason is EndReason.SAVED and node.wanted_by_s(run.grant.gpu_indices) is not None:
         cause = Cause.OWNER_RECLAIM
-    on_its_way = _save_on_its_way(draft, run, report)
+    on_its_way = save_on_its_way(draft, run, report)
     if on_its_way is not None:
         migration = moving.begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, stopped_s=draft.now_s)
         _await(draft, migration, on_its_way)
@@ -251,7 +251,7 @@ def _after_the_flush(draft: Draft, run: Run, migration: Migration, report: RunEn
 
 def _without_the_flush(draft: Draft, run: Run, migration: Migration, report: RunEnded) -> None:
     """What was asked for did not come about, but the agent or the program may have saved unasked."""
-    on_its_way = _save_on_its_way(draft, run, report)
+    on_its_way = save_on_its_way(draft, run, report)
     if on_its_way is not None:
         _await(draft, migration, on_its_way)
         return
@@ -265,7 +265,7 @@ def _without_the_flush(draft: Draft, run: Run, migration: Migration, report: Run
     moving.seek(draft, migration, fell_back=report.reason.value if trouble is None else trouble.value)
 
 
-def _save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | None:
+def save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | None:
     """A run that ended saved has written a last checkpoint; it may still be on its way to the vault."""
     if report.reason is not EndReason.SAVED:
         return None

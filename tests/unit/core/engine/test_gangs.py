@@ -20,7 +20,7 @@ from gpunion.domain.events import (
     TimerFired,
 )
 from gpunion.domain.gang import Seat
-from gpunion.domain.ids import CheckpointId, JobId
+from gpunion.domain.ids import CheckpointId, JobId, RunId, own_checkpoint_id
 from gpunion.domain.job import JobPhase, Priority
 from gpunion.domain.orders import StartRun, StopRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
@@ -228,6 +228,19 @@ def test_a_member_whose_notice_was_too_short_leaves_no_open_move_when_another_is
     moves = {one.id: one.phase.value for one in headquarters.state.migrations.values()}
     assert moves == {"job-m1": "done", "job-r1-m1": "abandoned", "job-r1-m2": "done"}
     assert not headquarters.state.moving
+
+
+def test_a_member_that_saved_itself_before_it_was_told_to_stop_is_waited_for() -> None:
+    headquarters = a_running_gang()
+    first, second = (own_checkpoint_id(RunId(run), 1) for run in RUNS)
+    headquarters.captured(first, step=500)
+    told_to_stop = headquarters.ended("job-e1", EndReason.SAVED, step=500)
+    assert of_kind(told_to_stop, StopRun).keys() == {"job-r1-e1"}
+    headquarters.captured(second, step=500)
+    headquarters.ended("job-r1-e1", EndReason.SAVED, step=500)
+    assert orders(headquarters.durable(first, step=500, final=True)) == []
+    started = of_kind(headquarters.durable(second, step=500, final=True), StartRun)
+    assert [order.restore_step for order in started.values()] == [500, 500]
 
 
 def test_a_member_that_is_still_starting_is_stopped_without_a_failed_start() -> None:
