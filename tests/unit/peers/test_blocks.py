@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blake3 import blake3
 
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.ready import DirectoryReady
-from gpunion.adapters.peers import client
+from gpunion.adapters.peers import client, lines, server
 from gpunion.adapters.peers.address import address_towards
 from gpunion.adapters.peers.client import TcpPeers
-from gpunion.adapters.peers.server import SKEW_S, BlockServer
+from gpunion.adapters.peers.server import CONNECTIONS_MAX, SKEW_S, BlockServer
 from gpunion.agent.caps import Caps
 from gpunion.agent.directly import DirectSource
 from gpunion.agent.peering import PeerDesk, keeping
@@ -131,6 +133,58 @@ def test_nothing_goes_out_when_the_owner_has_the_machine_and_no_block_within_a_n
     alpha.tenure = Tenure.RECLAIMED
     with pytest.raises(PeerTrouble, match="its owner has this machine"):
         fetched(alpha.pass_for())
+
+
+def test_strangers_who_only_drip_are_shown_out_and_others_get_in(
+    alpha: Alpha, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha.ready.put(JOB, NAME, DATA)
+    monkeypatch.setattr(server, "ADMIT_S", 0.5)
+    monkeypatch.setattr(lines, "SILENCE_S", 3600.0)  # they are never silent for as long as that is allowed
+    host, _, port = alpha.server.address.rpartition(":")
+    with ExitStack() as open_until_the_end:
+        for _ in range(CONNECTIONS_MAX):
+            stranger = socket.create_connection((host, int(port)), timeout=60.0)
+            open_until_the_end.enter_context(stranger)
+            stranger.sendall(b"p")
+        assert _eventually_fetched(alpha) is not None
+
+
+def test_a_connection_that_cannot_be_accepted_does_not_end_the_service(
+    alpha: Alpha, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alpha.ready.put(JOB, NAME, DATA)
+    refusals = [OSError(errno.EMFILE, "too many open files"), OSError(errno.ECONNABORTED, "hung up")]
+
+    class Refusing(socket.socket):
+        def accept(self) -> tuple[socket.socket, Any]:
+            if refusals:
+                raise refusals.pop()
+            return super().accept()
+
+    alpha.server.close()
+    monkeypatch.setattr(socket, "create_server", lambda address, backlog: _listening(Refusing(), address))
+    alpha.server = BlockServer(alpha.desk, "127.0.0.1", 0)
+    alpha.server.start()
+    assert fetched(alpha.pass_for()) is not None
+    assert refusals == []
+
+
+def _listening(bare: socket.socket, address: tuple[str, int]) -> socket.socket:
+    bare.bind(address)
+    bare.listen()
+    return bare
+
+
+def _eventually_fetched(alpha: Alpha) -> bytes | None:
+    """As soon as strangers are shown out."""
+    until_s = time.monotonic() + 60.0
+    while True:
+        try:
+            return fetched(alpha.pass_for())
+        except PeerTrouble:
+            assert time.monotonic() < until_s, "the strangers stay"
+            time.sleep(0.005)
 
 
 def test_a_machine_that_is_not_there_is_told_and_nothing_is_asked_of_it_again(tmp_path: Path) -> None:

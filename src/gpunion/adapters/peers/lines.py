@@ -57,12 +57,15 @@ class Lines:
     def say(self, *words: object) -> None:
         self.connection.sendall((" ".join(map(str, words)) + "\n").encode())
 
-    def hear(self) -> list[str]:
-        """The words of one line; none where the other side has hung up between two."""
+    def hear(self, within_s: float | None = None) -> list[str]:
+        """The words of one line; none where the other side has hung up between two.
+
+        Without `within_s` it may take any time, as long as it is never silent for too long."""
+        until_s = None if within_s is None else time.monotonic() + within_s
         while b"\n" not in self._ahead:
             if len(self._ahead) > LINE_MAX:
                 raise Broken("a line without an end")
-            more = self.connection.recv(65536)
+            more = self._received(until_s)
             if not more:
                 if self._ahead:
                     raise Broken("it hung up in the middle of a line")
@@ -73,6 +76,18 @@ class Lines:
             return line.decode("ascii").split()
         except UnicodeDecodeError as error:
             raise Broken("a line that is no text") from error
+
+    def _received(self, until_s: float | None) -> bytes:
+        if until_s is None:
+            return self.connection.recv(65536)
+        left_s = until_s - time.monotonic()
+        if left_s <= 0:
+            raise Broken("a line that took too long")
+        self.connection.settimeout(min(left_s, SILENCE_S))
+        try:
+            return self.connection.recv(65536)
+        finally:
+            self.connection.settimeout(SILENCE_S)
 
     def take(self, into: Partial) -> None:
         """Bytes until it is whole. What has come when the connection breaks stays in it."""

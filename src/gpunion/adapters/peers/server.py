@@ -17,6 +17,10 @@ CONNECTIONS_MAX = 8
 # Clocks of two machines may differ by this much before a pass counts as old.
 SKEW_S = 120.0
 PATIENCE_S = 5.0
+# Who has not shown a good pass by then makes room for others, however busily it talks.
+ADMIT_S = 5.0
+# Before the next try, after the system would not accept a connection.
+PAUSE_S = 0.2
 
 
 class Refused(Exception):
@@ -32,7 +36,7 @@ class BlockServer:
         self._free = threading.Semaphore(CONNECTIONS_MAX)
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = threading.Event()
 
     @property
     def address(self) -> str:
@@ -44,7 +48,7 @@ class BlockServer:
 
     def close(self) -> None:
         with self._lock:
-            self._closed = True
+            self._closed.set()
             talking = list(self._open)
         for connection in (self._listening, *talking):
             with suppress(OSError):
@@ -52,11 +56,12 @@ class BlockServer:
             connection.close()
 
     def _listen(self) -> None:
-        while not self._closed:
+        while not self._closed.is_set():
             try:
                 connection, _ = self._listening.accept()
-            except OSError:
-                return  # closed
+            except OSError:  # closed; or a caller hung up too early, or there are too many open files
+                self._closed.wait(PAUSE_S)
+                continue
             if not self._free.acquire(blocking=False):
                 connection.close()
                 continue
@@ -79,7 +84,7 @@ class BlockServer:
         nonce = secrets.token_hex(16)
         lines.say(GREETING, nonce)
         try:
-            job_id = self._admit(lines.hear(), nonce)
+            job_id = self._admit(lines.hear(within_s=ADMIT_S), nonce)
         except Refused as refused:
             lines.say("no", refused)
             return
