@@ -210,3 +210,25 @@ def test_what_a_seal_under_way_rests_on_stays_when_another_job_seals_and_forgets
     desk.collect_garbage()
     assert bucket.list("sessions/") == []
     assert shared in bucket.names()
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_what_a_failed_upload_has_left_goes_when_those_have_sealed_that_had_begun(
+    bucket: Bucket, desk: BucketDesk, wanted: bool
+) -> None:
+    """Although another upload is under way, unless that one has been told that it is there."""
+    desk.begin("job-1", 1)
+    failed = put(desk, b"failed")
+    desk.begin("job-2", 1)
+    save(desk, b"1", 1, "job-1")
+    desk.begin("job-3", 1)
+    put(desk, b"late")
+    if wanted:
+        assert desk.has([failed])
+    save(desk, b"2", 2, "job-2")
+    desk.collect_garbage()
+    assert bucket.names() - {failed} == set(map(name_of, {b"1", b"2", b"late"}))
+    assert (failed in bucket.names()) == wanted
+    seal(desk, b"late", 3, "job-3")
+    desk.collect_garbage()
+    assert bucket.names() == set(map(name_of, {b"1", b"2", b"late"}))

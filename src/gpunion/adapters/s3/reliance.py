@@ -86,8 +86,8 @@ class Reliance:
         """Those sessions that nobody needs any more, after a seal.
 
         A job that began and never seals must not keep alive what others put and seal. So those go on in a new
-        session, and an old one stays only while it has blocks that no seal has named and there is a job that
-        may yet do so."""
+        session, and an old one stays only while it has blocks that no seal has named and one of the jobs that
+        had begun in it may yet do so."""
         session.let_go()
         for job_id, begun in list(session.jobs.items()):
             if now_s - begun.begun_s >= BEGUN_LEASE_S:
@@ -98,12 +98,12 @@ class Reliance:
             return line
         if not current:
             return ()
-        kept = tuple(each for each in line if each.own or each.claimed)
+        kept = tuple(each for each in line if each.jobs and (each.own or each.claimed))
         if session in kept and now_s < self._follow_again_s:
             session.older = kept[1:]
         else:
             self._follow_again_s = now_s + FOLLOW_EVERY_S if session in kept else self._follow_again_s
-            self._session = Session(jobs=session.jobs, pinned=session.pinned, older=kept)
+            self._session = Session(jobs=dict(session.jobs), pinned=session.pinned, older=kept)
         return tuple(each for each in line if each not in kept)
 
     def build_on(self, job_id: str, upload: str, record: Record | None) -> None:

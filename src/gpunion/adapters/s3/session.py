@@ -38,8 +38,8 @@ class Begun:
 @dataclass(eq=False)
 class Session:
     """`own`, `claimed`: what no seal has named yet. `pinned`: of checkpoints that a job's ledger keeps for
-    us; they are good for that job's seal only. `older`: sessions before this one with blocks that a job may
-    still want to seal; nothing is put there any more."""
+    us; they are good for that job's seal only. `older`: sessions before this one with blocks that one of
+    their `jobs` may still want to seal; nothing is put there any more."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(16))
     jobs: dict[str, Begun] = field(default_factory=dict)
@@ -55,8 +55,8 @@ class Session:
     _begun: bool = False
 
     def find(self, block: Block, job_id: str | None = None) -> Copy | None:
-        """For one job's seal, or for any job's upload."""
-        for session in self.line():
+        """For one job's seal, or for any job's upload: that one begins to rely on no older session."""
+        for session in self.line() if job_id is not None else (self,):
             found = session.own.get(block) or session.claimed.get(block)
             if found is not None:
                 return found
@@ -76,8 +76,9 @@ class Session:
                 del known[block]
 
     def leave(self, job_id: str) -> None:
-        self.jobs.pop(job_id, None)
         self.pinned.pop(job_id, None)
+        for session in self.line():
+            session.jobs.pop(job_id, None)
 
     def let_go(self) -> None:
         """Of what is in a ledger. Another job that wants it too claims it there."""
