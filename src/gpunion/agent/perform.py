@@ -157,6 +157,8 @@ class Performer:
             note = hands.note
             if note is not None:
                 self._logs.follow(guest.run_id, note.paths.log_file)
+                if self._world.desk is not None:
+                    self._world.desk.welcome(note.job_id, note.run_key)
             if guest.alive:
                 hands.watch()
             else:

@@ -30,6 +30,7 @@ class RunNote:
     vault_key: str = field(default="", repr=False)  # in hex; "": what it saves is not encrypted
     places: tuple[str, ...] = ()  # where its checkpoints lie; none: the campus's own vault
     in_gang: bool = False
+    run_key: str = field(default="", repr=False)  # as in its order: others fetch its blocks with passes of it
 
     @property
     def key(self) -> JobKey | None:
@@ -41,7 +42,7 @@ def job_key(job_id: JobId, vault_key: str) -> JobKey | None:
 
 
 class Notebook:
-    """One small file a run, for this user's eyes only, since its job's key may be in it.
+    """One small file a run, for this user's eyes only, since keys are in it.
 
     Written before the guest starts, torn out when the guest is removed.
     """
@@ -70,6 +71,7 @@ class Notebook:
             vault_key=order.vault_key,
             places=order.places,
             in_gang=order.seat is not None,
+            run_key=order.run_key,
         )
         record: dict[str, object] = {
             "run_id": note.run_id,
@@ -82,6 +84,7 @@ class Notebook:
             "vault_key": note.vault_key,
             "places": list(note.places),
             "in_gang": note.in_gang,
+            "run_key": note.run_key,
             **{name: os.fspath(getattr(paths, name)) for name in _PATHS},
         }
         write_json(os.fspath(self._directory / f"{note.run_id}.json"), record, private=True)
@@ -118,6 +121,7 @@ def _from_record(record: dict[str, object] | None) -> RunNote | None:
             paths=GuestPaths(**{name: Path(str(record[name])) for name in _PATHS}),
             tier=Tier(str(record.get("tier", Tier.APP))),
             in_gang=record.get("in_gang") is True,
+            run_key=str(record.get("run_key", "")),
         )
     except (KeyError, ValueError):
         return None

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.files.ready import DirectoryReady
+from gpunion.agent.caps import Caps
 from gpunion.agent.logs import LogPusher
+from gpunion.agent.peering import PeerDesk
 from gpunion.agent.perform import Performer
 from gpunion.agent.run_notes import Notebook
 from gpunion.domain.effects import (
@@ -19,6 +23,7 @@ from gpunion.domain.effects import (
 )
 from gpunion.domain.events import GuestExited, GuestFound, GuestStarted, OutputShipped
 from gpunion.domain.frames import Progress
+from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import RunId
 from gpunion.domain.run import EndReason
 from gpunion.ports.runtime import ExitReason
@@ -76,6 +81,21 @@ async def test_a_restarted_agent_finds_its_guests_with_how_far_they_are(
     fake.posted.clear()
     fake.runtime.end(RUN, 0, ExitReason.EXITED)
     await until(lambda: fake.of(GuestExited))
+
+
+async def test_a_restarted_agent_still_gives_others_the_blocks_of_its_guests(fake: FakeWorld) -> None:
+    order = an_order(run_key="5a" * 32)
+    fake.runtime.put(RUN, order.job_id, order.epoch, alive=True)
+    Notebook(fake.root).write(order, fake.runtime.paths(RUN))
+    notebook = Notebook(fake.root)
+    notebook.open()
+    ready = DirectoryReady(fake.root / "states", limit_bytes=1)
+    desk = PeerDesk(ready, Caps(), lambda: Tenure.SHARING)
+    world = replace(fake.world, notebook=notebook, desk=desk)
+    fresh = Performer(world, LogPusher(fake.link, fake.root / "logs"))
+    fresh.adopt(await fresh.find())
+    assert desk.key_of(order.job_id) == "5a" * 32
+    assert "5a5a" not in f"{notebook.all()}"
 
 
 async def test_a_guest_that_ended_meanwhile_is_found_with_who_ended_it(
