@@ -90,7 +90,10 @@ class DirectoryReady:
         self._unlink(job_id, lambda name: name not in names)
 
     def let_go(self, job_id: str, names: Collection[str]) -> None:
-        self._unlink(job_id, lambda name: name in names)
+        with self._lock:
+            self._unlink(job_id, lambda name: name in names)
+            if self._size_bytes(job_id) == 0:
+                self.drop(job_id)  # its job may be over: nobody else would remove the empty folder
 
     def make_room(self, job_id: str, size_bytes: int) -> bool:
         if size_bytes > self._limit_bytes:
