@@ -10,6 +10,7 @@ fails instead, so that a CI machine cannot lose a service without anybody notici
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Generator
 
@@ -28,6 +29,9 @@ pytest_plugins = ["tests.core_coverage", "tests.escape.count", "tests.searching"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As in a shell's background. What the tests start would inherit it, and hear no Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     unknown = required_services() - KNOWN_SERVICES
     if unknown:
         known = ", ".join(sorted(KNOWN_SERVICES))
