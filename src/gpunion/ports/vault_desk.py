@@ -43,8 +43,7 @@ class VaultDesk(Protocol):
     def begin_copy(self, job_id: str, epoch: int) -> None:
         """As `begin`, for a checkpoint that another place has sealed: a newer run may have begun meanwhile.
 
-        The newest epoch is never lowered: new saves of an old run stay refused. `OldEpoch` where a place
-        cannot tell the two apart."""
+        The newest epoch is never lowered: new saves of an old run stay refused."""
         ...
 
     def adopt(self, job_id: str, manifest: bytes) -> None:

@@ -303,16 +303,12 @@ def test_a_copy_of_a_newer_run_fences_the_older_in_a_place_that_was_away(
         places.open(place).begin("job-1", 2)
 
 
-def test_a_place_that_cannot_take_over_from_an_old_run_says_so_until_it_has_something_newer(
-    places: TwoPlaces, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(BucketDesk, "begin_copy", BucketDesk.begin)  # as the campus's, over HTTP
-    sealed(places.vault(), {"w": b"old"}, checkpoint_id="c1")
-    places.vault().begin("job-1", 2)
-    assert places.copy().troubles == {BUCKET: "epoch 1 of job-1: epoch 2 has begun"}
-    sealed(places.vault(), {"w": b"new"}, checkpoint_id="c2", epoch=2)
-    assert places.copy().troubles == {}
-    assert places.ids(BUCKET) == ["c2"]
+def test_a_copy_of_a_run_that_has_not_begun_shuts_out_nobody(places: TwoPlaces) -> None:
+    manifest = sealed(places.folder(), {"w": b"abc"})
+    made_up = manifest_format.encode(replace(manifest, checkpoint_id="made-up", epoch=9))
+    with pytest.raises(BadManifest, match="has not begun here"):
+        places.desk(FOLDER).adopt("job-1", made_up)
+    places.desk(FOLDER).begin("job-1", 2)
 
 
 def test_an_older_epoch_in_any_place_is_refused_everywhere(places: TwoPlaces) -> None:

@@ -40,8 +40,7 @@ def copy_checkpoint(
 ) -> int:
     """Returns the bytes that were sent; 0 where it was there. Cut short anywhere it can be repeated.
 
-    Faults are those of `ports.vault`; OldEpoch: a newer run has begun in a place that cannot take over what
-    an older one has sealed."""
+    Faults are those of `ports.vault`."""
     decoded = manifest_format.decode(manifest)
     owner = None if decoded.sealed is None else job_id
     target.begin_copy(job_id, decoded.epoch)

@@ -111,10 +111,10 @@ class DirectoryVault:
         self._seal(self.packing.close(manifest), self._advance)
 
     def adopt(self, manifest: Manifest) -> None:
-        """Seal what another place has sealed, as it is stored there. Old runs are not refused: their
-        checkpoints sort below those of newer ones."""
+        """Seal what another place has sealed, as it is stored there, after `begin_copy`. Old runs are not
+        refused: their checkpoints sort below those of newer ones."""
         manifest_format.check(manifest)
-        self._seal(manifest, self._advance_if_newer)
+        self._seal(manifest, self._check_begun)
 
     def latest(self, job_id: str) -> Manifest | None:
         with translated(f"reading checkpoints of {job_id}"):
@@ -260,6 +260,12 @@ class DirectoryVault:
     def _advance_if_newer(self, shelf: Shelf, epoch: int) -> None:
         newest = shelf.epoch()
         self._advance(shelf, epoch if newest is None else max(epoch, newest))
+
+    def _check_begun(self, shelf: Shelf, epoch: int) -> None:
+        """A copy is of a run that has begun: what it says of itself lets nobody else be refused."""
+        newest = shelf.epoch()
+        if newest is None or epoch > newest:
+            raise BadManifest(f"a copy of epoch {epoch} of {shelf.root.name}, which has not begun here")
 
     def _sealed_before(self, shelf: Shelf, manifest: Manifest) -> bool:
         path = shelf.find(manifest.checkpoint_id)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.copying import LOST, copy_checkpoint
 from gpunion.ports.replicas import Completed
-from gpunion.ports.vault import KEEP_AT_LEAST, Manifest, OldEpoch, VaultFault
+from gpunion.ports.vault import KEEP_AT_LEAST, Manifest, VaultFault
 from gpunion.ports.vault_desk import VaultDesk
 
 Order = tuple[int, int, str]  # as vaults sort checkpoints
@@ -21,7 +21,6 @@ class _Round:
     troubles: dict[str, str]
     newest: dict[str, Order] = field(default_factory=dict)  # of what a place has
     unreadable: dict[str, list[str]] = field(default_factory=dict)  # what a place lacks for that
-    refused: dict[str, tuple[Order, str]] = field(default_factory=dict)  # the newest of another run, and why
     copied: list[str] = field(default_factory=list)
     sent_bytes: int = 0
 
@@ -55,9 +54,6 @@ class DeskReplicas:
                     _bring(found, manifest, place, pace, cancelled)
         for place, details in found.unreadable.items():
             found.troubles.setdefault(place, "; ".join(details))
-        for place, (order, why) in found.refused.items():
-            if place not in found.newest or found.newest[place] < order:  # else it has what is needed there
-                found.troubles.setdefault(place, why)
         return Completed(
             copied=tuple(found.copied), sent_bytes=found.sent_bytes, troubles=dict(found.troubles)
         )
@@ -111,9 +107,6 @@ def _bring(
                 pace=pace,
                 cancelled=cancelled,
             )
-        except OldEpoch as fault:
-            found.refused[place] = _order(manifest), str(fault)
-            return
         except LOST as fault:
             details.append(f"{manifest.checkpoint_id} cannot be read in {source}: {fault}")
             continue

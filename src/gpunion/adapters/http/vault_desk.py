@@ -74,11 +74,10 @@ class HttpVaultDesk:
         self._ask("POST", f"/jobs/{job_id}/seal", content=manifest)
 
     def begin_copy(self, job_id: str, epoch: int) -> None:
-        """The campus takes a copy as any save: `OldEpoch` where a newer run has begun."""
-        self.begin(job_id, epoch)
+        self._ask("POST", f"/jobs/{job_id}/copies/begin", json={"epoch": epoch})
 
     def adopt(self, job_id: str, manifest: bytes) -> None:
-        self.seal(job_id, manifest)
+        self._ask("POST", f"/jobs/{job_id}/copies/seal", content=manifest)
 
     def latest(self, job_id: str) -> bytes | None:
         found = self._ask("GET", f"/jobs/{job_id}/manifests/latest").json()["manifests"]

@@ -151,6 +151,27 @@ async def seal_checkpoint(job_id: JobName, campus: TheCampus, caller: NodeOnly, 
     await _ask(campus, lambda desk: desk.seal(job_id, manifest))
 
 
+@router.post("/jobs/{job_id}/copies/begin", status_code=204)
+async def begin_copy(job_id: JobName, body: EpochIn, campus: TheCampus, caller: NodeOnly) -> None:
+    """Says that a checkpoint is brought which another place has sealed. Its run may be an old one by now;
+    new saves of that run stay refused."""
+    _has_a_run_of(campus, caller, job_id)
+    _was_begun(campus, job_id, body.epoch)
+    await _ask(campus, lambda desk: desk.begin_copy(job_id, body.epoch))
+
+
+@router.post(
+    "/jobs/{job_id}/copies/seal",
+    status_code=204,
+    openapi_extra={"requestBody": {"required": True, "content": _MANIFEST}},
+)
+async def seal_copy(job_id: JobName, campus: TheCampus, caller: NodeOnly, request: Request) -> None:
+    """Makes a copy durable, of an epoch that has begun in the vault; or says why not."""
+    _has_a_run_of(campus, caller, job_id)
+    manifest = await request.body()
+    await _ask(campus, lambda desk: desk.adopt(job_id, manifest))
+
+
 @router.get("/jobs/{job_id}/manifests")
 async def sealed_manifests(job_id: JobName, campus: TheCampus, caller: NodeOnly) -> ManifestsOut:
     """Every readable one, oldest first."""
@@ -205,6 +226,14 @@ def _has_a_run_of(campus: Campus, caller: Credential, job_id: str) -> None:
     if not any(run.job_id == job_id and run.node_id == caller.name for run in campus.state.runs.values()):
         detail = f"{caller.name} was given no run of {job_id}"
         raise ApiError(403, "not_your_job", detail, "ask only for jobs this node was given")
+
+
+def _was_begun(campus: Campus, job_id: str, epoch: int) -> None:
+    """A copy must not shut out a run that is yet to come: there is one of its epoch already."""
+    newest = campus.state.jobs[JobId(job_id)].epoch
+    if epoch > newest:
+        detail = f"{job_id} has had {newest} runs; there is no checkpoint of epoch {epoch}"
+        raise ApiError(403, "unknown_epoch", detail, "copy only what a run of this job has saved")
 
 
 async def _ask(campus: Campus, question: Callable[[VaultDesk], T]) -> T:
