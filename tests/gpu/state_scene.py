@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.adapters import cuda
+from gpunion.adapters.sandbox import control as sandbox_control
+from gpunion.agent.asking_aside import AskedAside
 from tests.gpu.state_programs import SAVED_WHILE_TRAINING, TRAIN, TRAINERS
 
 GIB = 1024**3
@@ -57,21 +60,30 @@ class Stage:
 # --- park ------------------------------------------------------------------------------------------
 
 
-def park(stage: Stage, *, ballast_bytes: int, times: int) -> dict[str, Any]:
-    folder = stage.folder / "park"
-    folder.mkdir()
+def park(stage: Stage, *, ballast_bytes: int, times: int, aside: bool = False) -> dict[str, Any]:
+    """`aside`: the program is a loop of the library's and is asked to give up its GPU; the driver takes the
+    rest."""
+    folder = stage.folder / ("aside" if aside else "park")
+    control = folder / "control"
+    control.mkdir(parents=True)
     steps, wanted = 60 + 60 * times, {**stage.training, "BALLAST": ballast_bytes}
     alone = folder / "alone"
     began_s = time.monotonic()
     finish(stage.start(TRAIN, folder / "log", LOSSES=alone, STEPS=steps, **wanted), folder / "log")
     took_s = time.monotonic() - began_s
     idle_bytes, losses = stage.used_bytes(), folder / "parked"
-    process = stage.start(TRAIN, folder / "log", LOSSES=losses, STEPS=steps, **wanted)
+
+    async def nudge() -> None:
+        process.send_signal(signal.SIGUSR1)
+
+    asked = AskedAside(sandbox_control, control, nudge) if aside else None
+    more = {"GPUNION_CONTROL_DIR": control} if aside else {}
+    process = stage.start(TRAIN, folder / "log", LOSSES=losses, STEPS=steps, **wanted, **more)
     parks = []
     try:
         for number in range(times):
             wait_for_lines(losses, 60 * (number + 1), process, folder / "log")
-            parks.append(_park_once(stage, process.pid, idle_bytes, losses))
+            parks.append(_park_once(stage, process.pid, idle_bytes, losses, asked))
     except BaseException:
         process.kill()
         raise
@@ -86,11 +98,16 @@ def park(stage: Stage, *, ballast_bytes: int, times: int) -> dict[str, Any]:
     }
 
 
-def _park_once(stage: Stage, pid: int, idle_bytes: int, losses: Path) -> dict[str, Any]:
-    before_bytes = stage.used_bytes()
+def _park_once(
+    stage: Stage, pid: int, idle_bytes: int, losses: Path, asked: AskedAside | None
+) -> dict[str, Any]:
+    before_bytes, aside_s, back_s = stage.used_bytes(), 0.0, 0.0
     with free_after(stage, idle_bytes + SLACK_BYTES) as freed:
         began_s = time.monotonic()
         pids = stage.parked_pids(pid)
+        if asked is not None:
+            asyncio.run(asked.step_aside(MOVE_LIMIT_S))
+            aside_s = time.monotonic() - began_s
         moved = cuda.park(pids, MOVE_LIMIT_S)
         os.kill(pid, signal.SIGSTOP)
         called_s = time.monotonic() - began_s
@@ -102,15 +119,21 @@ def _park_once(stage: Stage, pid: int, idle_bytes: int, losses: Path) -> dict[st
     still = losses.read_bytes().count(b"\n") == lines
     os.kill(pid, signal.SIGCONT)
     back = cuda.unpark(pids, MOVE_LIMIT_S)
+    if asked is not None:
+        back_began_s = time.monotonic()
+        asyncio.run(asked.come_back(MOVE_LIMIT_S))
+        back_s = time.monotonic() - back_began_s
     return {
         "used_before_bytes": before_bytes,
         "used_parked_bytes": parked_bytes,
         "memory_free_after_s": round(freed[0] - began_s, 3) if freed else None,
+        "stepped_aside_s": round(aside_s, 3),
         "park_call_s": round(called_s, 3),
         "driver_s": round(moved.driver_s, 3),
         "stood_still": still,
         "unpark_call_s": round(back.took_s, 3),
         "unpark_driver_s": round(back.driver_s, 3),
+        "came_back_s": round(back_s, 3),
     }
 
 

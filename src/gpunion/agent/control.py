@@ -15,6 +15,8 @@ REQUEST_FILE, SAVED_FILE, NOTICE_FILE, PROGRESS_FILE = (
     "notice.json",
     "progress.json",
 )
+# The agent asks for the GPU in the one, the program answers in the other.
+ASIDE_FILE, STEPPED_ASIDE_FILE = "aside.json", "stepped-aside.json"
 # More would not fit a report's integer at the other end; no program counts that far.
 STEP_MAX = 2**53
 
@@ -58,6 +60,26 @@ def read_reached(control: ControlFiles, paths: GuestPaths) -> Reached:
     if saved is not None and saved.step > step:
         return Reached(step=saved.step, progress=saved.progress)
     return Reached(step=step, progress=progress)
+
+
+def can_step_aside(control: ControlFiles, directory: Path) -> bool:
+    """The program has said that it gives up its GPU between two steps when it is asked."""
+    message = control.read_json(directory, PROGRESS_FILE) or {}
+    return message.get("steps_aside") is True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteppedAside:
+    done: bool
+    trouble: str
+
+
+def read_stepped_aside(control: ControlFiles, directory: Path, request_id: str) -> SteppedAside | None:
+    """What it answers to that very request; None: nothing as yet."""
+    message = control.read_json(directory, STEPPED_ASIDE_FILE)
+    if message is None or message.get("id") != request_id:
+        return None
+    return SteppedAside(done=message.get("done") is True, trouble=str(message.get("trouble") or ""))
 
 
 def _step(value: object) -> int:

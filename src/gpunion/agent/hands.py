@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from gpunion.agent.asking_aside import AskedAside
 from gpunion.agent.control import read_reached
 from gpunion.agent.exits import cause_of, detail_of, exit_reason_for
 from gpunion.agent.parking import NotParked, NotUnparked
@@ -149,7 +150,8 @@ class GuestHands:
             self._world.post(GuestNotParked(run_id=self.run_id, detail=detail))
             return
         try:
-            parked = await parker.park(self.run_id, note.gpu_indices, beside, left_s)
+            program = self._program(note)
+            parked = await parker.park(self.run_id, note.gpu_indices, beside, left_s, program)
         except NotParked as trouble:
             self._world.post(GuestNotParked(run_id=self.run_id, detail=str(trouble)))
             return
@@ -164,9 +166,11 @@ class GuestHands:
         self._task(self._unpark())
 
     async def _unpark(self) -> None:
-        parker = self._world.parker
+        note, parker = self.note, self._world.parker
+        took_s = 0.0
         try:
-            took_s = 0.0 if parker is None else await parker.unpark(self.run_id)
+            if note is not None and parker is not None:
+                took_s = await parker.unpark(self.run_id, self._program(note))
         except NotUnparked as trouble:
             self._world.post(GuestNotUnparked(run_id=self.run_id, detail=str(trouble)))
             return
@@ -174,6 +178,12 @@ class GuestHands:
             self._world.post(GuestNotUnparked(run_id=self.run_id, detail=f"a fault in the agent: {bug!r}"))
             raise
         self._world.post(GuestUnparked(run_id=self.run_id, took_s=took_s))
+
+    def _program(self, note: RunNote) -> AskedAside:
+        async def nudge() -> None:
+            await self._world.runtime.signal(self.run_id, signal.SIGUSR1)
+
+        return AskedAside(self._world.control, note.paths.control_dir, nudge)
 
     # --- saving ----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from gpunion.agent.threads import in_own_thread
 from gpunion.domain.resources import GIB
@@ -21,6 +22,8 @@ RESERVE_BYTES, RESERVE_SHARE = 2 * GIB, 0.05
 ALLOWANCE, ALLOWANCE_BYTES = 1.1, GIB
 # Bringing memory back has nobody waiting at a deadline; a driver that takes longer hangs.
 UNPARK_LIMIT_S = 120.0
+# For a program that brings its memory back itself: some tens of gigabytes.
+COME_BACK_S = 30.0
 
 
 class NotParked(Exception):
@@ -29,6 +32,18 @@ class NotParked(Exception):
 
 class NotUnparked(Exception):
     """Why a parked guest cannot go on, in words."""
+
+
+class Program(Protocol):
+    """The guest's own program, which may do most of it faster than anybody could from outside."""
+
+    async def step_aside(self, limit_s: float) -> None:
+        """It has given up its GPU, or does not do such things. Within the time, and without fault."""
+        ...
+
+    async def come_back(self, wait_s: float) -> None:
+        """It may have its GPU again. Returns when it has, or after that time: it comes back by itself."""
+        ...
 
 
 @dataclass(slots=True)
@@ -41,16 +56,32 @@ class GuestParker:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def park(
-        self, run_id: str, gpu_indices: tuple[int, ...], beside: Iterable[str], limit_s: float
+        self,
+        run_id: str,
+        gpu_indices: tuple[int, ...],
+        beside: Iterable[str],
+        limit_s: float,
+        program: Program,
     ) -> ParkNote:
         """`beside`: the other guests of this machine. NotParked says why; nothing has changed then."""
         async with self._turn:
             note = await asyncio.to_thread(self.freezer.note, run_id)
             if note is not None and note.frozen:
                 return note  # an agent before us did it
-            return await self._park(run_id, note, gpu_indices, tuple(beside), limit_s)
+            began_s = time.monotonic()
+            note = await self._allowed(run_id, note, gpu_indices, tuple(beside))
+            try:
+                if note.pids:
+                    await program.step_aside(limit_s)
+                moved = await self._park(run_id, note, limit_s - (time.monotonic() - began_s))
+            except NotParked:
+                await program.come_back(0.0)  # nobody waits: it has to be saved in what is left of the notice
+                raise
+            done = replace(moved, frozen=True, took_s=time.monotonic() - began_s)
+            await asyncio.to_thread(self.freezer.write_note, run_id, done)
+            return done
 
-    async def unpark(self, run_id: str) -> float:
+    async def unpark(self, run_id: str, program: Program) -> float:
         """Returns the seconds it took. NotUnparked says why it cannot go on."""
         began_s = time.monotonic()
         note = await asyncio.to_thread(self.freezer.note, run_id)
@@ -60,18 +91,14 @@ class GuestParker:
                 await in_own_thread(lambda: self.memory.to_gpu(note.pids, UNPARK_LIMIT_S))
             except CannotMove as trouble:
                 raise NotUnparked(str(trouble)) from trouble
+        await program.come_back(COME_BACK_S)
         await asyncio.to_thread(self._forget, run_id)
         return time.monotonic() - began_s
 
-    async def _park(
-        self,
-        run_id: str,
-        note: ParkNote | None,
-        gpu_indices: tuple[int, ...],
-        beside: tuple[str, ...],
-        limit_s: float,
+    async def _allowed(
+        self, run_id: str, note: ParkNote | None, gpu_indices: tuple[int, ...], beside: tuple[str, ...]
     ) -> ParkNote:
-        began_s = time.monotonic()
+        """What will be moved, once nothing speaks against it and there is memory for it."""
         devices = [self.gpus.device(index) for index in gpu_indices]
         why_not = await asyncio.to_thread(self.memory.why_not, [d.uuid for d in devices if d is not None])
         if why_not:
@@ -79,6 +106,9 @@ class GuestParker:
         if note is None:
             note = await self._plan(run_id, gpu_indices)
         await asyncio.to_thread(self._make_room, run_id, note, beside)
+        return note
+
+    async def _park(self, run_id: str, note: ParkNote, limit_s: float) -> ParkNote:
         try:
             if note.pids:
                 await in_own_thread(lambda: self.memory.to_host(note.pids, limit_s))
@@ -86,9 +116,7 @@ class GuestParker:
         except (CannotMove, CannotFreeze) as trouble:
             await self._undo(run_id, note, frozen=isinstance(trouble, CannotFreeze))
             raise NotParked(str(trouble)) from trouble
-        done = replace(note, frozen=True, took_s=time.monotonic() - began_s)
-        await asyncio.to_thread(self.freezer.write_note, run_id, done)
-        return done
+        return note
 
     async def _plan(self, run_id: str, gpu_indices: tuple[int, ...]) -> ParkNote:
         pids = await asyncio.to_thread(self.freezer.processes, run_id)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.freezing import GuestFreezer
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.agent.asking_aside import AskedAside
 from gpunion.agent.parking import GuestParker, NotParked, NotUnparked, free_memory
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.ports.gpus import GpuDevice, GpuSight, Look
@@ -26,6 +29,34 @@ while :; do i=$((i+1)); echo $i > "$GPUNION_OUTPUT_DIR/count.new"
 mv "$GPUNION_OUTPUT_DIR/count.new" "$GPUNION_OUTPUT_DIR/count"; sleep 0.01; done
 """
 
+# Speaks the library's part, over memory that is a file: there while it is "on the GPU".
+STEPS_ASIDE = """
+import os, time
+from pathlib import Path
+from gpunion.sdk.job.aside import StepsAside
+from gpunion.sdk.job.messages import Mailbox
+
+here = Path(os.environ["GPUNION_OUTPUT_DIR"])
+
+class OneFile:
+    def set_aside(self):
+        (here / "on-gpu").unlink()
+        return 7
+    def bring_back(self):
+        (here / "on-gpu").touch()
+
+(here / "on-gpu").touch()
+mailbox, memory, step = Mailbox(), OneFile(), 0
+aside = StepsAside(mailbox, lambda: memory)
+while True:
+    aside.between_steps()
+    mailbox.tell_progress(step, 1_000_000)
+    step += 1
+    (here / "count.new").write_text(str(step))
+    (here / "count.new").rename(here / "count")
+    time.sleep(0.01)
+"""
+
 
 @dataclass
 class FakeGpuMemory:
@@ -34,6 +65,8 @@ class FakeGpuMemory:
     on_host: tuple[int, ...] = ()
     trouble: str = ""
     wont_go_back: str = ""
+    left_behind: Callable[[], bool] = lambda: True  # is something on the GPU when the driver begins?
+    found: list[bool] = field(default_factory=list)
 
     def why_not(self, uuids: Sequence[str]) -> str:
         return "its GPU is a MIG slice" if any(uuid.startswith("MIG") for uuid in uuids) else ""
@@ -42,6 +75,7 @@ class FakeGpuMemory:
         return tuple(sorted(pids))
 
     def to_host(self, pids: Sequence[int], limit_s: float) -> None:
+        self.found.append(self.left_behind())
         if self.trouble:
             raise CannotMove(self.trouble)
         self.on_host = tuple(pids)
@@ -82,11 +116,17 @@ class House:
     gpus: FakeGpus = field(default_factory=FakeGpus)
     allowed_bytes: int | None = None
     free_bytes: int = 64 * GIB
+    command: tuple[str, ...] = ("sh", "-c", COUNTS)
 
     def __post_init__(self) -> None:
         self.runtime = SandboxRuntime(self.folder, allow_unsandboxed=True)
+        control_dir = self.folder / "guests" / "job-e1" / "control"
+        self.program = AskedAside(control, control_dir, self.nudge)
         self.parker = self.new_agent()
         self.count = self.folder / "guests" / "job-e1" / "output" / "count"
+
+    async def nudge(self) -> None:
+        await self.runtime.signal("job-e1", signal.SIGUSR1)
 
     def new_agent(self) -> GuestParker:
         return GuestParker(
@@ -102,7 +142,7 @@ class House:
             run_id="job-e1",
             job_id="job",
             epoch=1,
-            command=("sh", "-c", COUNTS),
+            command=self.command,
             environment={},
             gpu_indices=(),
             memory_bytes=memory_bytes,
@@ -119,7 +159,10 @@ class House:
         return int(self.count.read_text() or 0) if self.count.exists() else 0
 
     async def park(self) -> None:
-        await self.parker.park("job-e1", (0,), (), 10.0)
+        await self.parker.park("job-e1", (0,), (), 10.0, self.program)
+
+    async def unpark(self) -> None:
+        await self.parker.unpark("job-e1", self.program)
 
     async def stands_still(self) -> bool:
         before = self.counted()
@@ -161,12 +204,41 @@ def test_a_parked_guest_stands_still_and_goes_on_where_it_stood(tmp_path: Path) 
         # A new agent knows how to bring it back, and parking it again changes nothing.
         house.parker = house.new_agent()
         await house.park()
-        await house.parker.unpark("job-e1")
+        await house.unpark()
         assert house.memory.on_host == ()
         await until(lambda: house.counted() > stood_at + 3)
         assert GuestFreezer(house.folder).note("job-e1") is None
 
     play(tmp_path, story)
+
+
+@pytest.mark.parametrize("trouble", ["", "the driver gives no reason"])
+def test_a_program_that_steps_aside_leaves_the_driver_nothing_and_comes_back(
+    tmp_path: Path, trouble: str
+) -> None:
+    on_gpu = tmp_path / "guests" / "job-e1" / "output" / "on-gpu"
+    memory = FakeGpuMemory(trouble=trouble, left_behind=on_gpu.exists)
+
+    async def story(house: House) -> None:
+        progress = house.program.control_dir / "progress.json"
+        await until(lambda: progress.exists() and "true" in progress.read_text())
+        assert on_gpu.exists()
+        if trouble:
+            with pytest.raises(NotParked, match=trouble):
+                await house.park()
+        else:
+            await house.park()
+            assert await house.stands_still()
+            assert not on_gpu.exists()
+            house.program = replace(house.program)  # an agent that was not there when it was asked
+            await house.unpark()
+        assert memory.found == [False]
+        await until(on_gpu.exists)
+        before = house.counted()
+        await until(lambda: house.counted() > before)
+        assert not list(house.program.control_dir.glob("*aside*"))
+
+    play(tmp_path, story, memory=memory, command=("python3", "-c", STEPS_ASIDE))
 
 
 def test_a_frozen_guest_is_ended_by_its_deadline_and_by_its_owner(tmp_path: Path) -> None:
@@ -206,7 +278,7 @@ def test_memory_that_does_not_go_back_is_told(tmp_path: Path) -> None:
         await house.park()
         house.memory.wont_go_back = "its state at the driver is lost"
         with pytest.raises(NotUnparked, match="is lost"):
-            await house.parker.unpark("job-e1")
+            await house.unpark()
 
     play(tmp_path, story)
 
@@ -216,7 +288,7 @@ def test_what_was_on_the_gpu_may_be_in_memory_beyond_the_guests_grant(tmp_path: 
         await house.park()
         said = (house.folder / "guests" / "job-e1" / "extra-memory.json").read_text()
         assert int(said.partition(":")[2].strip(" }\n")) > 8 * GIB
-        await house.parker.unpark("job-e1")
+        await house.unpark()
         assert "0" in (house.folder / "guests" / "job-e1" / "extra-memory.json").read_text()
 
     play(tmp_path, story)

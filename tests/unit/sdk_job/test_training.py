@@ -256,5 +256,6 @@ def test_the_library_imports_nothing_else_of_ours() -> None:
         check=True,
         env={"PYTHONPATH": str(Path(gpunion.__file__).parents[1])},
     )
-    job = [f"gpunion.sdk.job.{name}" for name in ("folders", "messages", "training")]
+    names = ("aside", "folders", "messages", "torch_memory", "training")
+    job = [f"gpunion.sdk.job.{name}" for name in names]
     assert answer.stdout == f"{['gpunion', 'gpunion._version', 'gpunion.sdk', 'gpunion.sdk.job', *job]}\n"

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gpunion.sdk.job.aside import StepsAside
 from gpunion.sdk.job.folders import sync_tree
 from gpunion.sdk.job.messages import SAVED_RUN_ME_AGAIN, Mailbox, Request, Saved, share
 from gpunion.sdk.job.pytorch import together
@@ -49,6 +50,8 @@ def callback() -> Any:
             self._answers = TrainerAnswers()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> Any:
+            if args.world_size == 1:
+                self._answers.aside.between_steps()
             first = state.is_world_process_zero
             wanted = first and self._answers.wanted(state.global_step, state.max_steps)
             if together(every=1).agree(int(wanted)):  # all processes save, or none
@@ -70,6 +73,7 @@ class TrainerAnswers:
 
     def __init__(self) -> None:
         self._mailbox = Mailbox()
+        self.aside = StepsAside(self._mailbox)
         self._request: Request | None = None
         self._asked_s = 0.0
 

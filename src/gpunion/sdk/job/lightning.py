@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gpunion.sdk.job.aside import StepsAside
 from gpunion.sdk.job.folders import Folders
 from gpunion.sdk.job.messages import SAVED_RUN_ME_AGAIN, Mailbox, Request, Saved, share
 
@@ -43,9 +44,12 @@ def callback() -> Any:
             root = os.environ.get("GPUNION_CHECKPOINT_DIR")
             self._folders = Folders(Path(root)) if root else None
             self._mailbox = Mailbox()
+            self._aside = StepsAside(self._mailbox)
 
         def on_train_batch_end(self, trainer: Any, *rest: Any, **named: Any) -> None:
             step, total = int(trainer.global_step), int(trainer.max_steps)
+            if trainer.world_size == 1:
+                self._aside.between_steps()
             request = self._mailbox.request(step) if trainer.is_global_zero else None
             if trainer.is_global_zero:
                 self._mailbox.tell_progress(step, max(0, total))

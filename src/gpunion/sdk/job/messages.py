@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 SAVED_RUN_ME_AGAIN = 85
@@ -47,16 +48,28 @@ class Saved:
     stall_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aside:
+    """How far the program is with giving up its GPU. `trouble`: it has not, and why."""
+
+    id: str
+    done: bool = False
+    moved_bytes: int = 0
+    took_s: float = 0.0
+    trouble: str = ""
+
+
 class Mailbox:
     """What was asked and what is answered. Outside GPUnion nobody asks."""
 
     def __init__(self) -> None:
         directory = os.environ.get("GPUNION_CONTROL_DIR")
         self.directory = Path(directory) if directory else None
-        self._answered = ""
-        self._asked = False
+        self.steps_aside = False  # said with the progress: it can give up its GPU between two steps
+        self._answered = self._answered_aside = ""
+        self._asked = self._asked_aside = False
         self._pending: Request | None = None
-        self._looked_s = self._told_s = float("-inf")
+        self._looked_s = self._looked_aside_s = self._told_s = float("-inf")
         if self.directory and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGUSR1, self._on_request)
             atexit.register(_be_deaf)
@@ -110,10 +123,37 @@ class Mailbox:
             return
         self._told_s = now_s
         message = {"step": step, "total_steps": total_steps, "progress": share(step, total_steps)}
+        if self.steps_aside:
+            message["steps_aside"] = True
         try:
             write(self.directory / "progress.json", message)
         except OSError:
             return  # only for people to look at
+
+    def aside(self) -> str | None:
+        """The id under which the GPU is asked for, if that was not answered yet. As cheap as `request`."""
+        now_s = time.monotonic()
+        if not self._asked_aside and now_s < self._looked_aside_s + LOOK_S:
+            return None
+        self._looked_aside_s, self._asked_aside = now_s, False
+        asked = self.aside_now()
+        return None if asked == self._answered_aside else asked
+
+    def aside_now(self) -> str | None:
+        """The id under which the GPU is asked for at this moment."""
+        message = read(self.directory / "aside.json") if self.directory else None
+        return None if message is None else str(message.get("id", "")) or None
+
+    def answer_aside(self, aside: Aside) -> None:
+        assert self.directory is not None
+        self._answered_aside = aside.id
+        with contextlib.suppress(OSError):  # unheard, it is moved by the driver
+            write(self.directory / "stepped-aside.json", asdict(aside))
+
+    def aside_is_over(self) -> None:
+        assert self.directory is not None
+        with contextlib.suppress(OSError):
+            (self.directory / "stepped-aside.json").unlink()
 
     def notice(self) -> Notice | None:
         message = read(self.directory / "notice.json") if self.directory else None
@@ -128,7 +168,7 @@ class Mailbox:
         )
 
     def _on_request(self, signum: int, frame: object) -> None:
-        self._asked = True
+        self._asked = self._asked_aside = True
 
 
 def _be_deaf() -> None:

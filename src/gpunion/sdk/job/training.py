@@ -32,6 +32,11 @@ and renamed so that nobody sees a part):
 - notice.json {"reason", "deadline", "gpus", "planned"}: the owner wants the machine back by then (Unix time).
   SIGTERM comes 5 s before, SIGKILL at the deadline.
 - progress.json {"step", "total_steps", "progress"} is yours to write, now and then, for people to look at.
+- With "steps_aside": true in it you say that you can give up your GPU for a while. aside.json {"id",
+  "deadline"} then asks for it: write stepped-aside.json {"id"} when you begin, put what is on the GPU into
+  host memory, write it again with "done": true (or with "trouble" and why not), and wait until aside.json is
+  gone or has another id. Take everything back then, and delete stepped-aside.json. `aside` does this for
+  PyTorch, between two steps.
 """
 
 from __future__ import annotations
@@ -44,6 +49,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+from gpunion.sdk.job.aside import StepsAside
 from gpunion.sdk.job.folders import Folders
 from gpunion.sdk.job.messages import SAVED_RUN_ME_AGAIN, Mailbox, Notice, Request, Saved, share
 
@@ -101,6 +107,8 @@ class Training:
         self._resume = os.environ.get("GPUNION_RESUME") == "1"
         self._folders = Folders(Path(directory)) if directory else None
         self._mailbox = Mailbox()
+        # Several processes would have to do it all at once: they are moved by the driver.
+        self._aside = StepsAside(self._mailbox) if self._ranks.count == 1 else None
         self._writing: threading.Thread | None = None
         self._write_trouble: BaseException | None = None
 
@@ -108,6 +116,8 @@ class Training:
         """The steps still to do. Between two of them the state is whole, and is saved when that is wanted."""
         step = self._first_step()
         while step < self.total_steps:
+            if self._aside is not None:
+                self._aside.between_steps()
             if self._ranks.rank == 0:
                 self._mailbox.tell_progress(step, self.total_steps)
             if step % self._ranks.every == 0:

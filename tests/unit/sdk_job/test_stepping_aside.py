@@ -1,0 +1,143 @@
+"""A program that gives up its GPU between two steps when it is asked, and comes back."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gpunion.sdk.job import aside as aside_module
+from gpunion.sdk.job.aside import StepsAside, memory_in_use
+from gpunion.sdk.job.messages import Mailbox
+from gpunion.sdk.job.torch_memory import CannotSetAside, NoRoomYet
+
+PATIENCE_S = 30.0
+
+
+@dataclass
+class FakeMemory:
+    trouble: str = ""
+    full: int = 0  # so many times there is no room yet
+    did: list[str] = field(default_factory=list)
+
+    def set_aside(self) -> int:
+        if self.trouble:
+            raise CannotSetAside(self.trouble)
+        self.did.append("aside")
+        return 7
+
+    def bring_back(self) -> None:
+        if self.full:
+            self.full -= 1
+            raise NoRoomYet("owner's program is still there")
+        self.did.append("back")
+
+
+@dataclass
+class Asked:
+    """An agent's side of the control directory, beside a program that is between two steps."""
+
+    control_dir: Path
+    memory: FakeMemory
+
+    def __post_init__(self) -> None:
+        self.mailbox = Mailbox()
+        self.steps = StepsAside(self.mailbox, lambda: self.memory)
+
+    def ask(self, request_id: str) -> None:
+        fresh = self.control_dir / ".aside"
+        fresh.write_text(json.dumps({"id": request_id, "deadline": 0.0}))
+        fresh.rename(self.control_dir / "aside.json")
+
+    def said(self) -> dict[str, object]:
+        path = self.control_dir / "stepped-aside.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def while_it_waits(self, act: Callable[[], None]) -> None:
+        beside = threading.Thread(target=act, daemon=True)
+        beside.start()
+        self.steps.between_steps()
+        beside.join(PATIENCE_S)
+        assert not beside.is_alive()
+
+    def until_done(self, request_id: str) -> None:
+        until_s = time.monotonic() + PATIENCE_S
+        while self.said().get("id") != request_id or not self.said().get("done"):
+            assert time.monotonic() < until_s
+            time.sleep(0.002)
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    monkeypatch.setenv("GPUNION_CONTROL_DIR", str(tmp_path))
+    monkeypatch.setattr(aside_module, "LOOK_S", 0.002)
+    monkeypatch.setattr(aside_module, "ROOM_LOOK_S", 0.002)
+    return Asked(control_dir=tmp_path, memory=FakeMemory())
+
+
+def test_nobody_asks_and_nothing_happens(asked: Asked) -> None:
+    asked.steps.between_steps()
+    asked.mailbox.tell_progress(1, 10)
+    assert asked.memory.did == []
+    assert json.loads((asked.control_dir / "progress.json").read_text())["steps_aside"] is True
+
+
+def test_it_waits_without_its_gpu_until_the_question_is_gone(asked: Asked) -> None:
+    asked.ask("one")
+
+    def agent() -> None:
+        asked.until_done("one")
+        assert asked.memory.did == ["aside"]
+        assert asked.said()["moved_bytes"] == 7
+        (asked.control_dir / "aside.json").unlink()
+
+    asked.while_it_waits(agent)
+    assert asked.memory.did == ["aside", "back"]
+    assert asked.said() == {}
+
+
+def test_asked_again_by_another_agent_it_answers_that_one_and_moves_nothing_twice(asked: Asked) -> None:
+    asked.ask("one")
+
+    def agents() -> None:
+        asked.until_done("one")
+        asked.ask("two")
+        asked.until_done("two")
+        (asked.control_dir / "aside.json").unlink()
+
+    asked.while_it_waits(agents)
+    assert asked.memory.did == ["aside", "back"]
+
+
+def test_a_gpu_that_is_still_full_is_waited_for(asked: Asked) -> None:
+    asked.memory.full = 3
+    asked.ask("one")
+
+    def agent() -> None:
+        asked.until_done("one")
+        (asked.control_dir / "aside.json").unlink()
+
+    asked.while_it_waits(agent)
+    assert asked.memory.did == ["aside", "back"]
+
+
+def test_what_cannot_be_set_aside_is_told_once_and_the_program_goes_on(asked: Asked) -> None:
+    asked.memory.trouble = "it uses CUDA graphs"
+    asked.ask("one")
+    asked.steps.between_steps()
+    assert asked.said()["trouble"] == "it uses CUDA graphs"
+    (asked.control_dir / "stepped-aside.json").unlink()
+    asked.mailbox._asked_aside = True  # as its signal does
+    asked.steps.between_steps()
+    assert asked.said() == {}
+
+
+def test_without_pytorch_there_is_nothing_to_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert memory_in_use() is None
