@@ -12,10 +12,9 @@ from typing import Any
 
 import structlog
 
-from gpunion.agent.asking_aside import AskedAside
 from gpunion.agent.control import read_reached
 from gpunion.agent.exits import cause_of, detail_of, exit_reason_for
-from gpunion.agent.parking import NotParked, NotUnparked
+from gpunion.agent.parked_guest import parked, unparked
 from gpunion.agent.run_notes import RunNote
 from gpunion.agent.saving import Request, tell_notice
 from gpunion.agent.shipping import Cancelled, Shipment, ship_checkpoint, ship_output
@@ -29,12 +28,8 @@ from gpunion.domain.events import (
     CheckpointNotShipped,
     GuestExited,
     GuestNotDumped,
-    GuestNotParked,
-    GuestNotUnparked,
-    GuestParked,
     GuestSaved,
     GuestStartFailed,
-    GuestUnparked,
     OutputShipped,
 )
 from gpunion.domain.ids import RunId
@@ -143,47 +138,14 @@ class GuestHands:
         self._task(self._park(by_s, tuple(beside)))  # not in turn: leases are renewed meanwhile
 
     async def _park(self, by_s: float, beside: tuple[str, ...]) -> None:
-        note, parker = self.note, self._world.parker
-        left_s = by_s - self._world.clock.now_s()
-        if note is None or parker is None or self.gone or left_s <= 0:
-            detail = "guests cannot be parked here" if parker is None else "it came too late"
-            self._world.post(GuestNotParked(run_id=self.run_id, detail=detail))
-            return
-        try:
-            program = self._program(note)
-            parked = await parker.park(self.run_id, note.gpu_indices, beside, left_s, program)
-        except NotParked as trouble:
-            self._world.post(GuestNotParked(run_id=self.run_id, detail=str(trouble)))
-            return
-        except Exception as bug:
-            self._world.post(GuestNotParked(run_id=self.run_id, detail=f"a fault in the agent: {bug!r}"))
-            raise
-        self._world.post(
-            GuestParked(run_id=self.run_id, moved_bytes=parked.moved_bytes, took_s=parked.took_s)
-        )
+        note = None if self.gone else self.note
+        self._world.post(await parked(self._world, self.run_id, note, by_s, beside))
 
     def unpark(self) -> None:
         self._task(self._unpark())
 
     async def _unpark(self) -> None:
-        note, parker = self.note, self._world.parker
-        took_s = 0.0
-        try:
-            if note is not None and parker is not None:
-                took_s = await parker.unpark(self.run_id, self._program(note))
-        except NotUnparked as trouble:
-            self._world.post(GuestNotUnparked(run_id=self.run_id, detail=str(trouble)))
-            return
-        except Exception as bug:
-            self._world.post(GuestNotUnparked(run_id=self.run_id, detail=f"a fault in the agent: {bug!r}"))
-            raise
-        self._world.post(GuestUnparked(run_id=self.run_id, took_s=took_s))
-
-    def _program(self, note: RunNote) -> AskedAside:
-        async def nudge() -> None:
-            await self._world.runtime.signal(self.run_id, signal.SIGUSR1)
-
-        return AskedAside(self._world.control, note.paths.control_dir, nudge)
+        self._world.post(await unparked(self._world, self.run_id, self.note))
 
     # --- saving ----------------------------------------------------------------------------------
 
