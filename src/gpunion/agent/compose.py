@@ -27,6 +27,7 @@ from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
 from gpunion.adapters.files.replicas import DeskReplicas
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.restore import restore_directory
+from gpunion.adapters.files.shared import open_own
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
@@ -378,10 +379,9 @@ caretaker = partial(open_caretaker, environment=os.environ)
 desk_of = partial(open_desk, environment=os.environ)
 
 
-def _campus_vault(settings: Settings) -> Opened:
+def _campus_vault(settings: Settings, mark: str) -> Opened:
     if settings.vault is not None:
-        vault = DirectoryVault(settings.vault)
-        return Opened(vault, DirectoryDesk(vault))
+        return Opened(vault := open_own(settings.vault, mark), DirectoryDesk(vault))
     desk = HttpVaultDesk(settings.coordinator, settings.credential())
     mirror = settings.state_dir / CACHE_DIR / "vault"
     return Opened(MirrorVault(desk, mirror, limit_bytes=settings.cache_bytes), desk)
@@ -390,7 +390,7 @@ def _campus_vault(settings: Settings) -> Opened:
 def storage_of(settings: Settings) -> Storage:
     patience = Patience()
     return Storage(
-        open_campus=lambda: _campus_vault(settings),
+        open_campus=partial(_campus_vault, settings),
         open_place=lambda place: open_place(
             place, os.environ, settings.state_dir / CACHE_DIR / "places", settings.cache_bytes
         ),

@@ -30,14 +30,15 @@ class Storage:
     def __init__(
         self,
         *,
-        open_campus: Callable[[], Opened],
+        open_campus: Callable[[str], Opened],
         open_place: OpenPlace,
         combine: Combine,
         memory: Path,
         own: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """`memory` keeps what was told, for a start without the coordinator. `own`: where this machine's
-        owner has written something else than the campus has, such as where its credentials are."""
+        """`open_campus` is given the mark that the campus's vault is known by, or nothing. `memory` keeps
+        what was told, for a start without the coordinator. `own`: where this machine's owner has written
+        something else than the campus has, such as where its credentials are."""
         self._open_campus = open_campus
         self._open_place = open_place
         self._combine = combine
@@ -119,7 +120,9 @@ class Storage:
         # Not the lock of all: a shared folder that hangs keeps nobody from the other places.
         with self._opening_campus:
             if self._campus is None:
-                self._campus = self._open_campus()
+                with self._lock:
+                    told = self._places.get(CAMPUS)
+                self._campus = self._open_campus("" if told is None else told.mark)
             return self._campus
 
 

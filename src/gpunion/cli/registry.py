@@ -84,6 +84,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("images add", Group.OPERATOR, "let jobs run in an image", "images_add"),
     Command("images rm", Group.OPERATOR, "start nobody in an image any more", "images_rm"),
     Command("places", Group.OPERATOR, "list where checkpoints can be kept, and who reaches it", "places"),
+    Command(
+        "places accept", Group.OPERATOR, "take a folder that was emptied on purpose as it is", "places_accept"
+    ),
     Command("doctor", Group.OPERATOR, "find what is missing on this machine, and how to mend it", "doctor"),
     Command("vault ls", Group.OPERATOR, "list what a vault keeps", "vault_ls"),
     Command("vault verify", Group.OPERATOR, "read and check every checkpoint of a vault", "vault_verify"),

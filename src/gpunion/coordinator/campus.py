@@ -16,6 +16,7 @@ from gpunion.coordinator.hub import Hub
 from gpunion.coordinator.joblogs import JobLogs
 from gpunion.coordinator.ledger import Ledger
 from gpunion.coordinator.loop import Loop
+from gpunion.coordinator.marks import PlaceMarks
 from gpunion.coordinator.naming import JobNames
 from gpunion.coordinator.places import CampusPlaces
 from gpunion.coordinator.switchboard import Switchboard
@@ -40,7 +41,7 @@ class Campus:
     whereabouts: Whereabouts
     places: CampusPlaces
     vault_desk: Callable[[], VaultDesk]
-    vault_mark: str  # in the vault's folder as well: a node that finds it there shares that folder
+    marks: PlaceMarks  # in the folders as well: a node that finds one there shares that folder
     station: CoordinatorStation
     loop: Loop
     hub: Hub

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.mark import mark_of
+from gpunion.adapters.files.mark import mark_of, why_not
 from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
+from gpunion.adapters.files.shared import check
 from gpunion.adapters.files.trees import DirectoryTrees
 from gpunion.adapters.s3.place import open_place
 from gpunion.adapters.sql.store import SqlStore
@@ -28,6 +29,7 @@ from gpunion.coordinator.hub import Hub
 from gpunion.coordinator.joblogs import JobLogs
 from gpunion.coordinator.ledger import Ledger
 from gpunion.coordinator.loop import Loop
+from gpunion.coordinator.marks import PlaceMarks
 from gpunion.coordinator.naming import JobNames
 from gpunion.coordinator.places import CampusPlaces, places_from
 from gpunion.coordinator.settings import BadSettings, Settings
@@ -58,36 +60,43 @@ def trees_of(settings: Settings) -> Trees:
     return DirectoryTrees(settings.data_dir / TREES_DIR, keep_free_bytes=settings.keep_free_bytes)
 
 
-def _desk_opener(place: str) -> Callable[[], VaultDesk]:
+def _desk_opener(vault: Callable[[], Place]) -> Callable[[], VaultDesk]:
     """One for all requests, since it keeps what nodes hold; opened when a node first asks."""
     lock = threading.Lock()
     opened: list[VaultDesk] = []
 
     def open_desk() -> VaultDesk:
+        check(vault())  # also of one that was opened before: it may not be mounted any more
         with lock:
             if not opened:
-                opened.append(DirectoryDesk(DirectoryVault(place)))
+                opened.append(DirectoryDesk(DirectoryVault(vault().directory)))
             return opened[0]
 
     return open_desk
 
 
 def _places(settings: Settings) -> CampusPlaces:
-    """With the marks of those folders that the coordinator reaches: it makes them, nodes do not."""
     try:
-        places = places_from(settings.places, settings.place, settings.replicas)
+        return places_from(settings.places, settings.place, settings.replicas)
     except ValueError as error:
         raise BadSettings(str(error)) from error
-    marked = {
-        name: replace(place, mark=mark_of(Path(place.directory)))
-        if place.kind is PlaceKind.DIRECTORY
-        else place
-        for name, place in places.known.items()
-    }
-    return replace(places, known=marked)
 
 
-def _vault_opener(settings: Settings, places: CampusPlaces) -> Callable[[tuple[str, ...]], Vault]:
+def _marks(settings: Settings, places: CampusPlaces, store: Store) -> PlaceMarks:
+    """Of the folders: the coordinator makes marks, nodes do not."""
+    folders = [place for place in places.known.values() if place.kind is PlaceKind.DIRECTORY]
+    return PlaceMarks(
+        store,
+        [replace(places.known[CAMPUS], directory=settings.vault_place), *folders],
+        make=lambda directory: mark_of(Path(directory)),
+        why_not=why_not,
+        ask=Patience(WHERE_LIMIT_S).ask,
+    )
+
+
+def _vault_opener(
+    settings: Settings, places: CampusPlaces, marks: PlaceMarks
+) -> Callable[[tuple[str, ...]], Vault]:
     """For reading what jobs leave. A bucket is opened when it is first needed, and stays open."""
     lock = threading.Lock()
     buckets: dict[Place, Vault] = {}
@@ -98,10 +107,12 @@ def _vault_opener(settings: Settings, places: CampusPlaces) -> Callable[[tuple[s
         if place is None:
             raise VaultUnavailable(f"the campus has no place called {name!r} any more")
         if place.kind is PlaceKind.CAMPUS:
-            return DirectoryVault(settings.vault_place, create=False)
+            folder = marks.folder(CAMPUS)
+            check(folder)
+            return DirectoryVault(folder.directory, create=False)
         mirrors = settings.data_dir / PLACES_DIR
         if place.kind is PlaceKind.DIRECTORY:
-            return open_place(place, os.environ, mirrors, 0).vault
+            return open_place(marks.marked(place), os.environ, mirrors, 0).vault
         with lock:
             found = buckets.get(place)
         if found is None:  # opened without the lock: a bucket that is silent keeps nobody from the others
@@ -172,7 +183,9 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
     listed = station.engine.state.images.values()
     archives.sweep(entry.archive.digest for entry in listed if entry.archive is not None)
     places = _places(settings)
-    open_vault = _vault_opener(settings, places)
+    marks = _marks(settings, places, store)
+    await marks.load()
+    open_vault = _vault_opener(settings, places, marks)
     return Campus(
         vault=settings.vault_place,
         timing=settings.timing,
@@ -182,8 +195,8 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
         open_vault=open_vault,
         whereabouts=Whereabouts(open_vault, Patience(WHERE_LIMIT_S).ask),
         places=places,
-        vault_desk=_desk_opener(settings.vault_place),
-        vault_mark=mark_of(Path(settings.vault_place)),
+        marks=marks,
+        vault_desk=_desk_opener(partial(marks.folder, CAMPUS)),
         station=station,
         loop=loop,
         hub=hub,

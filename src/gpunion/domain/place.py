@@ -54,7 +54,7 @@ class Place:
 
 
 KEYS = {
-    PlaceKind.CAMPUS: {"kind"},
+    PlaceKind.CAMPUS: {"kind", "mark"},
     PlaceKind.DIRECTORY: {"kind", "directory", "mark"},
     PlaceKind.S3: {"kind", "bucket", "endpoint", "region", "prefix", "credentials"},
 }

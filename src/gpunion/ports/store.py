@@ -6,7 +6,7 @@ A store whose term was overtaken answers `Overtaken`; the coordinator then exits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -100,7 +100,17 @@ class Identities(Protocol):
         ...
 
 
-class Store(Identities, Protocol):
+class Marks(Protocol):
+    async def place_marks(self) -> Mapping[str, str]:
+        """By which mark each directory for checkpoints is known."""
+        ...
+
+    async def put_place_mark(self, directory: str, mark: str) -> None:
+        """Replaces what was known of it."""
+        ...
+
+
+class Store(Identities, Marks, Protocol):
     async def open(self, *, holder: str, now_s: float, lead_s: float) -> int:
         """Takes the lead for `lead_s` seconds, returns the term; StoreTaken where another's is not over."""
         ...

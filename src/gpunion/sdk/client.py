@@ -113,6 +113,10 @@ class Client(ImageCalls, TreeCalls):
         """Where checkpoints can be kept."""
         return self._ask("GET", "/places", again=True)
 
+    def accept_place(self, name: str) -> Answer:
+        """Take a folder that lacks its mark as it is now."""
+        return self._ask("POST", f"/places/{_part(name)}/accept")
+
     def nodes(self, *, all: bool = False) -> list[Answer]:
         """`all`: those too that left more than a day ago."""
         found: list[Answer] = self._get("/nodes", {"all": all} if all else None)["nodes"]

@@ -233,6 +233,15 @@ async def test_a_credential_replaces_the_one_before(place: Place) -> None:
     assert a_credential(digest="d2") in await store.credentials()
 
 
+async def test_the_mark_of_a_folder_is_kept_until_another_is_accepted(place: Place) -> None:
+    store, term = await place.opened()
+    assert await store.place_marks() == {}
+    for directory, mark in (("/nfs/attic", "m1"), ("/nfs/cellar", "m2"), ("/nfs/attic", "m3")):
+        await store.put_place_mark(directory, mark)
+    store, _ = await place.restarted(store, term)
+    assert await store.place_marks() == {"/nfs/attic": "m3", "/nfs/cellar": "m2"}
+
+
 async def test_a_join_token_works_once_and_in_time(place: Place) -> None:
     store, term = await place.opened()
     await store.put_join_token("t1", expires_s=100.0)

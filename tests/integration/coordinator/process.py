@@ -52,9 +52,9 @@ class Coordinator:
             text=True,
         )
 
-    def start(self, **environment: str) -> Coordinator:
+    def start(self, *arguments: str, **environment: str) -> Coordinator:
         (self.data_dir / "address").unlink(missing_ok=True)
-        self.process = self.spawn(**environment)
+        self.process = self.spawn(*arguments, **environment)
         limit = time.monotonic() + START_LIMIT_S
         while not (self.data_dir / "address").exists():
             if self.process.poll() is not None:

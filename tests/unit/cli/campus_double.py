@@ -69,6 +69,7 @@ class CampusDouble:
         self.waits: list[Json] = []
         self.listed: list[Json] = []
         self.named: Json = {}  # settings of places
+        self.place_troubles: dict[str, str] = {}
         self.archives: dict[str, bytes] = {}
         self.saved: list[Json] = []
         self.refuses: Exception | None = None
@@ -127,11 +128,16 @@ class CampusDouble:
                     "kind": kind,
                     "where": f"where {name} is",
                     "settings": self.named.get(name, {}),
+                    "trouble": self.place_troubles.get(name, ""),
                     "reached_by": nodes,
                 }
                 for name, kind, nodes in rows
             ],
         }
+
+    def accept_place(self, name: str) -> Json:
+        self.place_troubles.pop(name, None)
+        return {"name": name, "trouble": ""}
 
     def images(self) -> list[Json]:
         return self.listed
@@ -188,6 +194,7 @@ class CampusDouble:
             "verdicts": self.verdicts,
             "waits": self.waits,
             "preparing": job["preparing"],
+            "places": self.place_troubles,
         }
 
     def stop(self, job_id: str) -> Json:

@@ -161,8 +161,10 @@ def test_why_on_an_empty_campus_says_what_to_do(gpunion: Terminal, campus: Campu
 def test_why_of_a_running_job_needs_no_verdicts(gpunion: Terminal, campus: CampusDouble) -> None:
     campus.known = {AN_ID: a_job(7)}
     campus.stories[AN_ID] = [a_line("started on alpha from the beginning")]
+    campus.place_troubles = {"attic": "it is not mounted"}
     assert gpunion("why", "train") == 0
     assert "NODE" not in gpunion.out
+    assert "now: of its places attic is not there: it is not mounted" in gpunion.out
 
 
 def test_logs_are_shown_whole_over_many_pages(gpunion: Terminal, campus: CampusDouble) -> None:

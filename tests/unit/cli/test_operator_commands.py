@@ -104,3 +104,17 @@ def test_a_coordinator_is_not_started_with_settings_that_make_no_sense(gpunion: 
     gpunion.environment["GPUNION_COORDINATOR_PROT"] = "1"
     assert gpunion("coordinator") == 2
     assert "did you mean 'port'?" in gpunion.err
+
+
+def test_a_place_that_is_not_mounted_is_told_and_one_that_was_emptied_is_accepted(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.place_troubles = {"bucket": "its mark is not there. Next: mount it"}
+    assert gpunion("places") == 0
+    assert gpunion.out.splitlines()[-1] == "bucket is not there: its mark is not there. Next: mount it"
+    assert gpunion("places", "accept", "bucket") == 0
+    assert "bucket is what lies there now" in gpunion.out
+    assert gpunion("places") == 0
+    assert "is not there" not in gpunion.out
+    assert gpunion("places", "accept", "bucket", "--json") == 0
+    assert json.loads(gpunion.out)["name"] == "bucket"

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from gpunion.adapters.files.patience import Patience
+from gpunion.adapters.memory.store import MemoryStore
 from gpunion.coordinator import compose
 from gpunion.coordinator.places import places_from
 from gpunion.coordinator.settings import Settings
@@ -70,7 +71,8 @@ def test_a_bucket_that_is_slow_to_open_keeps_nobody_from_another(
     monkeypatch.setattr(compose, "open_place", open_place)
     table = {"kind": "s3", "bucket": "vaults", "credentials": "env:S3"}
     places = places_from({"silent": table, "store": table}, "store")
-    open_vault = compose._vault_opener(Settings(data_dir=tmp_path), places)
+    settings = Settings(data_dir=tmp_path)
+    open_vault = compose._vault_opener(settings, places, compose._marks(settings, places, MemoryStore()))
     stuck = started(lambda: open_vault(("silent",)))
     opening.wait()
     other = started(lambda: open_vault(("store",)))

@@ -197,7 +197,7 @@ class Machine:
 
     def restarted(self) -> Storage:
         return Storage(
-            open_campus=lambda: opened(self.campus),
+            open_campus=lambda mark: opened(self.campus),
             open_place=self._open,
             combine=together,
             memory=self.memory,
@@ -363,7 +363,7 @@ def test_a_first_place_that_hangs_passes_the_upload_to_the_next_and_is_not_asked
 def test_a_shared_folder_that_hangs_keeps_nobody_from_the_other_places(tmp_path: Path) -> None:
     opening, answers = threading.Event(), threading.Event()
 
-    def hang() -> Opened:
+    def hang(mark: str) -> Opened:
         opening.set()
         answers.wait()
         return opened(MemoryVault([]))
@@ -390,14 +390,39 @@ def test_a_directory_that_is_not_mounted_any_more_is_out_of_reach(tmp_path: Path
     root = tmp_path / "nfs"
     place = Place(name="nfs", kind=PlaceKind.DIRECTORY, directory=str(root), mark=mark_of(root))
     storage = Storage(
-        open_campus=lambda: opened(DirectoryVault(tmp_path / "campus")),
+        open_campus=lambda mark: opened(DirectoryVault(tmp_path / "campus")),
         open_place=lambda place: opened(open_shared(place)),
         combine=together,
         memory=tmp_path / "places.json",
     )
     storage.learn([place])
     storage.ask("nfs")
+    vault = storage.open(("nfs",))
     root.rename(tmp_path / "away")
     root.mkdir()
     with pytest.raises(VaultUnavailable, match="its mark is not there"):
         storage.ask("nfs")
+    with pytest.raises(VaultUnavailable):  # of one that was opened before
+        vault.begin("job-1", 1)
+    assert list(root.iterdir()) == []
+
+
+def test_the_campus_s_vault_is_opened_by_the_mark_that_was_told_also_after_a_restart(tmp_path: Path) -> None:
+    marks: list[str] = []
+
+    def open_campus(mark: str) -> Opened:
+        marks.append(mark)
+        return opened(MemoryVault([]))
+
+    def a_storage() -> Storage:
+        return Storage(
+            open_campus=open_campus,
+            open_place=lambda place: opened(MemoryVault([])),
+            combine=together,
+            memory=tmp_path / "places.json",
+        )
+
+    a_storage().open(())
+    a_storage().learn(places(campus={"kind": "campus", "mark": "m1"}))
+    a_storage().open(())
+    assert marks == ["", "m1"]

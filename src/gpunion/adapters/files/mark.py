@@ -7,6 +7,8 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from gpunion.domain.place import Place
+
 MARK_FILE = "mark"
 
 
@@ -27,6 +29,17 @@ def shares(folder: Path, mark: str) -> bool:
         return (folder / MARK_FILE).read_text().strip() == mark
     except OSError:
         return False
+
+
+def why_not(place: Place) -> str:
+    """Why the folder under the place's name is not that place now; nothing where it is."""
+    if not place.mark or shares(Path(place.directory), place.mark):
+        return ""
+    return (
+        f"{place.directory} of this machine is not the place {place.name}: its mark is not there, so it is "
+        "not mounted, or was emptied. Next: mount it here as it is mounted elsewhere; "
+        f"if it was emptied on purpose, gpunion places accept {place.name}"
+    )
 
 
 def _make(path: Path) -> None:

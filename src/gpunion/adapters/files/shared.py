@@ -6,18 +6,27 @@ lost with the machine. So nothing is made here but by the coordinator, who leave
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.mark import shares
-from gpunion.domain.place import Place
+from gpunion.adapters.files.mark import why_not
+from gpunion.domain.place import CAMPUS, Place, PlaceKind
 from gpunion.ports.vault import VaultUnavailable
 
 
 def open_shared(place: Place) -> DirectoryVault:
-    if place.mark and not shares(Path(place.directory), place.mark):
-        raise VaultUnavailable(
-            f"{place.directory} of this machine is not the place {place.name}: its mark is not there. "
-            "Next: mount it here as it is mounted where the coordinator runs"
-        )
+    check(place)
     return DirectoryVault(place.directory, create=bool(place.mark))
+
+
+def open_own(folder: Path, mark: str) -> DirectoryVault:
+    """The campus's vault, where this machine shares its folder. Without a mark nobody has told it yet."""
+    check(Place(name=CAMPUS, kind=PlaceKind.CAMPUS, directory=os.fspath(folder), mark=mark))
+    return DirectoryVault(folder)
+
+
+def check(place: Place) -> None:
+    """VaultUnavailable where the mark it is known by is not in its folder."""
+    if trouble := why_not(place):
+        raise VaultUnavailable(trouble)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpunion.domain.commit import Commit, InboxMark, NumberedOrder, SavedCampus
@@ -39,6 +39,7 @@ class Disk:
     keys: dict[str, JobId] = field(default_factory=dict)
     credentials: dict[tuple[CredentialKind, str], Credential] = field(default_factory=dict)
     join_tokens: dict[str, tuple[float, bool]] = field(default_factory=dict)  # until when; used
+    place_marks: dict[str, str] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -130,6 +131,12 @@ class MemoryStore:
         self.disk.join_tokens[digest] = (expires_s, True)
         await self.put_credential(credential)
         return Redeemed.TAKEN
+
+    async def place_marks(self) -> Mapping[str, str]:
+        return dict(self.disk.place_marks)
+
+    async def put_place_mark(self, directory: str, mark: str) -> None:
+        self.disk.place_marks[directory] = mark
 
     def _fence(self, term: int) -> None:
         if self.disk.term != term:

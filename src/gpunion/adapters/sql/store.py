@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -163,6 +163,20 @@ class SqlStore:
         if row is None:
             return Redeemed.UNKNOWN
         return Redeemed.EXPIRED if row.used_by is None else Redeemed.USED
+
+    # --- places ----------------------------------------------------------------------------------
+
+    async def place_marks(self) -> Mapping[str, str]:
+        with faults("cannot read the marks of places"):
+            async with self._engines.reader.connect() as connection:
+                found = await connection.execute(select(tables.place_marks))
+                return {row.directory: row.mark for row in found}
+
+    async def put_place_mark(self, directory: str, mark: str) -> None:
+        with faults("cannot keep the mark of a place"):
+            async with self._transaction() as connection:
+                row = {"directory": directory, "mark": mark}
+                await connection.execute(self._engines.upsert(tables.place_marks), row)
 
     # --- private ---------------------------------------------------------------------------------
 

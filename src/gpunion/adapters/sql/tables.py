@@ -117,3 +117,10 @@ join_tokens = Table(
     Column("expires_s", Float, nullable=False),
     Column("used_by", String, nullable=True),
 )
+
+place_marks = Table(
+    "place_marks",
+    metadata,
+    Column("directory", String, primary_key=True),
+    Column("mark", String, nullable=False),
+)

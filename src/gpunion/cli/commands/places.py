@@ -9,7 +9,8 @@ from gpunion.cli.exits import OK
 from gpunion.cli.screen import Table
 
 CONNECTS = True
-JSON = "`{usual, places: [{name, kind, where, settings, reached_by}]}`; no secret is among the settings."
+JSON = """`{usual, places: [{name, kind, where, settings, trouble, reached_by}]}`; no secret is among the
+settings."""
 EXAMPLES = ("gpunion places", "gpunion submit --place bucket -- python train.py")
 
 
@@ -32,4 +33,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         for place in found["places"]
     ]
     context.screen.table(Table(columns=("NAME", "KIND", "WHERE", "REACHED BY"), rows=list(rows)))
+    for place in found["places"]:
+        if place["trouble"]:
+            context.screen.line(f"{place['name']} is not there: {place['trouble']}")
     return OK

@@ -13,7 +13,7 @@ from gpunion.cli.times import clock_time
 from gpunion.cli.verdicts import verdict_table
 
 CONNECTS = True
-JSON = """`{job_id, phase, story, verdicts, waits, preparing}` as GET /jobs/{id}/why answers
+JSON = """`{job_id, phase, story, verdicts, waits, preparing, places}` as GET /jobs/{id}/why answers
 (docs/http-api.md)."""
 EXAMPLES = ("gpunion why train",)
 
@@ -35,6 +35,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         screen.line(f"  {clock_time(line['at'])}  {line['sentence']}")
     if why["preparing"] is not None:
         screen.line(f"Right now: {shown_preparing(why['preparing'])}.")
+    for place, trouble in why["places"].items():
+        screen.line(f"  now: of its places {place} is not there: {trouble}")
     if why["phase"] in ("pending", "migrating"):
         for reason in why["waits"]:
             screen.line(f"  now: {reason['sentence']}")

@@ -10,6 +10,7 @@ from gpunion.coordinator.routes.access import Admin, NodeOnly, TheCampus
 from gpunion.domain.events import NodeReported
 from gpunion.domain.ids import NodeId
 from gpunion.domain.node import NodePhase
+from gpunion.domain.place import CAMPUS
 from gpunion.domain.reports import NodeLeft
 from gpunion.ports.store import Redeemed
 from gpunion.wire.v1 import convert
@@ -50,7 +51,7 @@ async def enrol(machine: EnrolIn, campus: TheCampus) -> EnrolOut:
         credential=secret,
         fingerprint=fingerprint(credential),
         vault=campus.vault,
-        vault_mark=campus.vault_mark,
+        vault_mark=campus.marks.folder(CAMPUS).mark,
         timing=convert.timing_out(campus.timing),
     )
 

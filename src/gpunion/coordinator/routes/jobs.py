@@ -16,6 +16,7 @@ from gpunion.coordinator.routes.access import Admin, TheCampus
 from gpunion.domain.events import JobStopAsked, JobSubmitted
 from gpunion.domain.ids import JobId
 from gpunion.domain.job import Job, JobSpec
+from gpunion.domain.place import CAMPUS
 from gpunion.domain.reasons import Reason, Verdict, Why
 from gpunion.engine import story
 from gpunion.ports.store import LoggedDecision
@@ -93,6 +94,7 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
         verdicts=views.verdicts(campus, job) if job.phase.waiting else [],
         waits=views.waits(campus, job),
         preparing=views.job_out(campus, job).preparing,
+        places={} if job.phase.over else await campus.marks.troubles(job.spec.places or (CAMPUS,)),
     )
 
 

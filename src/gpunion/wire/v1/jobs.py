@@ -344,6 +344,7 @@ class Why(Answer):
     verdicts: list[VerdictOut]
     waits: list[ReasonOut]
     preparing: PreparingOut | None
+    places: dict[str, str]  # what is wrong with its places, as the coordinator sees them
 
 
 class CheckpointList(Answer):

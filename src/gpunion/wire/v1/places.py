@@ -10,6 +10,7 @@ class PlaceOut(Answer):
     kind: str
     where: str
     settings: dict[str, str]
+    trouble: str  # why the coordinator does not use it now, where it is a folder; else nothing
     reached_by: list[str]  # nodes, as they say themselves
 
 

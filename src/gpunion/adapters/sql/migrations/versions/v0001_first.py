@@ -1,4 +1,4 @@
-"""The first schema: records, timers, orders, marks, the decision log, keys, credentials, the leader."""
+"""The first schema: records, timers, orders, the log, keys, credentials, marks, the leader."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def upgrade() -> None:
     _create_log()
     _create_identities()
     _create_memories()
+    op.create_table(
+        "place_marks",
+        sa.Column("directory", sa.String, primary_key=True),
+        sa.Column("mark", sa.String, nullable=False),
+    )
 
 
 def _create_records() -> None:

@@ -1,0 +1,108 @@
+"""Which mark each folder for checkpoints is known by, so that an empty mount point is not taken for it.
+
+A mark is made where a folder is met for the first time, and then kept in the coordinator's database. A
+folder without its known mark is not used until the mark is back, or until somebody says that it was emptied
+on purpose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Protocol
+
+from gpunion.coordinator.problems import ApiError, not_found
+from gpunion.domain.place import Place
+from gpunion.ports.store import Marks
+from gpunion.ports.vault import VaultFault
+
+
+class Ask(Protocol):
+    """Puts a question to a place and waits for a few seconds. VaultUnavailable when that was not enough."""
+
+    def __call__(self, place: str, question: Callable[[], str], /) -> str: ...
+
+
+class PlaceMarks:
+    """`make` gives the mark of a folder, a new one where there is none, or nothing where the folder cannot be
+    written. `why_not` says what is wrong with a place as it is now, or nothing. Both may hang, as folders do.
+    """
+
+    def __init__(
+        self,
+        store: Marks,
+        places: Iterable[Place],
+        *,
+        make: Callable[[str], str],
+        why_not: Callable[[Place], str],
+        ask: Ask,
+    ) -> None:
+        """`places` are those that have a directory."""
+        self._store = store
+        self._places = {place.name: place for place in places}
+        self._make = make
+        self._why_not = why_not
+        self._ask = ask
+        self._known: dict[str, str] = {}  # by directory: a place that moves is another one
+        self._learning = asyncio.Lock()
+
+    async def load(self) -> None:
+        self._known = dict(await self._store.place_marks())
+        await self.learn()
+
+    async def learn(self) -> None:
+        """Of folders that nobody has met yet; one that cannot be met now is met later."""
+        async with self._learning:
+            unknown = [place for place in self._places.values() if place.directory not in self._known]
+            await asyncio.gather(*(self._take_as_it_is(place) for place in unknown))
+
+    def folder(self, name: str) -> Place:
+        """Where it is, and its mark; none where nobody has met it."""
+        place = self._places[name]
+        return replace(place, mark=self._known.get(place.directory, ""))
+
+    def marked(self, place: Place) -> Place:
+        """As it is told to others: of a place that is no folder there is nothing to add."""
+        return replace(place, mark=self.folder(place.name).mark) if place.name in self._places else place
+
+    async def troubles(self, names: Iterable[str]) -> dict[str, str]:
+        """What is wrong with those of the places that are folders, each in words for people."""
+        places = [self._places[name] for name in names if name in self._places]
+        answers = await asyncio.gather(*(asyncio.to_thread(self._trouble, place) for place in places))
+        return {place.name: why for place, why in zip(places, answers, strict=True) if why}
+
+    async def accept(self, name: str) -> None:
+        """As it is now, whatever was known of it."""
+        place = self._places.get(name)
+        if place is None:
+            raise not_found(
+                f"place {name[:64]} that is a folder", "gpunion places lists the places there are"
+            )
+        if not await self._take_as_it_is(place):
+            detail = f"{place.directory} cannot be written by the coordinator, or does not answer"
+            raise ApiError(
+                409, "place_not_reached", detail, "mount it where the coordinator runs, then ask again"
+            )
+
+    async def _take_as_it_is(self, place: Place) -> str:
+        try:
+            mark = await asyncio.to_thread(self._ask, place.name, lambda: self._make(place.directory))
+        except (VaultFault, OSError):
+            return ""
+        if mark:
+            await self._store.put_place_mark(place.directory, mark)
+            self._known[place.directory] = mark
+        return mark
+
+    def _trouble(self, place: Place) -> str:
+        marked = self.folder(place.name)
+        if not marked.mark:
+            return (
+                f"the coordinator could never write {place.directory}, so nobody can tell it from another. "
+                "Next: mount it where the coordinator runs, writable for it"
+            )
+        try:
+            return self._ask(place.name, lambda: self._why_not(marked))
+        except (VaultFault, OSError) as trouble:
+            return str(trouble)
