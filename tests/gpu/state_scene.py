@@ -108,7 +108,9 @@ def _park_once(
         if asked is not None:
             asyncio.run(asked.step_aside(MOVE_LIMIT_S))
             aside_s = time.monotonic() - began_s
+        costs = _costs(pid)
         moved = cuda.park(pids, MOVE_LIMIT_S)
+        costs = {name: round(cost - costs[name], 2) for name, cost in _costs(pid).items()}
         os.kill(pid, signal.SIGSTOP)
         called_s = time.monotonic() - began_s
         until_s = time.monotonic() + 10.0
@@ -130,10 +132,22 @@ def _park_once(
         "stepped_aside_s": round(aside_s, 3),
         "park_call_s": round(called_s, 3),
         "driver_s": round(moved.driver_s, 3),
+        "driver_costs_the_program": costs,
         "stood_still": still,
         "unpark_call_s": round(back.took_s, 3),
         "unpark_driver_s": round(back.driver_s, 3),
         "came_back_s": round(back_s, 3),
+    }
+
+
+def _costs(pid: int) -> dict[str, float]:
+    """What all threads of a process have taken so far: the driver works in one of them."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = os.sysconf("SC_CLK_TCK")
+    return {
+        "page_faults": float(words[7]),
+        "user_s": int(words[11]) / ticks,
+        "system_s": int(words[12]) / ticks,
     }
 
 
