@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from gpunion.adapters.agentdisk import JsonAgentDisk
+from gpunion.adapters.containers.freezing import ContainerFreezer
 from gpunion.adapters.containers.runtime import ContainerRuntime
 from gpunion.adapters.cuda import CudaMemory
 from gpunion.adapters.cuda.hooks import CudaHooks
@@ -135,10 +136,11 @@ def compose(settings: Settings) -> Parts:
 
 def parker_of(settings: Settings, runtime: Runtime, gpus: Gpus) -> GuestParker | None:
     """For guests that are processes of this machine, on GPUs whose driver is here."""
-    if not isinstance(runtime, SandboxRuntime) or not gpus.watched:
+    if not gpus.watched:
         return None
+    in_containers = isinstance(runtime, ContainerRuntime)
     return GuestParker(
-        freezer=GuestFreezer(settings.state_dir),
+        freezer=(ContainerFreezer if in_containers else GuestFreezer)(settings.state_dir),
         memory=CudaMemory(),
         gpus=gpus,
         allowed_bytes=lambda: find_terms_now(settings).park_bytes,

@@ -1,4 +1,4 @@
-"""Guests of a real sandbox stand still and go on; only the driver is made up."""
+"""Guests of a real sandbox and of real containers stand still and go on; only the driver is made up."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.containers.freezing import ContainerFreezer, memory_limits
+from gpunion.adapters.docker.runtime import open_docker
+from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.freezing import GuestFreezer
+from gpunion.adapters.sandbox.kept import KeptRuntime
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.agent.asking_aside import AskedAside
 from gpunion.agent.parking import GuestParker, NotParked, NotUnparked, free_memory
@@ -22,7 +26,8 @@ from gpunion.ports.gpus import GpuDevice, GpuSight, Look
 from gpunion.ports.parking import CannotMove
 from gpunion.ports.runtime import ExitReason, GuestSpec
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
+GRANTED_BYTES = 256 * 1024**2
 COUNTS = """
 i=0
 while :; do i=$((i+1)); echo $i > "$GPUNION_OUTPUT_DIR/count.new"
@@ -109,6 +114,18 @@ class FakeGpus:
         return
 
 
+SHUT_IN: dict[str, tuple[Callable[[Path], KeptRuntime], type[GuestFreezer]]] = {
+    "sandbox": (lambda folder: SandboxRuntime(folder, allow_unsandboxed=True), GuestFreezer),
+    "docker": (open_docker, ContainerFreezer),
+    "podman": (open_podman, ContainerFreezer),
+}
+EVERYWHERE = [
+    "sandbox",
+    pytest.param("docker", marks=pytest.mark.requires("docker")),
+    pytest.param("podman", marks=pytest.mark.requires("podman")),
+]
+
+
 @dataclass
 class House:
     folder: Path
@@ -117,9 +134,11 @@ class House:
     allowed_bytes: int | None = None
     free_bytes: int = 64 * GIB
     command: tuple[str, ...] = ("sh", "-c", COUNTS)
+    shut_in: str = "sandbox"
 
     def __post_init__(self) -> None:
-        self.runtime = SandboxRuntime(self.folder, allow_unsandboxed=True)
+        open_runtime, self.freezer = SHUT_IN[self.shut_in]
+        self.runtime = open_runtime(self.folder)
         control_dir = self.folder / "guests" / "job-e1" / "control"
         self.program = AskedAside(control, control_dir, self.nudge)
         self.parker = self.new_agent()
@@ -130,14 +149,14 @@ class House:
 
     def new_agent(self) -> GuestParker:
         return GuestParker(
-            freezer=GuestFreezer(self.folder),
+            freezer=self.freezer(self.folder),
             memory=self.memory,
             gpus=self.gpus,
             allowed_bytes=lambda: self.allowed_bytes,
             free_bytes=lambda: (self.free_bytes, 64 * GIB),
         )
 
-    async def begin(self, *, memory_bytes: int = 256 * 1024**2) -> None:
+    async def begin(self, *, memory_bytes: int = GRANTED_BYTES) -> None:
         spec = GuestSpec(
             run_id="job-e1",
             job_id="job",
@@ -171,6 +190,8 @@ class House:
 
     async def end(self) -> None:
         await self.runtime.kill("job-e1", ExitReason.STOPPED)
+        await self.runtime.wait_exit("job-e1")
+        await self.runtime.remove("job-e1")
 
 
 def boot_s() -> float:
@@ -195,7 +216,8 @@ def play(folder: Path, story: Callable[[House], object], **house: object) -> Non
     asyncio.run(whole())
 
 
-def test_a_parked_guest_stands_still_and_goes_on_where_it_stood(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shut_in", EVERYWHERE)
+def test_a_parked_guest_stands_still_and_goes_on_where_it_stood(tmp_path: Path, shut_in: str) -> None:
     async def story(house: House) -> None:
         await house.park()
         assert house.memory.on_host
@@ -209,7 +231,7 @@ def test_a_parked_guest_stands_still_and_goes_on_where_it_stood(tmp_path: Path) 
         await until(lambda: house.counted() > stood_at + 3)
         assert GuestFreezer(house.folder).note("job-e1") is None
 
-    play(tmp_path, story)
+    play(tmp_path, story, shut_in=shut_in)
 
 
 @pytest.mark.parametrize("trouble", ["", "the driver gives no reason"])
@@ -241,14 +263,36 @@ def test_a_program_that_steps_aside_leaves_the_driver_nothing_and_comes_back(
     play(tmp_path, story, memory=memory, command=("python3", "-c", STEPS_ASIDE))
 
 
-def test_a_frozen_guest_is_ended_by_its_deadline_and_by_its_owner(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shut_in", EVERYWHERE)
+def test_a_frozen_guest_is_ended_by_its_deadline(tmp_path: Path, shut_in: str) -> None:
     async def story(house: House) -> None:
         await house.park()
         await house.runtime.limit("job-e1", None, boot_s() + 0.2)
         ended = await house.runtime.wait_exit("job-e1")  # its keeper needs nobody for this
         assert ended.exit_reason is ExitReason.DEADLINE
 
-    play(tmp_path, story)
+    play(tmp_path, story, shut_in=shut_in)
+
+
+@pytest.mark.parametrize("shut_in", EVERYWHERE[1:])
+def test_a_container_may_take_more_memory_while_it_is_parked_and_not_after(
+    tmp_path: Path, shut_in: str
+) -> None:
+    async def story(house: House) -> None:
+        files = memory_limits(house.freezer(house.folder).processes("job-e1"))
+        if not files:
+            pytest.skip("its engine limits no memory here")
+
+        def limits() -> set[int]:
+            return {int(Path(file).read_text()) for file in files}
+
+        assert limits() == {GRANTED_BYTES}
+        await house.park()
+        assert min(limits()) > 8 * GIB
+        await house.unpark()
+        assert limits() == {GRANTED_BYTES}
+
+    play(tmp_path, story, shut_in=shut_in)
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ from gpunion.adapters.containers.guardian import watch_over
 from gpunion.adapters.containers.verdict import NOT_STARTED, Ending, verdict
 from gpunion.adapters.sandbox.appetite import Appetite
 from gpunion.adapters.sandbox.beginning import answer, begin, noted_reason, refusal
-from gpunion.adapters.sandbox.limits import Limits
+from gpunion.adapters.sandbox.limits import ExtraMemory, Limits
 from gpunion.adapters.sandbox.log import Log
 from gpunion.adapters.sandbox.names import (
+    EXTRA_MEMORY_FILE,
     FAILED,
     GUEST_DIRS,
     LAUNCH_FILE,
@@ -77,6 +78,7 @@ class Keeping:
             memory_bytes=int(str(launch["watched_memory_bytes"])),
             disk_bytes=int(str(launch["disk_bytes"])),
         )
+        self._extra = ExtraMemory(os.path.join(guest_dir, EXTRA_MEMORY_FILE))
         self._network = bool(launch["network"])
         self._first_pid = 0
         self._asked_to_leave = False
@@ -183,6 +185,7 @@ class Keeping:
             if now_s - looked_s >= POLL_S:
                 looked_s = now_s
                 passed = LOST if self._asked_to_leave else self._limits.passed(now_s)
+                self._appetite.extra_bytes = self._extra.bytes()
                 passed = passed or self._appetite.passed(now_s)
                 if passed:
                     return passed

@@ -123,6 +123,7 @@ class ContainerRuntime(KeptRuntime):
             "container": request.name,
             "create": create_words(spec, paths, request, self._confines, user.inside),
             "log_limit_bytes": self._log_limit_bytes,
+            "memory_bytes": spec.memory_bytes,
             "watched_memory_bytes": spec.memory_bytes if "memory" in self._facts.unenforced else 0,
             "disk_bytes": spec.disk_bytes,
             "network": spec.network,

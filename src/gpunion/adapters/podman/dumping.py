@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from gpunion.adapters.containers.engine import Engine, EngineTrouble, client_environment
+from gpunion.adapters.containers.freezer import freezer_of
 from gpunion.adapters.podman.complaints import complaint_in
-from gpunion.adapters.podman.freezer import freezer_of
 from gpunion.ports.checkpointer import DumpRefused
 
 IMAGES_DIR, SHARED_MEMORY_FILE, RECIPE_FILE, ENTER_FILE = "images", "shm.tar", "recipe.json", "enter"

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.adapters.containers.entry import DOORS_DIR, ENTER
+from gpunion.adapters.containers.freezer import Freezer, freezer_of
 from gpunion.adapters.containers.gpus import GpuWay
 from gpunion.adapters.containers.runtime import ContainerRuntime
 from gpunion.adapters.podman import probing, staging
 from gpunion.adapters.podman.dumping import ENTER_FILE, RECIPE_FILE, dump_container
-from gpunion.adapters.podman.freezer import Freezer, freezer_of
 from gpunion.adapters.podman.recipe import Recipe, recipe_of, unfit
 from gpunion.adapters.sandbox import layout
 from gpunion.adapters.sandbox.names import GUEST_FILE, LAUNCH_FILE

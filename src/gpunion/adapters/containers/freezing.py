@@ -1,0 +1,93 @@
+"""Guests in containers that are made to stand still, with more memory while they do."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from gpunion.adapters.containers.freezer import freezer_of
+from gpunion.adapters.sandbox.freezing import FREEZE_LIMIT_S, GuestFreezer
+from gpunion.adapters.sandbox.names import EXTRA_MEMORY_FILE, LAUNCH_FILE
+from gpunion.owner_kill.guest import read_keeper
+from gpunion.owner_kill.processes import cgroup_pids
+from gpunion.owner_kill.records import read_json, write_json
+from gpunion.ports.parking import CannotFreeze
+
+UNIFIED = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+OLD_TREE = "/sys/fs/cgroup/memory"
+UNIFIED_LIMITS: tuple[str, ...] = ("memory.max",)
+OLD_LIMITS: tuple[str, ...] = ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes")
+# A limit below what is in use is refused by the old tree: what was just given back may still be counted.
+LOWER_TRIES, LOWER_PAUSE_S = 20, 0.1
+
+
+class ContainerFreezer(GuestFreezer):
+    """Implements `ports.parking.Freezer`. Its processes are those of its cgroup: the others that its keeper
+    has are of the engine, and must go on."""
+
+    def processes(self, run_id: str) -> frozenset[int]:
+        keeper = read_keeper(self._root(run_id))
+        return frozenset() if keeper is None else frozenset(cgroup_pids(keeper.cgroup))
+
+    def allow_memory(self, run_id: str, extra_bytes: int) -> None:
+        root = self._root(run_id)
+        write_json(os.path.join(root, EXTRA_MEMORY_FILE), {"extra_bytes": extra_bytes}, durable=False)
+        granted = int(str((read_json(os.path.join(root, LAUNCH_FILE)) or {}).get("memory_bytes", 0)))
+        files = memory_limits(self.processes(run_id)) if granted > 0 else []
+        # With swap is never less than without: it goes up first, and down last.
+        for path in files if extra_bytes > 0 else reversed(files):
+            _set_limit(path, granted + extra_bytes)
+
+    def freeze(self, run_id: str) -> None:
+        pids = self.processes(run_id)
+        freezer = freezer_of(min(pids)) if pids else None
+        if freezer is None:
+            raise CannotFreeze("it has no cgroup of its own that could be frozen")
+        try:
+            stands_still = freezer.freeze(FREEZE_LIMIT_S)
+        except OSError as error:
+            raise CannotFreeze(f"its cgroup cannot be frozen: {error}") from error
+        if not stands_still:
+            raise CannotFreeze(f"its processes did not stand still within {FREEZE_LIMIT_S:g} s")
+
+    def thaw(self, run_id: str) -> None:
+        pids = self.processes(run_id)
+        freezer = freezer_of(min(pids)) if pids else None
+        if freezer is not None:
+            freezer.thaw()
+
+
+def memory_limits(pids: frozenset[int]) -> list[str]:
+    """The files that limit the memory of these processes, the one that counts swap as well first."""
+    lines = _lines(f"/proc/{min(pids)}/cgroup") if pids else []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(",") and path != "/":
+            folder = f"{OLD_TREE}{path}"
+            names = OLD_LIMITS
+        elif not controllers and path != "/":
+            folder = next((f"{mount}{path}" for mount in UNIFIED if os.path.isdir(f"{mount}{path}")), "")
+            names = UNIFIED_LIMITS
+        else:
+            continue
+        found = [os.path.join(folder, name) for name in names if os.path.exists(os.path.join(folder, name))]
+        if found:
+            return found
+    return []
+
+
+def _set_limit(path: str, limit_bytes: int) -> None:
+    for _ in range(LOWER_TRIES):
+        try:
+            Path(path).write_text(str(limit_bytes), encoding="ascii")
+            return
+        except OSError:
+            time.sleep(LOWER_PAUSE_S)
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
