@@ -121,7 +121,8 @@ class Rsync(Tool):
 
     def save(self, live: Path, number: int) -> int:
         out = _run(
-            *("rsync", "-a", "--stats", f"--link-dest={self.store / 'newest'}"),
+            # Times to the nanosecond: two saves within a second would look the same to it.
+            *("rsync", "-a", "--modify-window=-1", "--stats", f"--link-dest={self.store / 'newest'}"),
             *(f"{live}/", f"{self.store / 'new'}/"),
         )
         self._sync()

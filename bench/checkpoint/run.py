@@ -100,7 +100,7 @@ def measure(
             began_s = time.perf_counter()
             tool.restore(target)
             figures[tool.name].restore_s.append(time.perf_counter() - began_s)
-            _check(live, target)
+            _check(tool, live, target)
             shutil.rmtree(target)
     print(f"{name}: one checkpoint is {size_of(live) / 1e6:.0f} MB at the end", file=sys.stderr)
     return {tool.name: figures[tool.name].summary() for tool in tools}
@@ -131,12 +131,12 @@ def _in_turn(tools: list[Tool], number: int) -> list[Tool]:
     return tools[start:] + tools[:start]
 
 
-def _check(live: Path, target: Path) -> None:
+def _check(tool: Tool, live: Path, target: Path) -> None:
     """restic keeps the whole path; wherever the files are, they must be the same."""
     restored = {path.name: path for path in target.rglob("*") if path.is_file()}
     for path in live.iterdir():
         if not filecmp.cmp(path, restored[path.name], shallow=False):
-            raise RuntimeError(f"{path.name} came back changed")
+            raise RuntimeError(f"{tool.name}: {path.name} came back changed")
 
 
 def _about(arguments: argparse.Namespace) -> dict[str, object]:

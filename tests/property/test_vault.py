@@ -69,7 +69,7 @@ class CutOperations(FileOperations):
         self.left -= 1
         return self.left < 0
 
-    def write_new(self, path: Path, data: bytes) -> None:
+    def write_new(self, path: Path, data: bytes | memoryview) -> None:
         if self._may_die():
             path.write_bytes(data[: len(data) // 2])
             raise Cut

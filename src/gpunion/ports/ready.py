@@ -20,7 +20,7 @@ class ReadyStates(Protocol):
         """Those that are not here, or damaged. The others become young."""
         ...
 
-    def put(self, job_id: str, name: str, data: bytes) -> None:
+    def put(self, job_id: str, name: str, data: bytes | memoryview) -> None:
         """`ReadyFault`: more than the owner gives, no room, or these are not the bytes of that name."""
         ...
 

@@ -222,14 +222,14 @@ def test_a_checkpoint_being_restored_survives_forgetting_and_collecting(place: P
         def __getattr__(self, name: str) -> object:
             return getattr(vault, name)
 
-        def read_block(self, block_hash: str) -> bytes:
+        def lend_block(self, block_hash: str) -> bytes | memoryview:
             place.open().forget("job-1", keep=2)
             place.open().collect_garbage()
-            return vault.read_block(block_hash)
+            return vault.lend_block(block_hash)
 
     restore_directory(Tidying(), manifests[0], tmp_path / "restored")  # type: ignore[arg-type]
     assert (tmp_path / "restored" / "b").read_bytes() == b"b0"
-    Tidying().read_block(name_of(b"a1"))  # now nobody holds it
+    Tidying().lend_block(name_of(b"a1"))  # now nobody holds it
     with pytest.raises(UnknownCheckpoint):
         restore_directory(vault, manifests[0], tmp_path / "again")
 
@@ -277,9 +277,9 @@ def test_a_disk_without_room_says_so_before_anything_is_fetched(place: Place, tm
         def __getattr__(self, name: str) -> object:
             return getattr(vault, name)
 
-        def read_block(self, block_hash: str) -> bytes:
+        def lend_block(self, block_hash: str) -> bytes | memoryview:
             fetched.append(block_hash)
-            return vault.read_block(block_hash)
+            return vault.lend_block(block_hash)
 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
@@ -300,7 +300,7 @@ def test_a_missing_block_is_named(place: Place, tmp_path: Path) -> None:
         def __getattr__(self, name: str) -> object:
             return getattr(vault, name)
 
-        def read_block(self, block_hash: str) -> bytes:
+        def lend_block(self, block_hash: str) -> bytes:
             raise MissingBlock(block_hash)
 
     with pytest.raises(MissingBlock):

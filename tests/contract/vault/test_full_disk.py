@@ -26,7 +26,7 @@ class LimitedDisk(FileOperations):
         self.free_bytes = free_bytes
         self.error = error
 
-    def write_new(self, path: Path, data: bytes) -> None:
+    def write_new(self, path: Path, data: bytes | memoryview) -> None:
         if len(data) > self.free_bytes:
             path.write_bytes(data[: self.free_bytes])
             raise OSError(self.error, os.strerror(self.error))

@@ -211,7 +211,7 @@ class MemoryVault:
     def has(self, hashes: Iterable[str]) -> set[str]:
         return set(hashes)
 
-    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+    def put(self, block_hash: str, data: bytes | memoryview, like: str | None = None) -> int:
         return len(data)
 
     def seal(self, manifest: Manifest) -> None:
@@ -230,6 +230,9 @@ class MemoryVault:
         return tuple(manifest for manifest in self.sealed if manifest.job_id == job_id)
 
     def read_block(self, block_hash: str) -> bytes:
+        return b""
+
+    def lend_block(self, block_hash: str) -> bytes:
         return b""
 
     @contextlib.contextmanager

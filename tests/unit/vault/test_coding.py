@@ -29,15 +29,55 @@ def nudged(data: bytes, kind: str = "f4") -> bytes:
 
 
 @settings(max_examples=100, deadline=None)
-@given(data=st.binary(max_size=5000), other=st.binary(max_size=5000), width=st.sampled_from(planes.WIDTHS))
-def test_any_bytes_come_back_whatever_they_are_like(data: bytes, other: bytes, width: int) -> None:
+@given(data=st.binary(max_size=5000), other=st.binary(min_size=1, max_size=5000))
+def test_any_bytes_come_back_whatever_they_are_like(data: bytes, other: bytes) -> None:
     assert coding.decode(coding.encode(data), no_base) == data
     base = coding.Base(name=BASE, data=(other * 5000)[: len(data)], distance=1)
     assert coding.decode(coding.encode(data, base), lambda name: base.data) == data
-    # Also where the form would not have been chosen.
-    for form in (coding._Form(width), coding._Form(width, base if len(base.data) == len(data) else None)):
-        pieces = coding._pieces(data, form)
-        assert sum(map(len, pieces)) == len(data)
+
+
+FORMS = [(width, top) for width in planes.WIDTHS for top in (width, width // 2) if top > 1]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    data=st.binary(max_size=500),
+    other=st.binary(min_size=1, max_size=500),
+    form=st.sampled_from(FORMS),
+    base_form=st.sampled_from([(1, 1), *FORMS]),
+    repeat=st.sampled_from([1, 1000]),
+)
+def test_every_form_comes_back_also_where_it_would_not_have_been_chosen(
+    data: bytes, other: bytes, form: tuple[int, int], base_form: tuple[int, int], repeat: int
+) -> None:
+    data *= repeat  # over more than one strip, with the tail that is left of it
+    base = coding.Base(name=BASE, data=(other * 500 * repeat)[: len(data)], distance=1)
+    whole = coding._pack_as(data, coding._Form(*form)).tobytes()
+    assert coding.decode(whole, no_base) == data
+    difference = coding._pack_as(data, coding._Form(*form, base)).tobytes()
+    assert coding.decode(difference, lambda name: base.data) == data
+    # A base as it is stored, in the same form or in another.
+    stored_base = coding._pack_as(base.data, coding._Form(*base_form)).tobytes()
+    assert coding.decode(difference, lambda name: coding.Packed(stored_base)) == data
+
+
+def test_a_chain_of_differences_that_never_ends_is_corrupt() -> None:
+    data = weights(1)
+    stored = coding.encode(nudged(data), coding.Base(name=BASE, data=data, distance=1))
+    with pytest.raises(CorruptBlock, match="longer than"):
+        coding.decode(stored, lambda name: coding.Packed(stored))
+
+
+def test_only_numbers_whose_upper_parts_resemble_the_base_promise_a_difference() -> None:
+    data = weights(1, 300_000)
+    for kind, stored in (("as planes", coding.encode(data)), ("plain", bytes_as_they_are(data))):
+        assert coding.is_promising(nudged(data), stored), kind
+        assert not coding.is_promising(weights(2, 300_000), stored), kind
+    assert not coding.is_promising(data[:-4], coding.encode(data))
+
+
+def bytes_as_they_are(data: bytes) -> bytes:
+    return coding._pack_as(data, coding._PLAIN).tobytes()
 
 
 @pytest.mark.parametrize("kind", ["f2", "f4", "f8"])

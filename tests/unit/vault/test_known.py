@@ -23,7 +23,7 @@ class CountingVault(DirectoryVault):
 
     offered = 0
 
-    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+    def put(self, block_hash: str, data: bytes | memoryview, like: str | None = None) -> int:
         self.offered += 1
         return super().put(block_hash, data, like)
 

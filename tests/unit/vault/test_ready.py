@@ -164,9 +164,9 @@ def test_a_restore_takes_what_lies_here_and_fetches_the_rest(tmp_path: Path) -> 
     asked: list[str] = []
 
     class Counting(DirectoryVault):
-        def read_block(self, block_hash: str) -> bytes:
+        def lend_block(self, block_hash: str) -> bytes | memoryview:
             asked.append(block_hash)
-            return super().read_block(block_hash)
+            return super().lend_block(block_hash)
 
     found = restore_from_ready(Counting(tmp_path / "vault"), ready, second, tmp_path / "restored")
     assert found == 2 * 70_000

@@ -159,7 +159,7 @@ def test_a_node_keeps_what_it_used_last_and_no_more_than_it_may(tmp_path: Path) 
 
 def test_a_node_whose_disk_is_full_says_so_and_keeps_what_it_has(tmp_path: Path) -> None:
     class Full(Unsynced):
-        def write_new(self, path: Path, data: bytes) -> None:
+        def write_new(self, path: Path, data: bytes | memoryview) -> None:
             path.write_bytes(data[:1])
             raise OSError(errno.ENOSPC, "No space left on device")
 

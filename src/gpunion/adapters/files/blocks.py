@@ -13,19 +13,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
+from itertools import count
 from pathlib import Path
 
 from blake3 import blake3
 
 from gpunion.adapters.files import coding
+from gpunion.adapters.files.coding import CHAIN_MAX
 from gpunion.adapters.files.locks import translated
 from gpunion.adapters.files.operations import FileOperations
-from gpunion.adapters.files.packing import Packing, PlainPacking, StoredHead, check_stored
+from gpunion.adapters.files.packing import (
+    STORED_BYTES_MAX,
+    Packing,
+    PlainPacking,
+    StoredHead,
+    check_stored,
+)
+from gpunion.adapters.files.pieces import Buffer
 from gpunion.domain.tree import HASH_PATTERN
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, BadManifest, CorruptBlock, MissingBlock, VaultFault
-
-# A base is whole when it is chosen; one that was lost and stored again may be a difference itself.
-CHAIN_MAX = 4
 
 
 class Blocks:
@@ -35,7 +41,7 @@ class Blocks:
         self,
         root: Path,
         do: FileOperations,
-        replace: Callable[[Path, bytes], None],
+        replace: Callable[[Path, Buffer], None],
         relying: Callable[[], AbstractContextManager[None]],
         packing: Packing | None = None,
     ) -> None:
@@ -81,7 +87,7 @@ class Blocks:
             suspects = self.suspects()
             return {name for name in names if self._rely_on(name, suspects, renew)}
 
-    def put(self, name: str, data: bytes, like: str | None) -> int:
+    def put(self, name: str, data: Buffer, like: str | None) -> int:
         if len(data) > BLOCK_SIZE_BYTES or not self._fits(name, data):
             raise CorruptBlock(f"the bytes to be stored are not those of {name}")
         if self.present([name]):
@@ -90,7 +96,7 @@ class Blocks:
             path = self.path(name)
             damaged = path.exists()
             # Others may need it as their base: it becomes whole.
-            stored = self._packing.encode(name, data, None if damaged else self._base(like, name))
+            stored = self._packing.pack(name, data, None if damaged else self._base(like, name, data))
             self._make_folder(path.parent)
             self._replace(path, stored)
             if damaged:  # at once: a seal takes blocks that its parent has for durable
@@ -125,19 +131,25 @@ class Blocks:
 
     def read(self, name: str) -> bytes:
         """Verified. What proves damaged is remembered as such, so that it can be replaced."""
+        return bytes(self.lend(name))
+
+    def lend(self, name: str) -> Buffer:
+        """The same, but it lies in this thread's room: only until the thread asks for another."""
         try:
-            return self._verified(name, self._plain(name, CHAIN_MAX))
+            return self._verified(name, self._plain(name))
         except CorruptBlock as error:
             self._blame(name)
             raise CorruptBlock(f"{name}: {error}") from error
 
     def examine(self, name: str) -> int:
         """Read it and check what can be checked here; how many bytes that were."""
-        return len(self.read(name))
+        return len(self.lend(name))
 
     def unpacked(self, name: str, stored: bytes, plain_of: Callable[[str], bytes]) -> bytes:
         """Verified, of one that lies elsewhere."""
-        return self._verified(name, self._packing.decode(name, stored, plain_of))
+        data = self._packing.decode(name, stored, plain_of)
+        self._verified(name, data)
+        return data
 
     def head(self, name: str) -> StoredHead:
         """FileNotFoundError; CorruptBlock where it is damaged or cut short."""
@@ -199,8 +211,8 @@ class Blocks:
             return False
         return True
 
-    def _base(self, like: str | None, name: str) -> coding.Base | None:
-        """The whole block behind `like`, if it is near enough, intact and not the block itself."""
+    def _base(self, like: str | None, name: str, data: Buffer) -> coding.Base | None:
+        """The whole block behind `like`, if it is near enough, similar, intact and not the block itself."""
         if like is None:
             return None
         try:
@@ -210,16 +222,27 @@ class Blocks:
                 return None
             if self.head(base).base is not None:
                 return None
-            return coding.Base(name=base, data=self.read(base), distance=distance)
+            if not self._packing.is_promising(base, data, self._stored_over(base, "packed")):
+                return None
+            # Verified: a difference from what it should not be would be lost when that is mended.
+            return coding.Base(name=base, data=self.lend(base), distance=distance)
         except (FileNotFoundError, VaultFault):
             return None  # it would only have saved space
 
-    def _plain(self, name: str, chain_left: int) -> bytes:
-        if not chain_left:
-            raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
-        return self._packing.decode(
-            name, self.read_stored(name), lambda base: self._plain(base, chain_left - 1)
-        )
+    def _plain(self, name: str) -> Buffer:
+        bases = count()
+
+        def base_of(base: str) -> coding.Packed:
+            return coding.Packed(self._stored_over(base, f"packed base {next(bases)}"))
+
+        return self._packing.unpack(name, self._stored_over(name, "packed"), base_of)
+
+    def _stored_over(self, name: str, use: str) -> memoryview:
+        with translated("reading a block"):
+            try:
+                return self._do.read_over(self.path(name), use, STORED_BYTES_MAX)
+            except FileNotFoundError:
+                raise MissingBlock(f"the vault does not hold {name}") from None
 
     def _blame(self, name: str) -> None:
         """A difference is as good as its base: if that one is damaged, the block itself may be intact."""
@@ -229,15 +252,15 @@ class Blocks:
             base = None
         if base is not None:
             try:
-                self.read(base)  # which blames it, if it is to blame
+                self.lend(base)  # which blames it, if it is to blame
             except VaultFault:
                 return
         self.suspect(name)
 
-    def _fits(self, name: str, data: bytes) -> bool:
+    def _fits(self, name: str, data: Buffer) -> bool:
         return self._packing.name(blake3(data).hexdigest()) == name
 
-    def _verified(self, name: str, data: bytes) -> bytes:
+    def _verified(self, name: str, data: Buffer) -> Buffer:
         if not self._fits(name, data):
             raise CorruptBlock("it has other bytes than its name says")
         return data

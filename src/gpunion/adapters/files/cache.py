@@ -23,7 +23,7 @@ from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, VaultFa
 
 
 class Unsynced(FileOperations):
-    def write_new(self, path: Path, data: bytes) -> None:
+    def write_new(self, path: Path, data: bytes | memoryview) -> None:
         with open(path, "xb") as file:
             file.write(data)
 
@@ -70,7 +70,7 @@ class DirectoryCache:
         files = tuple(files)
         try:
             check_entries(files)
-            restore_tree(self._blocks.read, files, into)
+            restore_tree(self._blocks.lend, files, into)
         except (MissingBlock, CorruptBlock) as fault:
             raise BlockMissing(str(fault)) from fault
         except (BadTree, BadManifest) as error:
@@ -107,7 +107,7 @@ class DirectoryCache:
         except OSError as error:
             raise CacheFault(f"{self._root} cannot be used: {error.strerror or error}") from error
 
-    def _replace(self, path: Path, data: bytes) -> None:
+    def _replace(self, path: Path, data: bytes | memoryview) -> None:
         temporary = self._root / "tmp" / secrets.token_hex(16)
         try:
             self._do.write_new(temporary, data)

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from gpunion.adapters.files.blocks import CHAIN_MAX, Blocks
+from gpunion.adapters.files.blocks import Blocks
+from gpunion.adapters.files.coding import CHAIN_MAX
 from gpunion.adapters.files.copying import LOST, plain_from
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import block_names

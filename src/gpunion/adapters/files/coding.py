@@ -3,55 +3,85 @@
 Three ways, whichever is smallest by a quick look at a sample: as it is (compressed where that helps), as
 planes of numbers, or as planes of the difference from another block, its base, which the head names. The head
 guards itself; the content is guarded by the block's name, which is the hash of the plain bytes.
+
+The pieces of numbers: a plane for each upper byte, the highest first; the lower parts as they are, where
+planes of them would gain nothing; what is left at the end. So the beginning of a base is all that a
+difference of upper halves needs.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import accumulate
 
-import zstandard
-
-from gpunion.adapters.files import planes
+from gpunion.adapters.files import pieces, planes
+from gpunion.adapters.files.pieces import AS_IT_IS, WORTH, Buffer
+from gpunion.adapters.files.room import room
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock
 
-MAGIC = b"GPV2"
-# Magic, width, distance, number of pieces, plain size, base; then each piece's length, and if it is packed.
-_FIXED = struct.Struct("<4sBBBxI32s")
-_PIECE = struct.Struct("<I?")
+MAGIC = b"GPV3"
+# Magic, width, bytes of each number that are planes, distance, number of pieces, plain size, base; then each
+# piece's length, and how it is packed.
+_FIXED = struct.Struct("<4sBBBBI32s")
+_PIECE = struct.Struct("<IB")
 _CHECK = struct.Struct("<I")
+ALIGNMENT = 8  # of every piece: numbers are read where they lie
 PIECES_MAX = max(planes.WIDTHS) + 1
-HEAD_BYTES_MAX = _FIXED.size + PIECES_MAX * _PIECE.size + _CHECK.size
+HEAD_BYTES_MAX = _FIXED.size + PIECES_MAX * _PIECE.size + _CHECK.size + ALIGNMENT
+STORED_BYTES_MAX = BLOCK_SIZE_BYTES + HEAD_BYTES_MAX + PIECES_MAX * ALIGNMENT
 NO_BASE = bytes(32)
 PLAIN_WIDTH = 1
 
 # So many differences from one base before a new one is stored whole. Fewer store more whole blocks, more
 # drift further from the base (bench/checkpoint --series full).
 DISTANCE_MAX = 8
+# A base is whole when it is chosen; one that was lost and stored again may be a difference itself.
+CHAIN_MAX = 4
 SAMPLE_BYTES = 16 * 1024
 SAMPLES = 3
-# A form has to save this much of the next simpler one; each costs time in every restore.
-WORTH = 0.97
+# How much of a base is unpacked to see whether the rest is worth it: its end lies behind most files' heads.
+BEGINNING_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
     width: int
+    top: int
     distance: int  # 0: whole; else how many checkpoints the base is behind
     plain_bytes: int
     base: str | None
-    pieces: tuple[tuple[int, bool], ...]
+    pieces: tuple[tuple[int, int], ...]
 
     @property
     def head_bytes(self) -> int:
-        return _FIXED.size + len(self.pieces) * _PIECE.size + _CHECK.size
+        return _head_bytes(len(self.pieces))
 
     @property
     def stored_bytes(self) -> int:
-        return self.head_bytes + sum(length for length, _ in self.pieces)
+        end = self.head_bytes
+        for length, _ in self.pieces:
+            end = _aligned(end) + length
+        return end
+
+    def sizes(self) -> list[int]:
+        """What each piece has to come to; CorruptBlock for a head that nobody writes."""
+        known = self.width == self.top == PLAIN_WIDTH or (
+            self.width in planes.WIDTHS and self.top in (self.width, self.width // 2) and self.top > 1
+        )
+        if not known or self.plain_bytes > BLOCK_SIZE_BYTES:
+            raise CorruptBlock("a stored block's head says what cannot be")
+        count, rest = divmod(self.plain_bytes, self.width)
+        found = [count] * self.top
+        if self.top < self.width:
+            found.append(count * (self.width - self.top))
+        if rest:
+            found.append(rest)
+        if len(found) != len(self.pieces):
+            raise CorruptBlock("a stored block has another number of pieces than its head says")
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,91 +89,228 @@ class Base:
     """A block to take the difference from, and how far behind that base would be."""
 
     name: str
-    data: bytes
+    data: Buffer
     distance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A base as it is stored, for who has that: not all of it need be unpacked then."""
+
+    stored: Buffer
+
+
+# The plain bytes of a base, or the base as it is stored.
+BaseOf = Callable[[str], Buffer | Packed]
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
     width: int
+    top: int
     base: Base | None = None
 
 
-def encode(data: bytes, base: Base | None = None) -> bytes:
-    form = _choose(data, base if base is not None and len(base.data) == len(data) else None)
-    pieces = _packed(_pieces(data, form), form.width)
+_PLAIN = _Form(PLAIN_WIDTH, PLAIN_WIDTH)
+
+
+def encode(data: Buffer, base: Base | None = None) -> bytes:
+    return bytes(pack(data, base))
+
+
+def pack(data: Buffer, base: Base | None = None) -> memoryview:
+    """Like `encode`; it lies in this thread's room until the next call."""
+    return _pack_as(data, _choose(data, base if base is not None and len(base.data) == len(data) else None))
+
+
+def _pack_as(data: Buffer, form: _Form) -> memoryview:
+    stored = room("stored", STORED_BYTES_MAX)
+    count = form.top + (form.top < form.width) + (len(data) % form.width > 0)
+    start = end = _head_bytes(count)
+    about = bytearray()
+    for kind, parts in _packed(data, form):
+        about += _PIECE.pack(pieces.size_of(parts), kind)
+        stored[end : _aligned(end)] = bytes(_aligned(end) - end)
+        end = _aligned(end)
+        for part in parts:
+            stored[end : end + len(part)] = part
+            end += len(part)
     fixed = _FIXED.pack(
         MAGIC,
         form.width,
+        form.top,
         form.base.distance if form.base else 0,
-        len(pieces),
+        count,
         len(data),
         bytes.fromhex(form.base.name) if form.base else NO_BASE,
     )
-    head = fixed + b"".join(_PIECE.pack(len(piece), packed) for piece, packed in pieces)
-    return b"".join((head, _CHECK.pack(zlib.crc32(head)), *(piece for piece, _ in pieces)))
+    head = (fixed + about).ljust(start - _CHECK.size, b"\0")
+    stored[:start] = head + _CHECK.pack(zlib.crc32(head))
+    return stored[:end]
 
 
-def read_head(stored: bytes) -> Head:
+def read_head(stored: Buffer) -> Head:
     """From the beginning of a stored block. CorruptBlock for anything but what `encode` made."""
     try:
-        magic, width, distance, count, plain_bytes, base = _FIXED.unpack_from(stored)
-        end = _FIXED.size + count * _PIECE.size
+        magic, width, top, distance, count, plain_bytes, base = _FIXED.unpack_from(stored)
+        end = _head_bytes(count) - _CHECK.size
         (check,) = _CHECK.unpack_from(stored, end)
-        pieces = tuple(_PIECE.iter_unpack(stored[_FIXED.size : end]))
+        found = tuple(_PIECE.iter_unpack(stored[_FIXED.size : _FIXED.size + count * _PIECE.size]))
     except struct.error as error:
         raise CorruptBlock(f"a stored block's head is cut short: {error}") from error
     if magic != MAGIC or zlib.crc32(stored[:end]) != check:
         raise CorruptBlock("a stored block's head is damaged")
     return Head(
         width=width,
+        top=top,
         distance=distance,
         plain_bytes=plain_bytes,
         base=None if base == NO_BASE else base.hex(),
-        pieces=pieces,
+        pieces=found,
     )
 
 
-def decode(stored: bytes, plain_of: Callable[[str], bytes]) -> bytes:
-    """The plain bytes, not yet verified; `plain_of` gives those of a base."""
-    head = read_head(stored)
-    if len(stored) != head.stored_bytes or head.plain_bytes > BLOCK_SIZE_BYTES:
-        raise CorruptBlock("a stored block has another size than its head says")
-    pieces = _unpacked(stored, head)
+def decode(stored: Buffer, base_of: BaseOf) -> bytes:
+    """The plain bytes, not yet verified."""
+    return bytes(unpack(stored, base_of))
+
+
+def unpack(stored: Buffer, base_of: BaseOf, depth: int = 0) -> memoryview:
+    """Like `decode`; it lies in this thread's room, or in `stored`, until the next call."""
+    if depth >= CHAIN_MAX:
+        raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
+    head = _checked(stored)
+    sizes, places = head.sizes(), _places(stored, head)
     if head.width == PLAIN_WIDTH:
-        return bytes(pieces[0])
-    values = planes.join(pieces[: head.width])
-    if head.base is None:
-        planes.unrotate(values)
-    else:
-        old = plain_of(head.base)
-        if len(old) != head.plain_bytes:
+        return pieces.unpacked(places[0], head.pieces[0][1], sizes[0], f"plain-{depth}")
+    # Before this one's planes: what a base needs of the room it has used when this begins.
+    earlier = None if head.base is None else _earlier(head, base_of, depth)
+    unpacked = _unpacked_planes(head, places, depth)
+    out = room(f"plain-{depth}", head.plain_bytes)
+    at = head.top
+    low = None
+    if head.top < head.width:
+        low = planes.numbers(_as_it_is(places[at], head.pieces[at], sizes[at]), head.width - head.top)
+        at += 1
+    planes.join(unpacked, low, planes.numbers(out, head.width), earlier)
+    if at < len(places):
+        kind = head.pieces[at][1]
+        out[head.plain_bytes - sizes[at] :] = pieces.unpacked(places[at], kind, sizes[at], "rest")
+    return out
+
+
+def is_promising(data: Buffer, stored: Buffer) -> bool:
+    """Whether a difference from that block may be worth unpacking all of it. A look at its beginning tells:
+    a shard of a data set has nothing in common with the one before it, and a tensor has everywhere."""
+    head = read_head(stored)
+    if head.base is not None or head.plain_bytes != len(data):
+        return False
+    size_bytes = min(len(data), BEGINNING_BYTES)
+    part = slice(max(0, size_bytes - SAMPLE_BYTES) // 8 * 8, size_bytes)
+    old = _beginning(stored, head, size_bytes)[part]
+    new = memoryview(data)[part]
+    return _choose(new, Base(name=NO_BASE.hex(), data=old, distance=1)).base is not None
+
+
+def _checked(stored: Buffer) -> Head:
+    head = read_head(stored)
+    if len(stored) != head.stored_bytes:
+        raise CorruptBlock("a stored block has another size than its head says")
+    return head
+
+
+def _places(stored: Buffer, head: Head) -> list[memoryview]:
+    whole = memoryview(stored)
+    lengths = [length for length, _ in head.pieces]
+    starts = accumulate(map(_aligned, lengths), initial=head.head_bytes)
+    return [whole[start : start + length] for start, length in zip(starts, lengths, strict=False)]
+
+
+def _unpacked_planes(
+    head: Head, places: Sequence[memoryview], depth: int, count: int | None = None
+) -> list[planes.Plane]:
+    """The lowest first; all of each, or so many bytes."""
+    wanted = head.plain_bytes // head.width if count is None else count
+    found = [
+        pieces.unpacked(
+            places[index],
+            head.pieces[index][1],
+            wanted,
+            f"plane-{depth}-{index}",
+            beginning=count is not None,
+        )
+        for index in range(head.top)
+    ]
+    return [planes.numbers(plane, 1) for plane in reversed(found)]
+
+
+def _as_it_is(place: memoryview, piece: tuple[int, int], size_bytes: int) -> memoryview:
+    if piece != (size_bytes, AS_IT_IS):
+        raise CorruptBlock("a stored block's lower parts are not as they should be")
+    return place
+
+
+def _earlier(head: Head, base_of: BaseOf, depth: int) -> planes.Earlier:
+    assert head.base is not None
+    base = base_of(head.base)
+    if isinstance(base, Packed):
+        about = _checked(base.stored)
+        if about.plain_bytes != head.plain_bytes:
             raise CorruptBlock("a base has another size than the block that needs it")
-        planes.advance(values, planes.numbers(old, head.width))
-    return b"".join((values.data, *pieces[head.width :]))
+        if about.base is None and (about.width, about.top) == (head.width, head.top):
+            about.sizes()
+            return planes.earlier_joined(_unpacked_planes(about, _places(base.stored, about), depth + 1))
+        base = unpack(base.stored, base_of, depth + 1)
+    if len(base) != head.plain_bytes:
+        raise CorruptBlock("a base has another size than the block that needs it")
+    return planes.earlier_of(base, head.width, head.top)
 
 
-def _choose(data: bytes, base: Base | None) -> _Form:
-    """By what a few samples come to. Simpler forms win ties."""
-    best, best_bytes = _Form(PLAIN_WIDTH), _cost(data, _Form(PLAIN_WIDTH))
+def _beginning(stored: Buffer, head: Head, size_bytes: int) -> memoryview:
+    """Of a block that is stored whole. `size_bytes` is all of it, or so many whole numbers."""
+    if size_bytes == head.plain_bytes:
+        return unpack(stored, lambda base: b"")
+    head.sizes()
+    places = _places(stored, head)
+    if head.width == PLAIN_WIDTH:
+        return pieces.unpacked(places[0], head.pieces[0][1], size_bytes, "plain-0", beginning=True)
+    count = size_bytes // head.width
+    out = room("plain-0", size_bytes)
+    low = None
+    if head.top < head.width:
+        low = planes.numbers(places[head.top][: count * (head.width - head.top)], head.width - head.top)
+    unpacked = _unpacked_planes(head, places, 0, count)
+    planes.join(unpacked, low, planes.numbers(out, head.width), None)
+    return out
+
+
+def _choose(data: Buffer, base: Base | None) -> _Form:
+    """By what a few samples come to. Simpler forms win ties; each costs time in every restore."""
+    best, best_bytes = _PLAIN, sum(_sizes(data, _PLAIN))
+    best_sizes: list[int] = []
     for candidate_base in (None, base) if base else (None,):
         for width in planes.WIDTHS:
-            form = _Form(width, candidate_base)
-            form_bytes = _cost(data, form)
-            if form_bytes < WORTH * best_bytes:
-                best, best_bytes = form, form_bytes
+            form = _Form(width, width, candidate_base)
+            sizes = _sizes(data, form)
+            if sum(sizes) < WORTH * best_bytes:
+                best, best_bytes, best_sizes = form, sum(sizes), sizes
+    half = best.width // 2
+    if half > 1 and sum(best_sizes[half : best.width]) >= WORTH * _sampled_bytes(len(data)) / 2:
+        return _Form(best.width, half, best.base)
     return best
 
 
-def _cost(data: bytes, form: _Form) -> int:
-    total = 0
+def _sizes(data: Buffer, form: _Form) -> list[int]:
+    """How large each piece of the samples comes out, all samples together."""
+    view = memoryview(data)
+    total = [0] * (form.width + 1)
     for start in _sample_starts(len(data)):
         part = slice(start, start + SAMPLE_BYTES)
         base = form.base
         if base is not None:
-            base = Base(name=base.name, data=base.data[part], distance=base.distance)
-        pieces = _packed(_pieces(data[part], _Form(form.width, base)), form.width)
-        total += sum(len(piece) for piece, _ in pieces)
+            base = Base(name=base.name, data=memoryview(base.data)[part], distance=base.distance)
+        for index, (_, parts) in enumerate(_packed(view[part], _Form(form.width, form.top, base))):
+            total[index] += pieces.size_of(parts)
     return total
 
 
@@ -155,50 +322,35 @@ def _sample_starts(size_bytes: int) -> Sequence[int]:
     return range(0, gap * SAMPLES, gap)
 
 
-def _pieces(data: bytes, form: _Form) -> list[bytes]:
+def _sampled_bytes(size_bytes: int) -> int:
+    return min(size_bytes, SAMPLES * SAMPLE_BYTES)
+
+
+def _packed(data: Buffer, form: _Form) -> Iterator[tuple[int, list[Buffer]]]:
+    """One piece after the other; each may lie in this thread's room until the next is asked for."""
     if form.width == PLAIN_WIDTH:
-        return [data]
+        yield pieces.packed(data, plane=False)
+        return
     values = planes.numbers(data, form.width)
-    if form.base is None:
-        values = planes.rotated(values)
-    else:
-        values = planes.difference(values, planes.numbers(form.base.data, form.width))
-    rest = data[len(data) // form.width * form.width :]
-    return [plane.tobytes() for plane in planes.split(values)] + ([rest] if rest else [])
+    split = [planes.numbers(room(f"split-{index}", values.size), 1) for index in range(form.top)]
+    earlier = None if form.base is None else planes.earlier_of(form.base.data, form.width, form.top)
+    planes.split(values, split, earlier)
+    for plane in reversed(split):
+        yield pieces.packed(plane.data, plane=True)
+    if form.top < form.width:
+        low_bytes = values.size * (form.width - form.top)
+        low = room("low", low_bytes)
+        planes.split_low(values, planes.numbers(low, form.width - form.top))
+        yield AS_IT_IS, [low]
+    rest = memoryview(data)[values.nbytes :]
+    if rest:
+        yield pieces.packed(rest, plane=True)
 
 
-def _packed(pieces: list[bytes], width: int) -> list[tuple[bytes, bool]]:
-    """What does not get smaller stays as it is: reading it back is then free."""
-    packer = zstandard.ZstdCompressor(compression_params=_parameters(width))
-    found = []
-    for piece in pieces:
-        packed = packer.compress(piece) if piece else piece
-        found.append((packed, True) if len(packed) < WORTH * len(piece) else (piece, False))
-    return found
+def _head_bytes(count: int) -> int:
+    """With room before the check, so that the first piece is aligned."""
+    return _aligned(_FIXED.size + count * _PIECE.size + _CHECK.size)
 
 
-def _unpacked(stored: bytes, head: Head) -> list[bytes | memoryview]:
-    unpacker = zstandard.ZstdDecompressor()
-    start, whole = head.head_bytes, memoryview(stored)
-    pieces: list[bytes | memoryview] = []
-    for length, packed in head.pieces:
-        piece = whole[start : start + length]
-        start += length
-        try:
-            pieces.append(unpacker.decompress(piece, max_output_size=BLOCK_SIZE_BYTES) if packed else piece)
-        except zstandard.ZstdError as error:
-            raise CorruptBlock(f"a stored block cannot be unpacked: {error}") from error
-    rest_bytes = head.plain_bytes % head.width
-    expected = [head.plain_bytes // head.width] * head.width + ([rest_bytes] if rest_bytes else [])
-    if [len(piece) for piece in pieces] != expected:
-        raise CorruptBlock("a stored block's pieces have other sizes than its head says")
-    return pieces
-
-
-@cache
-def _parameters(width: int) -> zstandard.ZstdCompressionParameters:
-    """Planes have skewed bytes and no repetitions: a tiny table leaves it to the entropy coder, instead of
-    spending bytes and time on short matches that are there by chance."""
-    if width == PLAIN_WIDTH:
-        return zstandard.ZstdCompressionParameters.from_level(3)
-    return zstandard.ZstdCompressionParameters.from_level(1, min_match=7, hash_log=6)
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // ALIGNMENT) * ALIGNMENT

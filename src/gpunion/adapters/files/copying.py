@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from gpunion.adapters.files import coding
 from gpunion.adapters.files import manifests as manifest_format
-from gpunion.adapters.files.blocks import CHAIN_MAX
+from gpunion.adapters.files.coding import CHAIN_MAX
 from gpunion.adapters.files.packing import ForeignPacking, PlainPacking, check_stored
 from gpunion.ports.vault import (
     BadManifest,

@@ -31,6 +31,7 @@ from gpunion.adapters.files.locks import hold_file, if_not_held, locked, transla
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.packing import ForeignPacking, Packing, PlainPacking, SealedPacking
+from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.shelf import Shelf
 from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
@@ -46,7 +47,7 @@ from gpunion.ports.vault import (
     WrongKey,
 )
 
-FORMAT = {"format": 2, "block_size_bytes": BLOCK_SIZE_BYTES}
+FORMAT = {"format": 3, "block_size_bytes": BLOCK_SIZE_BYTES}
 # Unreferenced blocks stay this long, also without an upload that is known to be under way.
 GRACE_S = 3600.0
 BEGUN_LEASE_S = 24 * 3600.0  # an upload that takes longer has died
@@ -102,7 +103,7 @@ class DirectoryVault:
         plain_names = {self.packing.name(plain_name): plain_name for plain_name in hashes}
         return {plain_names[name] for name in self.blocks.present(plain_names)}
 
-    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+    def put(self, block_hash: str, data: Buffer, like: str | None = None) -> int:
         similar = None if like is None else self.packing.name(like)
         return self.blocks.put(self.packing.name(block_hash), data, similar)
 
@@ -135,6 +136,9 @@ class DirectoryVault:
 
     def read_block(self, block_hash: str) -> bytes:
         return self.blocks.read(self.packing.name(block_hash))
+
+    def lend_block(self, block_hash: str) -> Buffer:
+        return self.blocks.lend(self.packing.name(block_hash))
 
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
@@ -328,13 +332,13 @@ class DirectoryVault:
     def _blocks(self, kind: type[Blocks], root: Path, packing: Packing) -> Blocks:
         return kind(root, self._do, self._replace_block, self._relying_on_blocks, packing)
 
-    def _replace_block(self, path: Path, data: bytes) -> None:
+    def _replace_block(self, path: Path, data: Buffer) -> None:
         self._replace(path, data, sync=False)  # the seal syncs the directories, once for all blocks
 
     def _replace(
         self,
         path: Path,
-        data: bytes,
+        data: Buffer,
         *,
         sync: bool = True,
         before_renaming: Callable[[], None] = lambda: None,

@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpunion.adapters.files import manifests as manifest_format
-from gpunion.adapters.files.blocks import CHAIN_MAX
+from gpunion.adapters.files.coding import CHAIN_MAX
 from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.pieces import Buffer
 from gpunion.ports.vault import (
     KEEP_AT_LEAST,
     BadManifest,
@@ -63,7 +64,7 @@ class MirrorVault:
         plain_names = {self._stored_as(plain_name): plain_name for plain_name in hashes}
         return {plain_names[name] for name in self._desk.has(tuple(plain_names), self._own)}
 
-    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+    def put(self, block_hash: str, data: Buffer, like: str | None = None) -> int:
         name = self._stored_as(block_hash)
         if self._desk.has((name,), self._own):
             return 0
@@ -105,6 +106,12 @@ class MirrorVault:
     def read_block(self, block_hash: str) -> bytes:
         return self._plain(self._stored_as(block_hash), CHAIN_MAX)
 
+    def lend_block(self, block_hash: str) -> Buffer:
+        name = self._stored_as(block_hash)
+        with suppress(VaultFault):
+            return self._mirror.blocks.lend(name)
+        return self._fetched(name, CHAIN_MAX)
+
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
         hold = self._desk.hold(job_id, checkpoint_id)
@@ -134,7 +141,7 @@ class MirrorVault:
     def _manifest(self, data: bytes) -> Manifest:
         return self._mirror.packing.open(manifest_format.decode(data))
 
-    def _packed(self, name: str, data: bytes, like: str | None) -> bytes:
+    def _packed(self, name: str, data: Buffer, like: str | None) -> bytes:
         """Names from here on are what a block is stored as."""
         try:
             self._mirror.blocks.put(name, data, like)
@@ -147,6 +154,9 @@ class MirrorVault:
     def _plain(self, name: str, chain_left: int) -> bytes:
         with suppress(VaultFault):
             return self._mirror.blocks.read(name)
+        return self._fetched(name, chain_left)
+
+    def _fetched(self, name: str, chain_left: int) -> bytes:
         if not chain_left:
             raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
         stored = self._desk.fetch(name, self._own)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gpunion.adapters.files.room import room
+
 
 class FileOperations:
     """Each is atomic or leaves something that is never looked at; what returned is on the disk."""
 
-    def write_new(self, path: Path, data: bytes) -> None:
+    def write_new(self, path: Path, data: bytes | memoryview) -> None:
         with open(path, "xb") as file:
             file.write(data)
             file.flush()
@@ -52,6 +54,18 @@ class FileOperations:
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
+
+    def read_over(self, path: Path, use: str, limit_bytes: int) -> memoryview:
+        """The same into this thread's room for `use`. Of a longer file, one byte more than the limit."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            into = room(use, min(os.fstat(descriptor).st_size, limit_bytes + 1))
+            done = 0
+            while done < len(into) and (more := os.readv(descriptor, [into[done:]])):
+                done += more
+            return into[:done]
+        finally:
+            os.close(descriptor)
 
     def read_start(self, path: Path, limit_bytes: int) -> tuple[bytes, int]:
         """The first bytes, and how many there are in all."""

@@ -11,7 +11,6 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
@@ -19,9 +18,10 @@ from blake3 import blake3
 
 from gpunion.adapters.files import coding
 from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.files.coding import BaseOf
+from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.sealing import NONCE_BYTES, TAG_BYTES, DoesNotOpen, JobCipher
 from gpunion.ports.vault import (
-    BLOCK_SIZE_BYTES,
     BadManifest,
     CorruptBlock,
     JobKey,
@@ -38,9 +38,7 @@ _SUM_BYTES = 32
 _SUM_AT = _FIXED.size + _CHECK.size
 SEALED_HEAD_BYTES = _SUM_AT + _SUM_BYTES
 # A block that cannot be packed is stored as it is, behind both heads.
-STORED_BYTES_MAX = BLOCK_SIZE_BYTES + coding.HEAD_BYTES_MAX + SEALED_HEAD_BYTES + NONCE_BYTES + TAG_BYTES
-
-PlainOf = Callable[[str], bytes]
+STORED_BYTES_MAX = coding.STORED_BYTES_MAX + SEALED_HEAD_BYTES + NONCE_BYTES + TAG_BYTES
 
 
 class StoredHead(Protocol):
@@ -62,14 +60,26 @@ class Packing(Protocol):
         """What the block with this hash is stored as."""
         ...
 
-    def read_head(self, start: bytes) -> StoredHead:
+    def read_head(self, start: Buffer) -> StoredHead:
         """From the beginning of a stored block. CorruptBlock for anything else."""
         ...
 
-    def encode(self, name: str, data: bytes, base: coding.Base | None) -> bytes: ...
+    def encode(self, name: str, data: Buffer, base: coding.Base | None) -> bytes: ...
 
-    def decode(self, name: str, stored: bytes, plain_of: PlainOf) -> bytes:
-        """Not yet compared with the name. `plain_of` gives the bytes of a base, by what it is stored as."""
+    def decode(self, name: str, stored: Buffer, base_of: BaseOf) -> bytes:
+        """Not yet compared with the name. `base_of` gives a base by what it is stored as."""
+        ...
+
+    def pack(self, name: str, data: Buffer, base: coding.Base | None) -> Buffer:
+        """As `encode`; it may lie in this thread's room until the next call."""
+        ...
+
+    def unpack(self, name: str, stored: Buffer, base_of: BaseOf) -> Buffer:
+        """As `decode`; it may lie in this thread's room until the next call."""
+        ...
+
+    def is_promising(self, name: str, data: Buffer, stored: Buffer) -> bool:
+        """Whether the block of that name, as it is stored, may be a good base for `data`."""
         ...
 
     def close(self, manifest: Manifest) -> Manifest:
@@ -87,14 +97,23 @@ class PlainPacking:
     def name(self, plain_name: str) -> str:
         return plain_name
 
-    def read_head(self, start: bytes) -> StoredHead:
+    def read_head(self, start: Buffer) -> StoredHead:
         return coding.read_head(start)
 
-    def encode(self, name: str, data: bytes, base: coding.Base | None) -> bytes:
+    def encode(self, name: str, data: Buffer, base: coding.Base | None) -> bytes:
         return coding.encode(data, base)
 
-    def decode(self, name: str, stored: bytes, plain_of: PlainOf) -> bytes:
-        return coding.decode(stored, plain_of)
+    def decode(self, name: str, stored: Buffer, base_of: BaseOf) -> bytes:
+        return coding.decode(stored, base_of)
+
+    def pack(self, name: str, data: Buffer, base: coding.Base | None) -> Buffer:
+        return coding.pack(data, base)
+
+    def unpack(self, name: str, stored: Buffer, base_of: BaseOf) -> Buffer:
+        return coding.unpack(stored, base_of)
+
+    def is_promising(self, name: str, data: Buffer, stored: Buffer) -> bool:
+        return coding.is_promising(data, stored)
 
     def close(self, manifest: Manifest) -> Manifest:
         return manifest
@@ -118,7 +137,7 @@ class ForeignPacking:
     def name(self, plain_name: str) -> str:
         raise _no_key()
 
-    def read_head(self, start: bytes) -> SealedHead:
+    def read_head(self, start: Buffer) -> SealedHead:
         try:
             magic, distance, length, base = _FIXED.unpack_from(start)
             (check,) = _CHECK.unpack_from(start, _FIXED.size)
@@ -132,10 +151,19 @@ class ForeignPacking:
             stored_bytes=SEALED_HEAD_BYTES + length,
         )
 
-    def encode(self, name: str, data: bytes, base: coding.Base | None) -> bytes:
+    def encode(self, name: str, data: Buffer, base: coding.Base | None) -> bytes:
         raise _no_key()
 
-    def decode(self, name: str, stored: bytes, plain_of: PlainOf) -> bytes:
+    def decode(self, name: str, stored: Buffer, base_of: BaseOf) -> bytes:
+        raise _no_key()
+
+    def pack(self, name: str, data: Buffer, base: coding.Base | None) -> Buffer:
+        raise _no_key()
+
+    def unpack(self, name: str, stored: Buffer, base_of: BaseOf) -> Buffer:
+        raise _no_key()
+
+    def is_promising(self, name: str, data: Buffer, stored: Buffer) -> bool:
         raise _no_key()
 
     def close(self, manifest: Manifest) -> Manifest:
@@ -152,7 +180,7 @@ class SealedPacking(ForeignPacking):
     def name(self, plain_name: str) -> str:
         return self._cipher.name(plain_name)
 
-    def encode(self, name: str, data: bytes, base: coding.Base | None) -> bytes:
+    def encode(self, name: str, data: Buffer, base: coding.Base | None) -> bytes:
         """Packed first: what is encrypted cannot be packed any more."""
         packed = coding.encode(data, base)
         head = coding.read_head(packed)
@@ -163,13 +191,23 @@ class SealedPacking(ForeignPacking):
         check = _CHECK.pack(zlib.crc32(fixed))
         return b"".join((fixed, check, _checksum(name, fixed, sealed), sealed))
 
-    def decode(self, name: str, stored: bytes, plain_of: PlainOf) -> bytes:
-        check_stored(name, stored)
-        try:
-            packed = self._cipher.open(stored[SEALED_HEAD_BYTES:], _about(name, stored[: _FIXED.size]))
-        except DoesNotOpen as error:
-            raise CorruptBlock("it was not sealed with this job's key") from error
-        return coding.decode(packed, plain_of)
+    def decode(self, name: str, stored: Buffer, base_of: BaseOf) -> bytes:
+        return bytes(self.unpack(name, stored, base_of))
+
+    def pack(self, name: str, data: Buffer, base: coding.Base | None) -> Buffer:
+        return self.encode(name, data, base)
+
+    def unpack(self, name: str, stored: Buffer, base_of: BaseOf) -> Buffer:
+        def opened_base(base_name: str) -> Buffer | coding.Packed:
+            base = base_of(base_name)
+            if isinstance(base, coding.Packed):
+                return coding.Packed(self._opened(base_name, base.stored))
+            return base
+
+        return coding.unpack(self._opened(name, stored), opened_base)
+
+    def is_promising(self, name: str, data: Buffer, stored: Buffer) -> bool:
+        return coding.is_promising(data, self._opened(name, stored))
 
     def close(self, manifest: Manifest) -> Manifest:
         """Names of files and which blocks are theirs are as secret as what is in them."""
@@ -203,8 +241,15 @@ class SealedPacking(ForeignPacking):
         manifest_format.check(opened)
         return opened
 
+    def _opened(self, name: str, stored: Buffer) -> bytes:
+        check_stored(name, stored)
+        try:
+            return self._cipher.open(stored[SEALED_HEAD_BYTES:], _about(name, stored[: _FIXED.size]))
+        except DoesNotOpen as error:
+            raise CorruptBlock("it was not sealed with this job's key") from error
 
-def check_stored(name: str, stored: bytes) -> SealedHead:
+
+def check_stored(name: str, stored: Buffer) -> SealedHead:
     """All that can be told without the key: whether it is what somebody once stored under this name."""
     head = ForeignPacking().read_head(stored)
     body = stored[SEALED_HEAD_BYTES:]
@@ -215,13 +260,13 @@ def check_stored(name: str, stored: bytes) -> SealedHead:
     return head
 
 
-def _checksum(name: str, fixed: bytes, body: bytes) -> bytes:
+def _checksum(name: str, fixed: Buffer, body: Buffer) -> bytes:
     found = blake3(_about(name, fixed))
     found.update(body)
     return found.digest()
 
 
-def _about(name: str, fixed: bytes) -> bytes:
+def _about(name: str, fixed: Buffer) -> bytes:
     return bytes.fromhex(name) + fixed
 
 

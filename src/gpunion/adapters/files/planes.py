@@ -2,15 +2,17 @@
 
 Floats hardly compress as they lie: noise stands between the few bytes that repeat. Split into one plane per
 byte, the exponents come together and compress; subtracted from an earlier state of the same tensor, the upper
-bytes become nearly zero. A difference of the integer patterns does better than an exclusive or: a carry
-does not spread over the higher bits. All here is exact; nothing is rounded.
+bytes become nearly constant. The lower half of a number is mostly noise, before and after: it is not even
+split then, and a difference is taken of the upper halves alone. A difference of the integer patterns does
+better than an exclusive or: a carry does not spread over the higher bits. All here is exact.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+
+from gpunion.adapters.files.room import room
 
 if TYPE_CHECKING:
     import numpy
@@ -18,10 +20,12 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[numpy.unsignedinteger[Any]]
     Plane = NDArray[numpy.uint8]
+    # Of an earlier state: the upper parts of so many numbers.
+    Earlier = Callable[[slice], Numbers]
 
 WIDTHS = (2, 4, 8)  # bytes of a number: half, single and double precision
-
-_local = threading.local()
+# So many numbers at a time that what is done with them stays in the processor's own cache.
+STRIP = 64 * 1024
 
 
 def numbers(data: bytes | memoryview, width: int) -> Numbers:
@@ -31,82 +35,97 @@ def numbers(data: bytes | memoryview, width: int) -> Numbers:
     return numpy.frombuffer(data, dtype=f"<u{width}", count=len(data) // width)
 
 
-def split(values: Numbers) -> list[Plane]:
-    """One plane per byte, the lowest first. Uses up `values`."""
-    planes: list[Plane] = []
-    for _ in range(values.itemsize):
-        planes.append(values.astype("u1"))
-        values >>= 8
-    return planes
-
-
-def join(planes: Sequence[bytes | memoryview]) -> Numbers:
-    """In pairs, and pairs of pairs: most of the work is then done on narrow numbers."""
+def split(values: Numbers, planes: Sequence[Plane], earlier: Earlier | None) -> None:
+    """The upper bytes of each number into as many planes, the lowest of them first."""
     import numpy
 
-    parts: list[Numbers] = [numpy.frombuffer(plane, dtype="u1") for plane in planes]
-    while len(parts) > 1:
-        parts = [_joined(low, high) for low, high in zip(parts[::2], parts[1::2], strict=True)]
-    return parts[0]
+    top = len(planes)
+    for strip in _strips(values.size):
+        upper = _scratch("split", top, strip)
+        _upper(values, strip, upper)
+        if earlier is not None:
+            upper -= earlier(strip)
+            upper += _balance(top)
+        for index, plane in enumerate(planes):
+            if index:
+                upper >>= 8
+            numpy.copyto(plane[strip], upper, casting="unsafe")
 
 
-def _joined(low: Numbers, high: Numbers) -> Numbers:
-    values: Numbers = high.astype(f"<u{2 * high.itemsize}")
-    values <<= 8 * high.itemsize
-    values |= low
-    return values
+def join(planes: Sequence[Plane], low: Numbers | None, out: Numbers, earlier: Earlier | None) -> None:
+    """The inverse of `split`, with what `split_low` left of each number."""
+    top = len(planes)
+    for strip in _strips(out.size):
+        upper = out[strip] if low is None else _scratch("join", top, strip)
+        _join_strip(planes, strip, upper)
+        if earlier is not None:
+            upper += earlier(strip)
+            upper -= _balance(top)
+        if low is not None:
+            whole = out[strip]
+            whole[:] = upper
+            whole <<= 8 * top
+            whole |= low[strip]
 
 
-def rotated(values: Numbers) -> Numbers:
-    """The sign to the lower end, so that the exponent has the upper byte for itself."""
+def split_low(values: Numbers, low: Numbers) -> None:
     import numpy
 
-    turned: Numbers = numpy.left_shift(values, 1)
-    turned |= values >> (8 * values.itemsize - 1)
-    return turned
+    numpy.copyto(low, values, casting="unsafe")
 
 
-def unrotate(values: Numbers) -> None:
-    """The inverse of `rotated`, in place: a megabyte not asked for is a thousand page faults saved."""
+def earlier_of(data: bytes | memoryview, width: int, top: int) -> Earlier:
+    values = numbers(data, width)
+
+    def upper_of(strip: slice) -> Numbers:
+        if top == width:
+            return values[strip]
+        upper = _scratch("earlier", top, strip)
+        _upper(values, strip, upper)
+        return upper
+
+    return upper_of
+
+
+def earlier_joined(planes: Sequence[Plane]) -> Earlier:
+    """From the planes of a block that is stored whole."""
+
+    def upper_of(strip: slice) -> Numbers:
+        upper = _scratch("earlier", len(planes), strip)
+        _join_strip(planes, strip, upper)
+        return upper
+
+    return upper_of
+
+
+def _join_strip(planes: Sequence[Plane], strip: slice, upper: Numbers) -> None:
+    upper[:] = planes[-1][strip]
+    for plane in reversed(planes[:-1]):
+        upper <<= 8
+        upper |= plane[strip]
+
+
+def _upper(values: Numbers, strip: slice, upper: Numbers) -> None:
     import numpy
 
-    scratch = _scratch(values)
-    numpy.right_shift(values, 1, out=scratch)
-    values <<= 8 * values.itemsize - 1
-    values |= scratch
+    if upper.itemsize == values.itemsize:
+        upper[:] = values[strip]
+        return
+    shifted = _scratch("shifted", values.itemsize, strip)
+    numpy.right_shift(values[strip], 8 * (values.itemsize - upper.itemsize), out=shifted)
+    numpy.copyto(upper, shifted, casting="unsafe")
 
 
-def difference(new: Numbers, old: Numbers) -> Numbers:
-    """Small changes become small numbers, in either direction."""
-    import numpy
-
-    folded = new - old
-    signed = folded.view(f"<i{new.itemsize}")
-    scratch = _scratch(new).view(signed.dtype)
-    numpy.right_shift(signed, 8 * new.itemsize - 1, out=scratch)
-    signed <<= 1
-    signed ^= scratch
-    return folded
+def _balance(top: int) -> int:
+    """Added to a difference it puts the middle of every byte but the highest at zero change: a small change
+    leaves all bytes above it alone, whichever its sign."""
+    return int.from_bytes(b"\x80" * (top - 1), "little")
 
 
-def advance(step: Numbers, old: Numbers) -> None:
-    """The inverse of `difference`, in place: the difference becomes the new state."""
-    import numpy
-
-    sign = _scratch(step)
-    numpy.bitwise_and(step, 1, out=sign)
-    numpy.negative(sign, out=sign)
-    step >>= 1
-    step ^= sign
-    step += old
+def _strips(count: int) -> Iterator[slice]:
+    for start in range(0, count, STRIP):
+        yield slice(start, min(start + STRIP, count))
 
 
-def _scratch(like: Numbers) -> Numbers:
-    """Room for one more array of that size, the same for every call of a thread."""
-    import numpy
-
-    room: bytearray | None = getattr(_local, "room", None)
-    if room is None or len(room) < like.nbytes:
-        room = _local.room = bytearray(like.nbytes)
-    found: Numbers = numpy.frombuffer(room, dtype=like.dtype, count=like.size)
-    return found
+def _scratch(use: str, width: int, strip: slice) -> Numbers:
+    return numbers(room(use, (strip.stop - strip.start) * width), width)

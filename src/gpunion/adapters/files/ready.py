@@ -54,7 +54,7 @@ class DirectoryReady:
         except VaultFault:
             return set(names)
 
-    def put(self, job_id: str, name: str, data: bytes) -> None:
+    def put(self, job_id: str, name: str, data: bytes | memoryview) -> None:
         try:
             self._opened(job_id).put(name, data, None)
         except (VaultFault, OSError) as fault:
@@ -210,7 +210,7 @@ def restore_from_ready(
     counted = threading.Lock()
     found_bytes = 0
 
-    def read(name: str) -> bytes:
+    def read(name: str) -> bytes | memoryview:
         nonlocal found_bytes
         data = ready.read(manifest.job_id, name)
         if data is not None:
@@ -218,7 +218,7 @@ def restore_from_ready(
                 found_bytes += len(data)
             return data
         data = None if from_peer is None else from_peer(name)
-        return vault.read_block(name) if data is None else data
+        return vault.lend_block(name) if data is None else data
 
     with vault.hold(manifest.job_id, manifest.checkpoint_id):
         restore_tree(telling(read, told), manifest.files, into)

@@ -73,7 +73,7 @@ class ReplicatedVault:
     def has(self, hashes: Iterable[str]) -> set[str]:
         return self._write_to().has(hashes)
 
-    def put(self, block_hash: str, data: bytes, like: str | None = None) -> int:
+    def put(self, block_hash: str, data: bytes | memoryview, like: str | None = None) -> int:
         return self._write_to().put(block_hash, data, like)
 
     def seal(self, manifest: Manifest) -> None:
@@ -108,12 +108,15 @@ class ReplicatedVault:
         return tuple(sorted(found.values(), key=lambda manifest: (manifest.epoch, manifest.step)))
 
     def read_block(self, block_hash: str) -> bytes:
+        return bytes(self.lend_block(block_hash))
+
+    def lend_block(self, block_hash: str) -> bytes | memoryview:
         trouble: VaultFault | None = None
         for place in self._places:
             if place.name in self._away:
                 continue
             try:
-                return self._open(place).read_block(block_hash)
+                return self._open(place).lend_block(block_hash)
             except (MissingBlock, CorruptBlock) as fault:
                 trouble = fault if trouble is None or isinstance(fault, CorruptBlock) else trouble
             except AWAY as fault:

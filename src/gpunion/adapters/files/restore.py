@@ -27,7 +27,8 @@ from gpunion.ports.vault import (
     WrongKey,
 )
 
-ReadBlock = Callable[[str], bytes]
+# Nothing of it is kept until the next block is asked for: it may be lent (`Vault.lend_block`).
+ReadBlock = Callable[[str], bytes | memoryview]
 
 # Two a core: while one waits for the vault the other computes.
 WORKERS = min(8, 2 * (os.cpu_count() or 1))
@@ -51,12 +52,12 @@ def restore_directory(
     if manifest.sealed is not None:
         raise WrongKey(f"{manifest.checkpoint_id} is encrypted, and the key of {manifest.job_id} is not here")
     with vault.hold(manifest.job_id, manifest.checkpoint_id):
-        read = telling(vault.read_block, told)
+        read = telling(vault.lend_block, told)
         restore_tree(read, manifest.files, target, durable=durable, workers=workers)
 
 
 def telling(read_block: ReadBlock, told: Callable[[int], None]) -> ReadBlock:
-    def read(name: str) -> bytes:
+    def read(name: str) -> bytes | memoryview:
         data = read_block(name)
         told(len(data))
         return data
@@ -134,7 +135,7 @@ def _restore_block(read_block: ReadBlock, entry: FileEntry, index: int, name: st
         os.close(descriptor)
 
 
-def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+def _write_at(descriptor: int, data: bytes | memoryview, offset: int) -> None:
     left = memoryview(data)
     while left:
         written = os.pwrite(descriptor, left, offset)
@@ -144,7 +145,7 @@ def _write_at(descriptor: int, data: bytes, offset: int) -> None:
 def _restore_links(read_block: ReadBlock, files: Sequence[FileEntry], staging: Path) -> None:
     for entry in files:
         if stat.S_ISLNK(entry.mode):
-            link = os.fsdecode(b"".join(read_block(block) for block in entry.blocks))
+            link = os.fsdecode(b"".join(bytes(read_block(block)) for block in entry.blocks))
             check_link(entry.path, link)
             (staging / entry.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.symlink(link, staging / entry.path)

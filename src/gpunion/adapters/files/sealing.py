@@ -43,7 +43,7 @@ class JobCipher:
         nonce = blake3(length + about + data, key=self._nonces).digest(NONCE_BYTES)
         return nonce + self._content.encrypt(nonce, data, about)
 
-    def open(self, sealed: bytes, about: bytes) -> bytes:
+    def open(self, sealed: bytes | memoryview, about: bytes) -> bytes:
         try:
             return self._content.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], about)
         except (InvalidTag, ValueError) as error:

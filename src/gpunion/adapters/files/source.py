@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from gpunion.adapters.files.manifests import check_path
+from gpunion.adapters.files.room import room
 from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble
 
 Signature = tuple[int, int, int, int]
@@ -33,14 +34,16 @@ def open_regular(folder: int, name: str, path: str, about: os.stat_result) -> in
     return descriptor
 
 
-def read_exactly(descriptor: int, offset: int, wanted_bytes: int) -> bytes:
-    """What is appended meanwhile is found by the last look, what is cut off here."""
-    data = os.pread(descriptor, wanted_bytes, offset)
-    while len(data) < wanted_bytes:
-        more = os.pread(descriptor, wanted_bytes - len(data), offset + len(data))
+def read_exactly(descriptor: int, offset: int, wanted_bytes: int) -> memoryview:
+    """What is appended meanwhile is found by the last look, what is cut off here. It lies in this thread's
+    room until the next reading."""
+    data = room("source", wanted_bytes)
+    done = 0
+    while done < wanted_bytes:
+        more = os.preadv(descriptor, [data[done:]], offset + done)
         if not more:
             raise CheckpointTorn("a file became shorter while the checkpoint was read")
-        data += more
+        done += more
     return data
 
 

@@ -87,7 +87,7 @@ class Upload:
         self._under_way.append((future, None))
         return future
 
-    def _put(self, data: bytes, like: str | None) -> _Sent:
+    def _put(self, data: bytes | memoryview, like: str | None) -> _Sent:
         name = blake3(data).hexdigest()
         with self._lock:
             first = name not in self._claimed

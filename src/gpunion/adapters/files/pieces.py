@@ -1,0 +1,221 @@
+"""A plane, or any bytes, packed: as they are, compressed, or as the exceptions from one common byte.
+
+Compressing costs much more time than reading and writing, in both directions. Where most bytes of a plane are
+the same (the upper bytes of token ids, or of small differences) the exceptions alone, each with its distance
+from the one before, take less room than what the compressor makes of them, and a third of the time.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import zstandard
+
+from gpunion.adapters.files.room import room
+from gpunion.ports.vault import CorruptBlock
+
+if TYPE_CHECKING:
+    from numpy import intp
+    from numpy.typing import NDArray
+
+    from gpunion.adapters.files.planes import Plane
+
+    Positions = NDArray[intp]
+
+Buffer = bytes | memoryview
+AS_IT_IS, COMPRESSED, EXCEPTIONS = range(3)
+# Packing has to save this much; unpacking costs time in every restore.
+WORTH = 0.97
+# The common byte, how the distances and the values are packed, how many there are, bytes of the distances.
+_EXCEPTIONS = struct.Struct("<BBBxII")
+# So many bytes, or exceptions, at a time: positions of those stay in the processor's own cache.
+STRIP = 64 * 1024
+GAP_MAX = 255
+# The least share of the common byte at which exceptions are worth a try.
+COMMON_SHARE = 0.5
+
+_local = threading.local()
+
+
+def packed(data: Buffer, *, plane: bool) -> tuple[int, list[Buffer]]:
+    """How, and the bytes in so many parts. They may lie in this thread's room until the next call."""
+    if plane and data:
+        found = _exceptions(data)
+        if found is not None:
+            return EXCEPTIONS, found
+    return _compressed(data, plane=plane)
+
+
+def unpacked(
+    piece: memoryview, kind: int, size_bytes: int, use: str, *, beginning: bool = False
+) -> memoryview:
+    """`size_bytes`, in this thread's room for `use` unless they lie open in `piece` already. That is all of
+    it, or its `beginning`, for which little more is unpacked than that."""
+    if kind == AS_IT_IS:
+        if len(piece) != size_bytes and not (beginning and len(piece) > size_bytes):
+            raise CorruptBlock("a stored block's pieces have other sizes than its head says")
+        return piece[:size_bytes]
+    out = room(use, size_bytes)
+    if kind == COMPRESSED:
+        _decompress(piece, out)
+    elif kind == EXCEPTIONS:
+        _fill(piece, out, beginning)
+    else:
+        raise CorruptBlock(f"a stored block has a piece of an unknown kind {kind}")
+    return out
+
+
+def size_of(parts: Sequence[Buffer]) -> int:
+    return sum(map(len, parts))
+
+
+def _compressed(data: Buffer, *, plane: bool) -> tuple[int, list[Buffer]]:
+    """What does not get smaller stays as it is: reading it back is then free."""
+    if not data:
+        return AS_IT_IS, [data]
+    smaller = _compressor(plane=plane).compress(data)
+    return (COMPRESSED, [smaller]) if len(smaller) < WORTH * len(data) else (AS_IT_IS, [data])
+
+
+def _exceptions(data: Buffer) -> list[Buffer] | None:
+    """None where compressing is better, by a look at the beginning, the middle and the end."""
+    import numpy
+
+    plane: Plane = numpy.frombuffer(data, "u1")
+    sample = _sample(plane)
+    counts = numpy.bincount(sample, minlength=256)
+    common = int(counts.argmax())
+    if counts[common] < COMMON_SHARE * sample.size:
+        return None
+    if sample.size < plane.size:
+        alternative = size_of(_compressed(sample.data, plane=True)[1])
+        if size_of(_with_exceptions(sample, common)) > alternative:
+            return None
+        return _with_exceptions(plane, common)
+    found = _with_exceptions(plane, common)
+    return found if size_of(found) <= size_of(_compressed(data, plane=True)[1]) else None
+
+
+def _sample(plane: Plane) -> Plane:
+    import numpy
+
+    size = 4 * 1024
+    if plane.size <= 4 * size:
+        return plane
+    middle = plane.size // 2
+    return numpy.concatenate((plane[:size], plane[middle : middle + size], plane[-size:]))
+
+
+def _with_exceptions(plane: Plane, common: int) -> list[Buffer]:
+    import numpy
+
+    gaps: Plane = numpy.frombuffer(room("gaps", plane.size), "u1")
+    values: Plane = numpy.frombuffer(room("exceptions", plane.size), "u1")
+    count, last = 0, -1
+    for start in range(0, plane.size, STRIP):
+        part = plane[start : start + STRIP]
+        positions = numpy.flatnonzero(part != common)
+        if not positions.size:
+            continue
+        found = part[positions]
+        positions += start
+        distances = numpy.diff(positions, prepend=last)
+        last = int(positions[-1])
+        if distances.max() > GAP_MAX:
+            distances, found = _bridged(distances, found, common)
+        end = count + distances.size
+        gaps[count:end], values[count:end] = distances, found
+        count = end
+    gaps_kind, gaps_parts = _compressed(gaps[:count].data, plane=True)
+    values_kind, values_parts = _compressed(values[:count].data, plane=True)
+    head = _EXCEPTIONS.pack(common, gaps_kind, values_kind, count, size_of(gaps_parts))
+    return [head, *gaps_parts, *values_parts]
+
+
+def _bridged(distances: Positions, found: Plane, common: int) -> tuple[Positions, Plane]:
+    """Distances that no byte can hold are gone in several steps: an exception that is none at each."""
+    import numpy
+
+    steps = (distances - 1) // GAP_MAX
+    ends = numpy.cumsum(steps + 1) - 1
+    more = numpy.full(int(ends[-1]) + 1, GAP_MAX, distances.dtype)
+    more[ends] = distances - steps * GAP_MAX
+    values = numpy.full(more.size, common, "u1")
+    values[ends] = found
+    return more, values
+
+
+def _fill(piece: memoryview, out: memoryview, beginning: bool) -> None:
+    import numpy
+
+    if len(piece) < _EXCEPTIONS.size:
+        raise CorruptBlock("a stored block's exceptions are cut short")
+    common, gaps_kind, values_kind, count, gaps_bytes = _EXCEPTIONS.unpack_from(piece)
+    if beginning:
+        count = min(count, len(out))
+    if count > len(out) or EXCEPTIONS in (gaps_kind, values_kind):
+        raise CorruptBlock("a stored block's exceptions are damaged")
+    gaps_piece, values_piece = piece[_EXCEPTIONS.size :][:gaps_bytes], piece[_EXCEPTIONS.size + gaps_bytes :]
+    gaps = numpy.frombuffer(unpacked(gaps_piece, gaps_kind, count, "gaps", beginning=beginning), "u1")
+    values = numpy.frombuffer(
+        unpacked(values_piece, values_kind, count, "exceptions", beginning=beginning), "u1"
+    )
+    plane = numpy.frombuffer(out, "u1")
+    plane.fill(common)
+    last = -1
+    for start in range(0, count, STRIP):
+        part = slice(start, min(start + STRIP, count))
+        positions: Positions = numpy.frombuffer(room("positions", STRIP * 8), "i8", part.stop - start)
+        numpy.cumsum(gaps[part], out=positions)
+        positions += last
+        if beginning:
+            positions = positions[: numpy.searchsorted(positions, plane.size)]
+            part = slice(start, start + positions.size)
+            if not positions.size:
+                return
+        last = int(positions[-1])
+        if not -1 < int(positions[0]) <= last < plane.size:
+            raise CorruptBlock("a stored block's exceptions lie outside of it")
+        plane[positions] = values[part]
+
+
+def _decompress(piece: memoryview, out: memoryview) -> None:
+    """Into memory that is there. Given all of it at once, the decompressor goes without memory of its own."""
+    try:
+        with _decompressor().stream_reader(piece) as reader:
+            done = 0
+            while done < len(out) and (more := reader.readinto(out[done:])):
+                done += more
+    except zstandard.ZstdError as error:
+        raise CorruptBlock(f"a stored block cannot be unpacked: {error}") from error
+    if done != len(out):
+        raise CorruptBlock("a stored block's pieces have other sizes than its head says")
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    found: zstandard.ZstdDecompressor | None = getattr(_local, "decompressor", None)
+    if found is None:
+        found = _local.decompressor = zstandard.ZstdDecompressor()
+    return found
+
+
+def _compressor(*, plane: bool) -> zstandard.ZstdCompressor:
+    name = "planes" if plane else "any"
+    found: zstandard.ZstdCompressor | None = getattr(_local, name, None)
+    if found is None:
+        found = zstandard.ZstdCompressor(compression_params=_parameters(plane))
+        setattr(_local, name, found)
+    return found
+
+
+@cache
+def _parameters(plane: bool) -> zstandard.ZstdCompressionParameters:
+    """Planes have skewed bytes and no repetitions: a tiny table leaves it to the entropy coder, instead of
+    spending bytes and time on short matches that are there by chance."""
+    if not plane:
+        return zstandard.ZstdCompressionParameters.from_level(3)
+    return zstandard.ZstdCompressionParameters.from_level(1, min_match=7, hash_log=6)
