@@ -61,7 +61,7 @@ from gpunion.agent.parking import GuestParker
 from gpunion.agent.peering import PeerDesk
 from gpunion.agent.replicating import Replicator
 from gpunion.agent.run_notes import Notebook
-from gpunion.agent.settings import Settings, SettingsTrouble, with_terms
+from gpunion.agent.settings import Settings, terms_now
 from gpunion.agent.shipping import KEEP_CHECKPOINTS
 from gpunion.agent.storage import Storage
 from gpunion.agent.world import World
@@ -69,7 +69,6 @@ from gpunion.domain.events import AgentEvent
 from gpunion.domain.guest import Tenure
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import Capacity
-from gpunion.domain.terms import Terms
 from gpunion.ports.agent_disk import AgentDisk
 from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import BootClock, Clock
@@ -143,16 +142,8 @@ def parker_of(settings: Settings, runtime: Runtime, gpus: Gpus) -> GuestParker |
         freezer=(ContainerFreezer if in_containers else GuestFreezer)(settings.state_dir),
         memory=CudaMemory(),
         gpus=gpus,
-        allowed_bytes=lambda: find_terms_now(settings).park_bytes,
+        allowed_bytes=lambda: terms_now(settings).park_bytes,
     )
-
-
-def find_terms_now(settings: Settings) -> Terms:
-    """As they are written at this moment; as they were when the agent started where that cannot be read."""
-    try:
-        return with_terms(settings).terms
-    except SettingsTrouble:
-        return settings.terms
 
 
 def images_of(settings: Settings, runtime: Runtime, source: ArchiveSource) -> ImageKeeper | None:

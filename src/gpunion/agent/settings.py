@@ -141,6 +141,14 @@ def with_terms(settings: Settings) -> Settings:
     return replace(settings, terms=owners.terms, house=owners.house, terms_trouble=found.trouble)
 
 
+def terms_now(settings: Settings) -> Terms:
+    """As they are written at this moment; as they were when the agent started where that cannot be read."""
+    try:
+        return with_terms(settings).terms
+    except SettingsTrouble:
+        return settings.terms
+
+
 def settings_of(table: Mapping[str, Any], state_dir: Path, environment: Mapping[str, str]) -> Settings:
     refuse_unknown(table, KEYS, SETTINGS_FILE)
     merged = {**table, **_from_environment(environment)}
