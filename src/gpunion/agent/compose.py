@@ -43,7 +43,7 @@ from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.podman.seccomp import PROFILE_NAME
 from gpunion.adapters.podman.whole import PodmanRuntime
 from gpunion.adapters.s3.place import open_caretaker, open_desk, open_place
-from gpunion.adapters.sandbox import control
+from gpunion.adapters.sandbox import cgroups, control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from gpunion.adapters.sandbox.doorway import LIST_FILE
 from gpunion.adapters.sandbox.freezing import GuestFreezer
@@ -335,6 +335,7 @@ def remove_traces(settings: Settings) -> list[str]:
     try:
         runtime = _open_runtime(settings, DeclaredGpus(()))
         asyncio.run(_remove_guests(runtime))
+        cgroups.remove_top()
         if isinstance(runtime, ContainerRuntime):
             for container in runtime.containers():
                 runtime.remove_container(container)

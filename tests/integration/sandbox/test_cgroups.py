@@ -12,31 +12,71 @@ import pytest
 
 import gpunion
 from gpunion.adapters.sandbox import cgroups
+from gpunion.owner_kill.processes import remove_cgroup
 
 PLACE = """
 import os, sys
 from gpunion.adapters.sandbox import cgroups
+from gpunion.owner_kill.processes import remove_cgroup
 cgroups.enter(sys.argv[1])
 print(cgroups.find_parent())
+print(cgroups._own_path())
 """
 
 
 @pytest.fixture
 def unit() -> Iterator[Path]:
-    """A service's cgroup with the agent's own below it, as systemd makes them."""
+    """A service's cgroup, as systemd makes them."""
     parent = cgroups.find_parent()
     if not parent or os.geteuid() != 0:
         pytest.skip("no cgroup can be made here")
     unit = Path(parent, f"gpunion-test-{os.getpid()}.service")
-    (unit / "agent").mkdir(parents=True)
+    unit.mkdir()
     yield unit
-    (unit / "agent").rmdir()
-    unit.rmdir()
+    remove_cgroup(str(unit))
 
 
-@pytest.mark.parametrize("below", ["agent", ""])
-def test_guests_are_made_beside_an_agent_that_has_a_cgroup_of_its_own(unit: Path, below: str) -> None:
+def found_from(place: Path) -> tuple[str, str]:
+    """Where an agent in that cgroup makes its guests', and where it is itself afterwards."""
     environment = {**os.environ, "PYTHONPATH": str(Path(gpunion.__file__).parents[1])}
-    words = [sys.executable, "-S", "-c", PLACE, str(unit / below)]
+    words = [sys.executable, "-S", "-c", PLACE, str(place)]
     said = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
-    assert said.strip() == str(unit)
+    parent, own = said.splitlines()
+    return parent, own
+
+
+def has_controllers() -> bool:
+    return bool(cgroups.controllers(cgroups.find_parent()))
+
+
+def test_guests_are_made_beside_an_agent_that_has_a_cgroup_of_its_own(unit: Path) -> None:
+    (unit / "agent").mkdir()
+    assert found_from(unit / "agent")[0] == str(unit)
+
+
+def test_an_agent_whose_service_handed_it_its_cgroup_goes_one_level_deeper(unit: Path) -> None:
+    os.setxattr(unit, "user.delegate", b"1")
+    parent, own = found_from(unit)
+    assert parent == str(unit)
+    assert own.endswith(f"{unit.name}/agent")
+    # Again, as after a restart: the level is there already.
+    assert found_from(unit) == (parent, own)
+
+
+def test_what_was_not_handed_over_is_left_as_it_is(unit: Path) -> None:
+    parent, own = found_from(unit)
+    assert own.endswith(unit.name)
+    assert not (unit / "agent").exists()
+    # Where there are controllers, guests get them all the same: at the top, which is root's to give.
+    assert parent == (os.path.join(top_of(unit), cgroups.TOP_GROUP) if has_controllers() else str(unit))
+
+
+def top_of(unit: Path) -> str:
+    return next(mount for mount in reversed(cgroups.MOUNTS) if str(unit).startswith(f"{mount}/"))
+
+
+def test_guests_of_root_are_limited_wherever_the_kernel_can(tmp_path: Path) -> None:
+    """The agent of this test was started by hand, in whatever cgroup its shell is."""
+    if os.geteuid() != 0 or not has_controllers():
+        pytest.skip("there are no controllers in the unified tree, or this is not root")
+    assert cgroups.controllers(cgroups.find_parent()) == set(cgroups.WANTED_CONTROLLERS)
