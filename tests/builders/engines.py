@@ -187,7 +187,13 @@ class Headquarters:
         )
 
     def durable(
-        self, checkpoint: str, *, step: int, final: bool = False, shipped_bytes: int = MIB
+        self,
+        checkpoint: str,
+        *,
+        step: int,
+        final: bool = False,
+        shipped_bytes: int = MIB,
+        elsewhere: str = "",
     ) -> Decision:
         run = self.run(checkpoint.rpartition("-")[0])
         return self.reported(
@@ -202,11 +208,15 @@ class Headquarters:
                 size_bytes=2 * MIB,
                 shipped_bytes=shipped_bytes,
                 final=final,
+                elsewhere=elsewhere,
             ),
         )
 
     def not_saved(
-        self, checkpoint: str, trouble: CheckpointTrouble = CheckpointTrouble.NOT_ANSWERED
+        self,
+        checkpoint: str,
+        trouble: CheckpointTrouble = CheckpointTrouble.NOT_ANSWERED,
+        places: str = "",
     ) -> Decision:
         run = self.run(checkpoint.rpartition("-")[0])
         return self.reported(
@@ -217,6 +227,7 @@ class Headquarters:
                 epoch=run.epoch,
                 checkpoint_id=CheckpointId(checkpoint),
                 trouble=trouble,
+                places=places,
             ),
         )
 
@@ -299,7 +310,7 @@ class LoneAgent:
             )
         )
 
-    def ships(self, checkpoint: str = "job-e1-c1", *, step: int = 10) -> AgentDecision:
+    def ships(self, checkpoint: str = "job-e1-c1", *, step: int = 10, elsewhere: str = "") -> AgentDecision:
         run = RunId(checkpoint.rpartition("-")[0])
         return self.hears(
             CheckpointShipped(
@@ -309,6 +320,7 @@ class LoneAgent:
                 progress=0.5,
                 size_bytes=2 * MIB,
                 shipped_bytes=MIB,
+                elsewhere=elsewhere,
             )
         )
 

@@ -61,8 +61,8 @@ from gpunion.agent.parking import GuestParker
 from gpunion.agent.peering import PeerDesk
 from gpunion.agent.replicating import Replicator
 from gpunion.agent.run_notes import Notebook
+from gpunion.agent.sending import KEEP_CHECKPOINTS
 from gpunion.agent.settings import Settings, terms_now
-from gpunion.agent.shipping import KEEP_CHECKPOINTS
 from gpunion.agent.storage import Storage
 from gpunion.agent.world import World
 from gpunion.domain.events import AgentEvent

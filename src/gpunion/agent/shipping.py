@@ -14,6 +14,7 @@ from gpunion.agent.capture import cut
 from gpunion.agent.control import SavedMarker, read_saved
 from gpunion.agent.restoring import APP_TIER, CHECKPOINT_PART, OUTPUT_PART, OUTPUT_TIER
 from gpunion.agent.run_notes import RunNote
+from gpunion.agent.sending import Sending, Sent, how_many_to_keep, send
 from gpunion.agent.system_tier import dump_place
 from gpunion.agent.world import World
 from gpunion.domain.checkpoint import CheckpointTrouble
@@ -26,7 +27,6 @@ from gpunion.ports.vault import (
     CheckpointLabel,
     CheckpointTorn,
     LocalDiskTrouble,
-    Manifest,
     OldEpoch,
     ShipCancelled,
     VaultDenied,
@@ -34,11 +34,10 @@ from gpunion.ports.vault import (
     VaultFull,
 )
 
-# The newest is restored; one more in case it proves unreadable; one more while a newer one is being sealed.
-KEEP_CHECKPOINTS = 3
 # A vault that is away for a moment must not cost a finished job its result.
 OUTPUT_TRIES = 10
 OUTPUT_WAIT_S = 2.0
+DETAIL_LIMIT_CHARS = 500  # of what places say, in a report
 # Longer sleeps would make a cancelled upload linger.
 PACE_STEP_S = 0.2
 
@@ -71,10 +70,13 @@ def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | Che
     """Blocks; called from a thread."""
     effect, note = shipment.effect, shipment.note
     try:
-        manifest = _ship_cut(world, shipment) if effect.tier is Tier.APP else _ship_dump(world, shipment)
+        sent = _ship_cut(world, shipment) if effect.tier is Tier.APP else _ship_dump(world, shipment)
     except (VaultFault, OSError) as fault:
         return CheckpointNotShipped(
-            run_id=note.run_id, checkpoint_id=effect.checkpoint_id, trouble=trouble_of(fault)
+            run_id=note.run_id,
+            checkpoint_id=effect.checkpoint_id,
+            trouble=trouble_of(fault),
+            detail=str(fault)[:DETAIL_LIMIT_CHARS],
         )
     finally:
         shutil.rmtree(_place(world, note), ignore_errors=True)
@@ -85,8 +87,9 @@ def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | Che
         checkpoint_id=effect.checkpoint_id,
         step=effect.step,
         progress=effect.progress,
-        size_bytes=manifest.total_bytes,
-        shipped_bytes=manifest.new_bytes,
+        size_bytes=sent.manifest.total_bytes,
+        shipped_bytes=sent.manifest.new_bytes,
+        elsewhere=sent.elsewhere[:DETAIL_LIMIT_CHARS],
     )
 
 
@@ -99,9 +102,9 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         pace = pace_of(0.0, cancelled)
         for tries_left in reversed(range(OUTPUT_TRIES)):
             try:
-                manifest = _ship(world, note, note.paths.output_dir, label, pace, cancelled)
+                sent = _send(world, note, note.paths.output_dir, label, pace, cancelled)
                 world.replicate(note.job_id, note.places)
-                return OutputShipped(run_id=note.run_id, output=CheckpointId(manifest.checkpoint_id))
+                return OutputShipped(run_id=note.run_id, output=CheckpointId(sent.manifest.checkpoint_id))
             except VaultFault as fault:
                 if not fault.temporary or not tries_left:
                     raise
@@ -129,7 +132,7 @@ def trouble_of(fault: VaultFault | OSError) -> CheckpointTrouble:
             return CheckpointTrouble.VAULT_UNAVAILABLE
 
 
-def _ship_cut(world: World, shipment: Shipment) -> Manifest:
+def _ship_cut(world: World, shipment: Shipment) -> Sent:
     effect, note = shipment.effect, shipment.note
     marker = _marker(world, note, effect.checkpoint_id)
     place = _place(world, note)
@@ -143,22 +146,22 @@ def _ship_cut(world: World, shipment: Shipment) -> Manifest:
     cut(note.paths.output_dir, place / OUTPUT_PART, files=None, still=still, cancelled=cancelled)
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=APP_TIER)
     pace = pace_of(effect.rate_bps, cancelled)
-    return _ship(world, note, place, label, pace, cancelled, effect.keep)
+    return _send(world, note, place, label, pace, cancelled, effect.keep)
 
 
-def _ship_dump(world: World, shipment: Shipment) -> Manifest:
+def _ship_dump(world: World, shipment: Shipment) -> Sent:
     """Set aside already, while the guest stood still. Kept until it is durable: there is no second one."""
     effect, note, cancelled = shipment.effect, shipment.note, shipment.cancelled
     place = dump_place(world, note.run_id, effect.checkpoint_id)
     if not place.is_dir():
         raise CheckpointTorn(f"the dump {effect.checkpoint_id} is not there any more")
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=effect.tier)
-    manifest = _ship(world, note, place, label, pace_of(effect.rate_bps, cancelled), cancelled)
+    sent = _send(world, note, place, label, pace_of(effect.rate_bps, cancelled), cancelled)
     shutil.rmtree(place, ignore_errors=True)
-    return manifest
+    return sent
 
 
-def _ship(
+def _send(
     world: World,
     note: RunNote,
     directory: Path,
@@ -166,34 +169,17 @@ def _ship(
     pace: Callable[[int], None],
     cancelled: Cancelled,
     keep: CheckpointId | None = None,
-) -> Manifest:
+) -> Sent:
     pace = both(pace, world.caps, cancelled)
-    try:
-        return world.ship(directory, label, places=note.places, key=note.key, pace=pace, cancelled=cancelled)
-    except VaultFull:
-        # Only now: looking for garbage reads the whole vault.
-        vault = world.vault_of(note.places)
-        if keep is not None or not note.in_gang:
-            vault.forget(label.job_id, _how_many(world, note, keep))
-        vault.collect_garbage()
-        return world.ship(directory, label, places=note.places, key=note.key, pace=pace, cancelled=cancelled)
+    sending = Sending(note=note, directory=directory, label=label, pace=pace, cancelled=cancelled, keep=keep)
+    return send(world, sending)
 
 
 def _tidy_up(world: World, note: RunNote, keep: CheckpointId | None) -> None:
     try:
-        world.vault_of(note.places).forget(note.job_id, _how_many(world, note, keep))
+        world.vault_of(note.places).forget(note.job_id, how_many_to_keep(world, note, keep))
     except (VaultFault, OSError):
         return  # it costs space, no work; the next save tries again
-
-
-def _how_many(world: World, note: RunNote, keep: CheckpointId | None) -> int:
-    """Enough for what all members of its gang would go on from, which may not be among its own newest."""
-    if keep is None:
-        return KEEP_CHECKPOINTS
-    vault = world.vault_of(note.places, note.key)
-    sealed = [manifest.checkpoint_id for manifest in vault.manifests(note.job_id)]
-    newer = len(sealed) - sealed.index(keep) if keep in sealed else 0
-    return max(KEEP_CHECKPOINTS, newer)
 
 
 def _marker(world: World, note: RunNote, checkpoint_id: str) -> SavedMarker | None:

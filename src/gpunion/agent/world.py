@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gpunion.agent.caps import Caps
+from gpunion.agent.detours import Detours
 from gpunion.agent.environment import EnvironmentKeeper
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.parking import GuestParker
@@ -107,6 +108,7 @@ class World:
     post: Callable[[AgentEvent], None]
     look_at_gpus: Callable[[], Awaitable[None]] = _nothing_to_see
     caps: Caps = field(default_factory=Caps)
+    detours: Detours = field(default_factory=Detours)
     preparing: PreparingBoard = field(default_factory=PreparingBoard)
     environments: EnvironmentKeeper | None = None  # None: guests have a Python of their own here
     images: ImageKeeper | None = None  # None: guests run in no images here

@@ -216,6 +216,7 @@ class CheckpointShipped:
     progress: float
     size_bytes: int
     shipped_bytes: int
+    elsewhere: str = ""  # why it is not in the first of the job's places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +224,7 @@ class CheckpointNotShipped:
     run_id: RunId
     checkpoint_id: CheckpointId
     trouble: CheckpointTrouble
+    detail: str = ""  # what the places said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

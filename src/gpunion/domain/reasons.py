@@ -65,6 +65,7 @@ class Why(StrEnum):
     RESUMED = "resumed"
     SAVED = "saved"
     SAVE_FAILED = "save_failed"
+    SAVED_ELSEWHERE = "saved_elsewhere"
     STALE_EPOCH = "stale_epoch"
     STEP_BEHIND = "step_behind"
     TIER_FELL_BACK = "tier_fell_back"
@@ -195,6 +196,7 @@ SENTENCES: dict[Why, str] = {
     Why.STARTED: "started on {node} from the beginning",
     Why.RESUMED: "resumed on {node} at step {step}",
     Why.SAVED: "step {step} is durable ({bytes} bytes shipped)",
+    Why.SAVED_ELSEWHERE: "it was saved in another of its places, since {trouble}",
     Why.SAVE_FAILED: "checkpoint {checkpoint} did not become durable: {trouble}",
     Why.STALE_EPOCH: "a late message of epoch {epoch} was ignored; the job is at epoch {current}",
     Why.SAVED_WHOLE: "the whole guest is durable as step {step} ({bytes} bytes shipped)",

@@ -64,6 +64,7 @@ class CheckpointDurable:
     size_bytes: int
     shipped_bytes: int
     final: bool
+    elsewhere: str = ""  # why it is not in the first of the job's places
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,7 @@ class CheckpointFailed:
     checkpoint_id: CheckpointId
     trouble: CheckpointTrouble
     detail: str = ""  # why the whole guest was not dumped, where that was asked for
+    places: str = ""  # what the job's places said to it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

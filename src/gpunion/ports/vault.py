@@ -77,6 +77,7 @@ class VaultFault(Exception):
     """The vault could not do what was asked. Temporary: the same call may work later."""
 
     temporary: bool = False
+    place: str = ""  # which of several it comes from, where that is known
 
 
 class OldEpoch(VaultFault):

@@ -399,7 +399,8 @@ async def test_trouble_on_the_way_is_told_by_its_name(
     fake.vault.ship_fault = fault
     hands.ship(ship())
     await until(lambda: fake.posted)
-    assert fake.posted == [CheckpointNotShipped(run_id=RUN, checkpoint_id=a_checkpoint(1), trouble=trouble)]
+    told = CheckpointNotShipped(run_id=RUN, checkpoint_id=a_checkpoint(1), trouble=trouble, detail=str(fault))
+    assert fake.posted == [told]
 
 
 async def test_a_full_vault_is_tidied_and_tried_once_more(fake: FakeWorld) -> None:

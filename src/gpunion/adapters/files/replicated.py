@@ -26,6 +26,7 @@ from gpunion.ports.vault import (
     Vault,
     VaultDenied,
     VaultFault,
+    VaultFull,
     VaultUnavailable,
 )
 
@@ -65,24 +66,39 @@ class ReplicatedVault:
         return view
 
     def begin(self, job_id: str, epoch: int) -> None:
-        """Fences every place that answers; the first of them takes the upload. OldEpoch of any is one."""
+        """Fences every place that answers; the first of them takes the upload. OldEpoch of any is one.
+
+        A place without room for so little takes no upload either, and keeps nobody from the others."""
         self._away.clear()
-        begun = self._each(lambda vault: vault.begin(job_id, epoch))
-        self._writer = begun[0][0]
+        full: list[VaultFull] = []
+
+        def begin(place: NamedVault, vault: Vault) -> bool:
+            try:
+                vault.begin(job_id, epoch)
+            except VaultFull as fault:
+                fault.place = place.name
+                full.append(fault)
+                return False
+            return True
+
+        begun = [place for place, has_begun in self._each(begin) if has_begun]
+        if not begun:
+            raise full[0]
+        self._writer = begun[0]
 
     def has(self, hashes: Iterable[str]) -> set[str]:
-        return self._write_to().has(hashes)
+        return self._of_writer(lambda vault: vault.has(hashes))
 
     def put(self, block_hash: str, data: bytes | memoryview, like: str | None = None) -> int:
-        return self._write_to().put(block_hash, data, like)
+        return self._of_writer(lambda vault: vault.put(block_hash, data, like))
 
     def seal(self, manifest: Manifest) -> None:
-        self._write_to().seal(manifest)
+        self._of_writer(lambda vault: vault.seal(manifest))
 
     def latest(self, job_id: str) -> Manifest | None:
         """Of where an upload goes, since it builds on that; else of all."""
         if self._writer is not None:
-            return self._write_to().latest(job_id)
+            return self._of_writer(lambda vault: vault.latest(job_id))
         found = self.manifests(job_id)
         return found[-1] if found else None
 
@@ -102,7 +118,7 @@ class ReplicatedVault:
     def manifests(self, job_id: str) -> tuple[Manifest, ...]:
         found = {
             manifest.checkpoint_id: manifest
-            for _, manifests in self._each(lambda vault: vault.manifests(job_id))
+            for _, manifests in self._each(lambda _, vault: vault.manifests(job_id))
             for manifest in manifests
         }
         return tuple(sorted(found.values(), key=lambda manifest: (manifest.epoch, manifest.step)))
@@ -137,11 +153,11 @@ class ReplicatedVault:
 
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
         # A bucket may look for garbage on this occasion, which takes its time.
-        forgotten = self._each(lambda vault: vault.forget(job_id, keep), self._patience.have_done)
+        forgotten = self._each(lambda _, vault: vault.forget(job_id, keep), self._patience.have_done)
         return tuple(dict.fromkeys(name for _, names in forgotten for name in names))
 
     def collect_garbage(self) -> Garbage:
-        found = [garbage for _, garbage in self._each(lambda vault: vault.collect_garbage(), at_once)]
+        found = [garbage for _, garbage in self._each(lambda _, vault: vault.collect_garbage(), at_once)]
         return Garbage(
             blocks=sum(garbage.blocks for garbage in found),
             stored_bytes=sum(garbage.stored_bytes for garbage in found),
@@ -159,11 +175,19 @@ class ReplicatedVault:
             return False
         return True
 
-    def _write_to(self) -> Vault:
-        return self._open(self._writer or self._places[0])
+    def _of_writer(self, ask: Callable[[Vault], T]) -> T:
+        """Trouble says whose it is: the next place may take the upload."""
+        writer = self._writer or self._places[0]
+        try:
+            return ask(self._open(writer))
+        except (VaultFull, *AWAY) as fault:
+            fault.place = writer.name
+            raise
 
     def _each(
-        self, ask: Callable[[Vault], T], wait: Callable[[str, Callable[[], T]], T] | None = None
+        self,
+        ask: Callable[[NamedVault, Vault], T],
+        wait: Callable[[str, Callable[[], T]], T] | None = None,
     ) -> list[tuple[NamedVault, T]]:
         """The answers of those that answer, at least one."""
         wait = wait or self._patience.ask
@@ -178,8 +202,8 @@ class ReplicatedVault:
             raise self._away[self._places[0].name]
         return answers
 
-    def _put(self, place: NamedVault, ask: Callable[[Vault], T]) -> T:
-        return ask(self._open(place))
+    def _put(self, place: NamedVault, ask: Callable[[NamedVault, Vault], T]) -> T:
+        return ask(place, self._open(place))
 
     def _open(self, place: NamedVault) -> Vault:
         self._patience.check(place.name)

@@ -81,6 +81,8 @@ def durable(draft: Draft, report: CheckpointDurable) -> None:
     )
     job = draft.state.jobs[report.job_id]
     _advance(draft, job, report)
+    if report.elsewhere:
+        draft.because(job.id, Why.SAVED_ELSEWHERE, trouble=report.elsewhere)
     job = draft.state.jobs[report.job_id]
     migration = moving.migration_of(draft, job)
     if migration is not None and migration.flush == report.checkpoint_id:
@@ -199,9 +201,8 @@ def _kind(draft: Draft, report: CheckpointCaptured) -> str:
 
 
 def _told(report: CheckpointFailed) -> str:
-    if not report.detail:
-        return report.trouble.value
-    return f"{report.trouble.value}, nor could it be dumped whole ({report.detail})"
+    told = f"{report.trouble.value} ({report.places})" if report.places else report.trouble.value
+    return f"{told}, nor could it be dumped whole ({report.detail})" if report.detail else told
 
 
 def _learned(job: Job, known: float, measured: float) -> float:

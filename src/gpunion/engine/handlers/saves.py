@@ -126,6 +126,7 @@ def shipped(draft: AgentDraft, event: CheckpointShipped) -> None:
             size_bytes=event.size_bytes,
             shipped_bytes=event.shipped_bytes,
             final=guest.saving.final,
+            elsewhere=event.elsewhere,
         )
     )
     _saving_over(draft, guest)
@@ -136,7 +137,7 @@ def not_shipped(draft: AgentDraft, event: CheckpointNotShipped) -> None:
     if guest is not None and _worth_another_try(draft, guest, event.trouble):
         draft.set_timer(f"ship:{guest.run_id}", draft.now_s + SHIP_AGAIN_S)
     elif guest is not None:
-        _fail(draft, guest, event.trouble)
+        _fail(draft, guest, event.trouble, event.detail)
         _saving_over(draft, guest)
 
 
@@ -179,7 +180,7 @@ def _waiting_for(draft: AgentDraft, run_id: RunId, checkpoint_id: CheckpointId) 
     return guest
 
 
-def _fail(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> None:
+def _fail(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble, places: str = "") -> None:
     assert guest.saving is not None
     draft.report(
         CheckpointFailed(
@@ -189,6 +190,7 @@ def _fail(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> None:
             checkpoint_id=guest.saving.checkpoint_id,
             trouble=trouble,
             detail=guest.saving.tier_why,
+            places=places,
         )
     )
 

@@ -359,7 +359,7 @@ def test_a_save_is_asked_for_written_shipped_and_reported() -> None:
         ),
         ShipCheckpoint(run_id=RUN, checkpoint_id=C1, step=10, progress=0.5, rate_bps=5e6),
     )
-    arrived = agent.ships(step=10)
+    arrived = agent.ships(step=10, elsewhere="attic: no room")
     assert reports(arrived) == [
         CheckpointDurable(
             run_id=RUN,
@@ -371,6 +371,7 @@ def test_a_save_is_asked_for_written_shipped_and_reported() -> None:
             size_bytes=2 * MIB,
             shipped_bytes=MIB,
             final=False,
+            elsewhere="attic: no room",
         )
     ]
     assert agent.guest().saving is None

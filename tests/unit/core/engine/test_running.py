@@ -124,6 +124,25 @@ def test_the_durable_step_never_goes_back() -> None:
     )
 
 
+def test_a_save_that_went_into_another_place_says_why() -> None:
+    headquarters = a_running_job()
+    headquarters.fires("checkpoint:job-e1")
+    decision = headquarters.durable("job-e1-c1", step=30, elsewhere="attic: no room")
+    assert [reason.sentence() for reason in decision.reasons] == [
+        "step 30 is durable (1048576 bytes shipped)",
+        "it was saved in another of its places, since attic: no room",
+    ]
+
+
+def test_a_save_that_no_place_took_says_what_each_of_them_said() -> None:
+    headquarters = a_running_job()
+    headquarters.fires("checkpoint:job-e1")
+    decision = headquarters.not_saved("job-e1-c1", CheckpointTrouble.VAULT_FULL, "attic: no room")
+    assert decision.reasons[0].sentence() == (
+        "checkpoint job-e1-c1 did not become durable: vault_full (attic: no room)"
+    )
+
+
 def test_word_of_a_checkpoint_that_is_settled_changes_nothing() -> None:
     headquarters = a_running_job()
     headquarters.fires("checkpoint:job-e1")
