@@ -54,20 +54,10 @@ def test_guests_are_made_beside_an_agent_that_has_a_cgroup_of_its_own(unit: Path
     assert found_from(unit / "agent")[0] == str(unit)
 
 
-def test_an_agent_whose_service_handed_it_its_cgroup_goes_one_level_deeper(unit: Path) -> None:
-    os.setxattr(unit, "user.delegate", b"1")
-    parent, own = found_from(unit)
-    assert parent == str(unit)
-    assert own.endswith(f"{unit.name}/agent")
-    # Again, as after a restart: the level is there already.
-    assert found_from(unit) == (parent, own)
-
-
-def test_what_was_not_handed_over_is_left_as_it_is(unit: Path) -> None:
+def test_guests_of_an_agent_that_shares_its_cgroup_are_made_where_they_can_be_limited(unit: Path) -> None:
     parent, own = found_from(unit)
     assert own.endswith(unit.name)
-    assert not (unit / "agent").exists()
-    # Where there are controllers, guests get them all the same: at the top, which is root's to give.
+    # Where the unified tree has controllers that is a place at the top, which is root's to make.
     assert parent == (os.path.join(top_of(unit), cgroups.TOP_GROUP) if has_controllers() else str(unit))
 
 

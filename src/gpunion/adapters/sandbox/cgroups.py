@@ -13,10 +13,10 @@ import os
 from gpunion.owner_kill.processes import remove_cgroup
 
 MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
-WANTED_CONTROLLERS = ("memory", "cpu", "pids")
+MEMORY = "memory"
+WANTED_CONTROLLERS = (MEMORY, "cpu", "pids")
 AGENT_SUBGROUP = "agent"  # as the unit of `gpunion agent install` names it
 TOP_GROUP = "gpunion"
-HANDED_OVER = ("trusted.delegate", "user.delegate")  # systemd's mark; the first one only root can read
 CPU_PERIOD_US = 100_000  # the kernel's default
 PROCESSES_MAX = 8192  # a data loader has dozens, a fork bomb has no end
 
@@ -24,22 +24,17 @@ PROCESSES_MAX = 8192  # a data loader has dozens, a fork bomb has no end
 def find_parent() -> str:
     """Where guests' cgroups can be made; "" when that is not possible.
 
-    The kernel gives a cgroup's children no controllers while it has processes of its own. So it is the level
-    above an agent that has a level for itself: its service has put it there, or it goes there now, where
-    its service's cgroup has been handed to it. An agent of root that was started by hand shares its cgroup
-    with its shell, and takes one at the top for its guests. Else it is the agent's own, without controllers.
+    The kernel limits the memory of a cgroup's children only while it has no processes of its own. So it is
+    the level above an agent that its service has put one level deeper. An agent of root without such a
+    service (started by hand, or by a systemd that cannot do that) takes a cgroup at the top for its guests.
+    Else it is the agent's own, with fewer limits.
     """
     mount = next((path for path in MOUNTS if os.path.exists(os.path.join(path, "cgroup.procs"))), "")
     if not mount:
         return ""
     own = os.path.normpath(mount + "/" + _own_path())
-    if os.path.basename(own) == AGENT_SUBGROUP:
-        parent = os.path.dirname(own)
-    else:
-        if _is_handed_over(own):
-            _step_down(own)
-        parent = own
-    if not controllers(parent) and os.geteuid() == 0 and controllers(mount):
+    parent = os.path.dirname(own) if os.path.basename(own) == AGENT_SUBGROUP else own
+    if MEMORY not in controllers(parent) and os.geteuid() == 0 and MEMORY in controllers(mount):
         top = os.path.join(mount, TOP_GROUP)
         parent = top if os.path.isdir(top) or make(mount, TOP_GROUP) else parent
     return parent if _can_make_in(parent) else ""
@@ -80,22 +75,6 @@ def _can_make_in(parent: str) -> bool:
     if probe:
         remove_cgroup(probe)
     return bool(probe)
-
-
-def _is_handed_over(own: str) -> bool:
-    """Whether its service manager says that what is below is ours to arrange (`Delegate=yes`)."""
-    for name in HANDED_OVER:
-        with contextlib.suppress(OSError):
-            return os.getxattr(own, name) == b"1"
-    return False
-
-
-def _step_down(own: str) -> None:
-    """The agent, and keepers that are older than it, go one level deeper: all that the service has."""
-    below = os.path.join(own, AGENT_SUBGROUP)
-    if os.path.isdir(below) or make(own, AGENT_SUBGROUP):
-        for pid in processes(own):
-            _write(os.path.join(below, "cgroup.procs"), str(pid))
 
 
 def limit(cgroup: str, *, memory_bytes: int, cpus: float, processes_max: int) -> None:
