@@ -225,7 +225,10 @@ def test_a_parked_guest_stands_still_and_goes_on_where_it_stood(tmp_path: Path, 
         stood_at = house.counted()
         # A new agent knows how to bring it back, and parking it again changes nothing.
         house.parker = house.new_agent()
+        await house.runtime.guests()
+        await house.runtime.limit("job-e1", boot_s() + 600, None)  # its lease is renewed all the while
         await house.park()
+        assert await house.stands_still()
         await house.unpark()
         assert house.memory.on_host == ()
         await until(lambda: house.counted() > stood_at + 3)

@@ -23,7 +23,7 @@ from gpunion.adapters.podman import probing, staging
 from gpunion.adapters.podman.dumping import ENTER_FILE, RECIPE_FILE, dump_container
 from gpunion.adapters.podman.recipe import Recipe, recipe_of, unfit
 from gpunion.adapters.sandbox import layout
-from gpunion.adapters.sandbox.names import GUEST_FILE, LAUNCH_FILE
+from gpunion.adapters.sandbox.names import GUEST_FILE, LAUNCH_FILE, PARKED_FILE
 from gpunion.domain.system_tier import SystemAbility
 from gpunion.owner_kill.guest import lives, read_keeper
 from gpunion.owner_kill.processes import cgroup_pids
@@ -196,6 +196,8 @@ class PodmanRuntime(ContainerRuntime):
         return () if keeper is None else tuple(sorted(cgroup_pids(keeper.cgroup)))
 
     def _wake_forgotten(self, run_id: str) -> None:
+        if (layout.guest_root(self._state_dir, run_id) / PARKED_FILE).exists():
+            return  # whoever parked it has not forgotten it
         pids = self._pids(run_id) if run_id not in self._still else ()
         freezer = freezer_of(pids[0]) if pids else None
         with self._waking:
