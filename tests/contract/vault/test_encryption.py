@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files import coding
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.forms import Base
 from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.packing import SEALED_HEAD_BYTES, SealedPacking
 from gpunion.adapters.files.restore import restore_directory
@@ -120,7 +120,7 @@ def test_equal_blocks_are_stored_once_in_a_job_and_told_from_nothing_across_jobs
 def test_the_same_block_packed_in_two_ways_uses_two_nonces() -> None:
     packing = SealedPacking(a_key())
     name = packing.name(name_of(state(1)))
-    base = coding.Base(name=packing.name(name_of(state(0))), data=state(0), distance=1)
+    base = Base(name=packing.name(name_of(state(0))), data=state(0), distance=1)
     whole, difference = packing.encode(name, state(1), None), packing.encode(name, state(1), base)
     nonces = {stored[SEALED_HEAD_BYTES:][:NONCE_BYTES] for stored in (whole, difference)}
     assert len(nonces) == 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunion.adapters.files import coding, planes
+from gpunion.adapters.files import coding, forms, planes
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock
 
 BASE = "ab" * 32
@@ -32,7 +32,7 @@ def nudged(data: bytes, kind: str = "f4") -> bytes:
 @given(data=st.binary(max_size=5000), other=st.binary(min_size=1, max_size=5000))
 def test_any_bytes_come_back_whatever_they_are_like(data: bytes, other: bytes) -> None:
     assert coding.decode(coding.encode(data), no_base) == data
-    base = coding.Base(name=BASE, data=(other * 5000)[: len(data)], distance=1)
+    base = forms.Base(name=BASE, data=(other * 5000)[: len(data)], distance=1)
     assert coding.decode(coding.encode(data, base), lambda name: base.data) == data
 
 
@@ -51,19 +51,19 @@ def test_every_form_comes_back_also_where_it_would_not_have_been_chosen(
     data: bytes, other: bytes, form: tuple[int, int], base_form: tuple[int, int], repeat: int
 ) -> None:
     data *= repeat  # over more than one strip, with the tail that is left of it
-    base = coding.Base(name=BASE, data=(other * 500 * repeat)[: len(data)], distance=1)
-    whole = coding._pack_as(data, coding._Form(*form)).tobytes()
+    base = forms.Base(name=BASE, data=(other * 500 * repeat)[: len(data)], distance=1)
+    whole = coding._pack_as(data, forms.Form(*form)).tobytes()
     assert coding.decode(whole, no_base) == data
-    difference = coding._pack_as(data, coding._Form(*form, base)).tobytes()
+    difference = coding._pack_as(data, forms.Form(*form, base)).tobytes()
     assert coding.decode(difference, lambda name: base.data) == data
     # A base as it is stored, in the same form or in another.
-    stored_base = coding._pack_as(base.data, coding._Form(*base_form)).tobytes()
+    stored_base = coding._pack_as(base.data, forms.Form(*base_form)).tobytes()
     assert coding.decode(difference, lambda name: coding.Packed(stored_base)) == data
 
 
 def test_a_chain_of_differences_that_never_ends_is_corrupt() -> None:
     data = weights(1)
-    stored = coding.encode(nudged(data), coding.Base(name=BASE, data=data, distance=1))
+    stored = coding.encode(nudged(data), forms.Base(name=BASE, data=data, distance=1))
     with pytest.raises(CorruptBlock, match="longer than"):
         coding.decode(stored, lambda name: coding.Packed(stored))
 
@@ -77,7 +77,7 @@ def test_only_numbers_whose_upper_parts_resemble_the_base_promise_a_difference()
 
 
 def bytes_as_they_are(data: bytes) -> bytes:
-    return coding._pack_as(data, coding._PLAIN).tobytes()
+    return coding._pack_as(data, forms.PLAIN).tobytes()
 
 
 @pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
@@ -85,7 +85,7 @@ def test_numbers_are_stored_as_planes_and_the_next_state_as_a_difference(kind: s
     first = weights(1, kind=kind)
     second = nudged(first, kind)
     whole = coding.encode(second)
-    difference = coding.encode(second, coding.Base(name=BASE, data=first, distance=3))
+    difference = coding.encode(second, forms.Base(name=BASE, data=first, distance=3))
     assert coding.read_head(whole).width in planes.WIDTHS
     head = coding.read_head(difference)
     assert (head.base, head.distance) == (BASE, 3)
@@ -95,27 +95,27 @@ def test_numbers_are_stored_as_planes_and_the_next_state_as_a_difference(kind: s
 
 def test_a_tail_that_is_no_whole_number_comes_back() -> None:
     data = weights(1) + b"xyz"
-    base = coding.Base(name=BASE, data=nudged(weights(1)) + b"abc", distance=1)
+    base = forms.Base(name=BASE, data=nudged(weights(1)) + b"abc", distance=1)
     assert coding.decode(coding.encode(data), no_base) == data
     assert coding.decode(coding.encode(data, base), lambda name: base.data) == data
 
 
 def test_text_is_simply_compressed_and_noise_left_alone() -> None:
     text, noise = b"a line of a log\n" * 1000, random.Random(1).randbytes(100_000)
-    assert coding.read_head(coding.encode(text)).width == coding.PLAIN_WIDTH
+    assert coding.read_head(coding.encode(text)).width == forms.PLAIN_WIDTH
     assert coding.read_head(coding.encode(noise)).pieces == ((len(noise), False),)
 
 
 def test_a_base_that_has_nothing_in_common_is_not_used() -> None:
-    base = coding.Base(name=BASE, data=weights(2), distance=1)
+    base = forms.Base(name=BASE, data=weights(2), distance=1)
     assert coding.read_head(coding.encode(weights(1), base)).base is None
 
 
 def test_a_base_of_another_size_is_not_used_and_not_accepted() -> None:
     data = weights(1)
-    short = coding.Base(name=BASE, data=data[:-4], distance=1)
+    short = forms.Base(name=BASE, data=data[:-4], distance=1)
     assert coding.read_head(coding.encode(data, short)).base is None
-    stored = coding.encode(nudged(data), coding.Base(name=BASE, data=data, distance=1))
+    stored = coding.encode(nudged(data), forms.Base(name=BASE, data=data, distance=1))
     with pytest.raises(CorruptBlock):
         coding.decode(stored, lambda name: data[:-4])
 

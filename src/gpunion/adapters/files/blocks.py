@@ -20,6 +20,7 @@ from blake3 import blake3
 
 from gpunion.adapters.files import coding
 from gpunion.adapters.files.coding import CHAIN_MAX
+from gpunion.adapters.files.forms import Base
 from gpunion.adapters.files.locks import translated
 from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.packing import (
@@ -88,10 +89,10 @@ class Blocks:
             return {name for name in names if self._rely_on(name, suspects, renew)}
 
     def put(self, name: str, data: Buffer, like: str | None) -> int:
+        if self.present([name]):
+            return 0  # whatever was offered: it is not needed
         if len(data) > BLOCK_SIZE_BYTES or not self._fits(name, data):
             raise CorruptBlock(f"the bytes to be stored are not those of {name}")
-        if self.present([name]):
-            return 0
         with translated("storing a block"):
             path = self.path(name)
             damaged = path.exists()
@@ -211,7 +212,7 @@ class Blocks:
             return False
         return True
 
-    def _base(self, like: str | None, name: str, data: Buffer) -> coding.Base | None:
+    def _base(self, like: str | None, name: str, data: Buffer) -> Base | None:
         """The whole block behind `like`, if it is near enough, similar, intact and not the block itself."""
         if like is None:
             return None
@@ -225,7 +226,7 @@ class Blocks:
             if not self._packing.is_promising(base, data, self._stored_over(base, "packed")):
                 return None
             # Verified: a difference from what it should not be would be lost when that is mended.
-            return coding.Base(name=base, data=self.lend(base), distance=distance)
+            return Base(name=base, data=self.lend(base), distance=distance)
         except (FileNotFoundError, VaultFault):
             return None  # it would only have saved space
 

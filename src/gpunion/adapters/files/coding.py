@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from gpunion.adapters.files import pieces, planes
-from gpunion.adapters.files.pieces import AS_IT_IS, WORTH, Buffer
+from gpunion.adapters.files.forms import PLAIN_WIDTH, SAMPLE_BYTES, Base, Form, choose
+from gpunion.adapters.files.pieces import AS_IT_IS, Buffer
 from gpunion.adapters.files.room import room
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock
 
@@ -33,15 +34,12 @@ PIECES_MAX = max(planes.WIDTHS) + 1
 HEAD_BYTES_MAX = _FIXED.size + PIECES_MAX * _PIECE.size + _CHECK.size + ALIGNMENT
 STORED_BYTES_MAX = BLOCK_SIZE_BYTES + HEAD_BYTES_MAX + PIECES_MAX * ALIGNMENT
 NO_BASE = bytes(32)
-PLAIN_WIDTH = 1
 
 # So many differences from one base before a new one is stored whole. Fewer store more whole blocks, more
 # drift further from the base (bench/checkpoint --series full).
 DISTANCE_MAX = 8
 # A base is whole when it is chosen; one that was lost and stored again may be a difference itself.
 CHAIN_MAX = 4
-SAMPLE_BYTES = 16 * 1024
-SAMPLES = 3
 # How much of a base is unpacked to see whether the rest is worth it: its end lies behind most files' heads.
 BEGINNING_BYTES = 256 * 1024
 
@@ -84,15 +82,6 @@ class Head:
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """A block to take the difference from, and how far behind that base would be."""
-
-    name: str
-    data: Buffer
-    distance: int
-
-
 @dataclass(frozen=True, slots=True)
 class Packed:
     """A base as it is stored, for who has that: not all of it need be unpacked then."""
@@ -104,26 +93,16 @@ class Packed:
 BaseOf = Callable[[str], Buffer | Packed]
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    width: int
-    top: int
-    base: Base | None = None
-
-
-_PLAIN = _Form(PLAIN_WIDTH, PLAIN_WIDTH)
-
-
 def encode(data: Buffer, base: Base | None = None) -> bytes:
     return bytes(pack(data, base))
 
 
 def pack(data: Buffer, base: Base | None = None) -> memoryview:
     """Like `encode`; it lies in this thread's room until the next call."""
-    return _pack_as(data, _choose(data, base if base is not None and len(base.data) == len(data) else None))
+    return _pack_as(data, choose(data, base if base is not None and len(base.data) == len(data) else None))
 
 
-def _pack_as(data: Buffer, form: _Form) -> memoryview:
+def _pack_as(data: Buffer, form: Form) -> memoryview:
     stored = room("stored", STORED_BYTES_MAX)
     count = form.top + (form.top < form.width) + (len(data) % form.width > 0)
     start = end = _head_bytes(count)
@@ -209,7 +188,7 @@ def is_promising(data: Buffer, stored: Buffer) -> bool:
     part = slice(max(0, size_bytes - SAMPLE_BYTES) // 8 * 8, size_bytes)
     old = _beginning(stored, head, size_bytes)[part]
     new = memoryview(data)[part]
-    return _choose(new, Base(name=NO_BASE.hex(), data=old, distance=1)).base is not None
+    return choose(new, Base(name=NO_BASE.hex(), data=old, distance=1)).base is not None
 
 
 def _checked(stored: Buffer) -> Head:
@@ -284,49 +263,7 @@ def _beginning(stored: Buffer, head: Head, size_bytes: int) -> memoryview:
     return out
 
 
-def _choose(data: Buffer, base: Base | None) -> _Form:
-    """By what a few samples come to. Simpler forms win ties; each costs time in every restore."""
-    best, best_bytes = _PLAIN, sum(_sizes(data, _PLAIN))
-    best_sizes: list[int] = []
-    for candidate_base in (None, base) if base else (None,):
-        for width in planes.WIDTHS:
-            form = _Form(width, width, candidate_base)
-            sizes = _sizes(data, form)
-            if sum(sizes) < WORTH * best_bytes:
-                best, best_bytes, best_sizes = form, sum(sizes), sizes
-    half = best.width // 2
-    if half > 1 and sum(best_sizes[half : best.width]) >= WORTH * _sampled_bytes(len(data)) / 2:
-        return _Form(best.width, half, best.base)
-    return best
-
-
-def _sizes(data: Buffer, form: _Form) -> list[int]:
-    """How large each piece of the samples comes out, all samples together."""
-    view = memoryview(data)
-    total = [0] * (form.width + 1)
-    for start in _sample_starts(len(data)):
-        part = slice(start, start + SAMPLE_BYTES)
-        base = form.base
-        if base is not None:
-            base = Base(name=base.name, data=memoryview(base.data)[part], distance=base.distance)
-        for index, (_, parts) in enumerate(_packed(view[part], _Form(form.width, form.top, base))):
-            total[index] += pieces.size_of(parts)
-    return total
-
-
-def _sample_starts(size_bytes: int) -> Sequence[int]:
-    """The first, one in the middle and the last; at places where a number of any width begins."""
-    if size_bytes <= SAMPLES * SAMPLE_BYTES:
-        return range(0, max(1, size_bytes), SAMPLE_BYTES)
-    gap = (size_bytes - SAMPLE_BYTES) // (SAMPLES - 1) // 8 * 8
-    return range(0, gap * SAMPLES, gap)
-
-
-def _sampled_bytes(size_bytes: int) -> int:
-    return min(size_bytes, SAMPLES * SAMPLE_BYTES)
-
-
-def _packed(data: Buffer, form: _Form) -> Iterator[tuple[int, list[Buffer]]]:
+def _packed(data: Buffer, form: Form) -> Iterator[tuple[int, list[Buffer]]]:
     """One piece after the other; each may lie in this thread's room until the next is asked for."""
     if form.width == PLAIN_WIDTH:
         yield pieces.packed(data, plane=False)

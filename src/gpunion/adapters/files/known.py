@@ -47,6 +47,12 @@ class KnownFiles:
             known = self._jobs.get(job_id, {}).get(path)
         return known if known is not None and known.look == look_of(about) else None
 
+    def proven_blocks(self, job_id: str) -> set[str]:
+        """Of all files of the job that are trusted as long as they look the same."""
+        with self._lock:
+            files = self._jobs.get(job_id, {}).values()
+            return {name for known in files if known.proven for name in known.blocks}
+
     def learn(self, job_id: str, files: dict[str, Known]) -> None:
         with self._lock:
             self._jobs[job_id] = files

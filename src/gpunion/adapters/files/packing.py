@@ -19,6 +19,7 @@ from blake3 import blake3
 from gpunion.adapters.files import coding
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.coding import BaseOf
+from gpunion.adapters.files.forms import Base
 from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.sealing import NONCE_BYTES, TAG_BYTES, DoesNotOpen, JobCipher
 from gpunion.ports.vault import (
@@ -64,13 +65,13 @@ class Packing(Protocol):
         """From the beginning of a stored block. CorruptBlock for anything else."""
         ...
 
-    def encode(self, name: str, data: Buffer, base: coding.Base | None) -> bytes: ...
+    def encode(self, name: str, data: Buffer, base: Base | None) -> bytes: ...
 
     def decode(self, name: str, stored: Buffer, base_of: BaseOf) -> bytes:
         """Not yet compared with the name. `base_of` gives a base by what it is stored as."""
         ...
 
-    def pack(self, name: str, data: Buffer, base: coding.Base | None) -> Buffer:
+    def pack(self, name: str, data: Buffer, base: Base | None) -> Buffer:
         """As `encode`; it may lie in this thread's room until the next call."""
         ...
 
@@ -100,13 +101,13 @@ class PlainPacking:
     def read_head(self, start: Buffer) -> StoredHead:
         return coding.read_head(start)
 
-    def encode(self, name: str, data: Buffer, base: coding.Base | None) -> bytes:
+    def encode(self, name: str, data: Buffer, base: Base | None) -> bytes:
         return coding.encode(data, base)
 
     def decode(self, name: str, stored: Buffer, base_of: BaseOf) -> bytes:
         return coding.decode(stored, base_of)
 
-    def pack(self, name: str, data: Buffer, base: coding.Base | None) -> Buffer:
+    def pack(self, name: str, data: Buffer, base: Base | None) -> Buffer:
         return coding.pack(data, base)
 
     def unpack(self, name: str, stored: Buffer, base_of: BaseOf) -> Buffer:
@@ -151,13 +152,13 @@ class ForeignPacking:
             stored_bytes=SEALED_HEAD_BYTES + length,
         )
 
-    def encode(self, name: str, data: Buffer, base: coding.Base | None) -> bytes:
+    def encode(self, name: str, data: Buffer, base: Base | None) -> bytes:
         raise _no_key()
 
     def decode(self, name: str, stored: Buffer, base_of: BaseOf) -> bytes:
         raise _no_key()
 
-    def pack(self, name: str, data: Buffer, base: coding.Base | None) -> Buffer:
+    def pack(self, name: str, data: Buffer, base: Base | None) -> Buffer:
         raise _no_key()
 
     def unpack(self, name: str, stored: Buffer, base_of: BaseOf) -> Buffer:
@@ -180,7 +181,7 @@ class SealedPacking(ForeignPacking):
     def name(self, plain_name: str) -> str:
         return self._cipher.name(plain_name)
 
-    def encode(self, name: str, data: Buffer, base: coding.Base | None) -> bytes:
+    def encode(self, name: str, data: Buffer, base: Base | None) -> bytes:
         """Packed first: what is encrypted cannot be packed any more."""
         packed = coding.encode(data, base)
         head = coding.read_head(packed)
@@ -194,7 +195,7 @@ class SealedPacking(ForeignPacking):
     def decode(self, name: str, stored: Buffer, base_of: BaseOf) -> bytes:
         return bytes(self.unpack(name, stored, base_of))
 
-    def pack(self, name: str, data: Buffer, base: coding.Base | None) -> Buffer:
+    def pack(self, name: str, data: Buffer, base: Base | None) -> Buffer:
         return self.encode(name, data, base)
 
     def unpack(self, name: str, stored: Buffer, base_of: BaseOf) -> Buffer:

@@ -82,7 +82,8 @@ def _compressed(data: Buffer, *, plane: bool) -> tuple[int, list[Buffer]]:
 
 
 def _exceptions(data: Buffer) -> list[Buffer] | None:
-    """None where compressing is better, by a look at the beginning, the middle and the end."""
+    """None where compressing is better, by a look at the beginning, the middle and the end: where no byte is
+    common, or where bytes repeat in longer patterns, so that less is left than their entropy."""
     import numpy
 
     plane: Plane = numpy.frombuffer(data, "u1")
@@ -91,13 +92,10 @@ def _exceptions(data: Buffer) -> list[Buffer] | None:
     common = int(counts.argmax())
     if counts[common] < COMMON_SHARE * sample.size:
         return None
-    if sample.size < plane.size:
-        alternative = size_of(_compressed(sample.data, plane=True)[1])
-        if size_of(_with_exceptions(sample, common)) > alternative:
-            return None
-        return _with_exceptions(plane, common)
-    found = _with_exceptions(plane, common)
-    return found if size_of(found) <= size_of(_compressed(data, plane=True)[1]) else None
+    entropy_bytes = -(counts * numpy.log2(numpy.maximum(counts, 1) / sample.size)).sum() / 8
+    if size_of(_compressed(sample.data, plane=True)[1]) < WORTH * entropy_bytes:
+        return None
+    return _with_exceptions(plane, common)
 
 
 def _sample(plane: Plane) -> Plane:

@@ -68,6 +68,11 @@ def join(planes: Sequence[Plane], low: Numbers | None, out: Numbers, earlier: Ea
             whole |= low[strip]
 
 
+def difference(new: Numbers, old: Numbers) -> Numbers:
+    """As `split` takes it, of whole numbers."""
+    return new - old + _balance(new.itemsize)
+
+
 def split_low(values: Numbers, low: Numbers) -> None:
     import numpy
 

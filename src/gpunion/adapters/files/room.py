@@ -1,4 +1,4 @@
-"""Memory that a thread uses again, so that the system need not find and clear it for every block.
+"""Memory that threads use again, so that the system need not find and clear it for every block.
 
 A fresh page costs more than all that is done with the bytes on it: on a virtual machine of two cores blocks
 in memory of their own took twice the processor time (docs/measurements/checkpoint.md).
@@ -7,24 +7,48 @@ in memory of their own took twice the processor time (docs/measurements/checkpoi
 from __future__ import annotations
 
 import mmap
+import os
 import threading
 from contextlib import suppress
 
 HUGE_PAGE_BYTES = 2 * 1024**2
 # From here on a large page is cheaper than many small ones, though a part of it is never used.
 LARGE_BYTES = HUGE_PAGE_BYTES // 4
+# What threads leave behind for the next, some 20 MB each; the system may take it back when it needs it.
+IDLE_MAX = min(8, 2 * (os.cpu_count() or 1))
 
 _local = threading.local()
+_idle: list[dict[str, mmap.mmap]] = []
 
 
 def room(use: str, size_bytes: int) -> memoryview:
-    """Whatever was left there, of that size at least asked for. It is the thread's alone; who asks for the
-    same `use` again gets the same memory. It goes with the thread."""
-    held: dict[str, mmap.mmap] = _local.__dict__.setdefault("held", {})
-    found = held.get(use)
+    """Whatever was left there, as many bytes as are asked for. It is the thread's alone; who asks for the
+    same `use` again gets the same memory."""
+    held: _Held | None = getattr(_local, "held", None)
+    if held is None:
+        held = _local.held = _Held()
+    found = held.by_use.get(use)
     if found is None or len(found) < size_bytes:
-        found = held[use] = _fresh(size_bytes)
+        found = held.by_use[use] = _fresh(size_bytes)
     return memoryview(found)[:size_bytes]
+
+
+class _Held:
+    """Lives as long as its thread."""
+
+    def __init__(self) -> None:
+        try:
+            self.by_use = _idle.pop()
+        except IndexError:
+            self.by_use = {}
+
+    def __del__(self) -> None:
+        if len(_idle) >= IDLE_MAX:
+            return
+        for found in self.by_use.values():
+            with suppress(OSError, AttributeError):  # an old system
+                found.madvise(mmap.MADV_FREE)
+        _idle.append(self.by_use)
 
 
 def _fresh(size_bytes: int) -> mmap.mmap:
@@ -32,7 +56,7 @@ def _fresh(size_bytes: int) -> mmap.mmap:
     units = -(-max(1, size_bytes) // unit_bytes)
     # Private: memory that could be shared gets no large pages.
     found = mmap.mmap(-1, units * unit_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if size_bytes >= LARGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # a system without them
+    if size_bytes >= LARGE_BYTES:
+        with suppress(OSError, AttributeError):  # a system without them
             found.madvise(mmap.MADV_HUGEPAGE)
     return found

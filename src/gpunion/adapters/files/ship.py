@@ -70,7 +70,15 @@ def ship_directory(
             raise BadManifest(f"more than {FILES_MAX} files in one checkpoint")
         signatures = {path: signature(look(root, path)) for path in paths}
         upload = Upload(vault, pool, workers, pace, cancelled)
-        shipment = _Shipment(root, upload, vault, Likeness(ancestor), known, label.job_id)
+        shipment = _Shipment(
+            root=root,
+            upload=upload,
+            # Asked for once: a question for every file would be a round trip for each, or a lock.
+            present=vault.has(known.proven_blocks(label.job_id)) if known is not None else set(),
+            likeness=Likeness(ancestor),
+            known=known,
+            job_id=label.job_id,
+        )
         with upload:
             drafts = [shipment.take(path) for path in paths]
         entries = tuple(draft() for draft in drafts)
@@ -96,7 +104,7 @@ def ship_directory(
 class _Shipment:
     root: int
     upload: Upload
-    vault: Vault
+    present: set[str]
     likeness: Likeness
     known: KnownFiles | None
     job_id: str
@@ -130,7 +138,7 @@ class _Shipment:
         self, path: str, about: os.stat_result, open_it: Callable[[], int]
     ) -> Callable[[], tuple[str, ...]]:
         seen = self.known.find(self.job_id, path, about) if self.known is not None else None
-        if seen is not None and seen.proven and self.vault.has(seen.blocks) >= set(seen.blocks):
+        if seen is not None and seen.proven and self.present.issuperset(seen.blocks):
             self.learnt[path] = lambda: seen
             return lambda: seen.blocks
         descriptor = open_it()
