@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--wheels", type=Path, help="the folder with the wheels (where none are installed)")
     parser.add_argument("--out", type=Path, help="write the JSON here as well")
     parser.add_argument("--park", action="store_true", help="the play in which the guest is parked")
+    parser.add_argument("--runtime", default="sandbox", help="docker or podman: the guest in a container")
     parser.add_argument("--rehearse", action="store_true", help="with a made-up driver, on any machine")
     arguments = parser.parse_args()
     if not arguments.rehearse and not os.path.exists("/dev/nvidiactl"):
@@ -41,8 +42,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gpunion-gpu-") as folder:
         if PREPARED not in os.environ:
             return again_with(arguments.wheels, Path(folder))
-        play = _rehearse if arguments.rehearse else show
-        answer = play(Path(folder), park=arguments.park)
+        if arguments.rehearse:
+            answer = _rehearse(Path(folder), park=arguments.park)
+        else:
+            answer = show(Path(folder), park=arguments.park, runtime=arguments.runtime)
     text = json.dumps(answer, indent=2)
     print(text)
     if arguments.out is not None:
@@ -63,7 +66,7 @@ def again_with(wheels: Path | None, folder: Path) -> int:
     return os.spawnve(os.P_WAIT, sys.executable, [sys.executable, *sys.argv], environment)
 
 
-def show(folder: Path, *, park: bool = False) -> dict[str, Any]:
+def show(folder: Path, *, park: bool = False, runtime: str = "sandbox") -> dict[str, Any]:
     pynvml: Any = importlib.import_module("pynvml")
     from gpunion.agent.compose import can_sandbox
     from tests.gpu.programs import GUEST, OWNER
@@ -75,7 +78,8 @@ def show(folder: Path, *, park: bool = False) -> dict[str, Any]:
         guest=GUEST,
         owner=OWNER,
         used_bytes=lambda: int(pynvml.nvmlDeviceGetMemoryInfo(card).used),
-        unsandboxed=not can_sandbox(),
+        unsandboxed=runtime == "sandbox" and not can_sandbox(),
+        runtime=runtime,
     )
     found = _play(folder, props, park=park)
     found["driver"] = str(pynvml.nvmlSystemGetDriverVersion())

@@ -47,6 +47,7 @@ class Props:
     owner: str
     used_bytes: Callable[[], int]
     unsandboxed: bool
+    runtime: str = "sandbox"
     agent_environment: Mapping[str, str] = field(default_factory=dict)
     owner_environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -91,6 +92,7 @@ class Scene:
                 name=NODE,
                 lab="Lab",
                 state_dir=self._state_dir,
+                runtime=self.props.runtime,
                 terms=Terms(allow_unsandboxed=self.props.unsandboxed),
             )
         )
