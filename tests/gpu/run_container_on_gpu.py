@@ -2,11 +2,12 @@
 
     python3 tests/gpu/run_container_on_gpu.py --wheels DIR [--out FILE]
 
-Needs what run_on_gpu.py needs, and root, Podman, runc and CRIU (`tools/portable-podman`, `tools/portable-criu`
-where nothing can be installed). The guest is a training that knows nothing of us, in a Podman container of the
-agent's own making. Exit status 0: its losses after the move are those of the same training left alone. Where
-NVIDIA's toolkit has not described the GPU to engines, a description of its device files is written for the
-time of the run: libraries come from the machine itself, as for every guest without an image.
+Needs what run_on_gpu.py needs, and root, Podman, runc and CRIU (`tools/portable-podman` and
+`tools/portable-criu` where nothing can be installed). The guest is a training that knows nothing of us, in a
+Podman container of the agent's own making. Exit status 0: its losses after the move are those of the same
+training left alone. Where NVIDIA's toolkit has not described the GPU to engines, a description of its device
+files is written for the time of the run: libraries come from the machine itself, as for every guest without an
+image.
 """
 
 from __future__ import annotations
