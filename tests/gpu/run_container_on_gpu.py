@@ -6,8 +6,8 @@ Needs what run_on_gpu.py needs, and root, Podman, runc and CRIU (`tools/portable
 `tools/portable-criu` where nothing can be installed). The guest is a training that knows nothing of us, in a
 Podman container of the agent's own making. Exit status 0: its losses after the move are those of the same
 training left alone. Where NVIDIA's toolkit has not described the GPU to engines, a description of its device
-files is written for the time of the run: libraries come from the machine itself, as for every guest without an
-image.
+files is written for the time of the run: libraries come from the machine itself, as for every guest without
+an image.
 """
 
 from __future__ import annotations
