@@ -17,8 +17,8 @@ from gpunion.adapters.cuda import CudaMemory
 from gpunion.adapters.cuda.hooks import CudaHooks
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
+from gpunion.adapters.files.bounded import open_own_bounded
 from gpunion.adapters.files.cache import DirectoryCache
-from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.known import KnownFiles
 from gpunion.adapters.files.mark import shares
@@ -28,7 +28,6 @@ from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
 from gpunion.adapters.files.replicas import DeskReplicas
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.shared import open_own
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
 from gpunion.adapters.http.requests import HttpRegistrar
@@ -42,7 +41,7 @@ from gpunion.adapters.podman.probing import PROBE_DIR
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.podman.seccomp import PROFILE_NAME
 from gpunion.adapters.podman.whole import PodmanRuntime
-from gpunion.adapters.s3.place import open_caretaker, open_desk, open_place
+from gpunion.adapters.s3.place import open_bounded, open_caretaker, open_desk
 from gpunion.adapters.sandbox import cgroups, control
 from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 from gpunion.adapters.sandbox.doorway import LIST_FILE
@@ -373,9 +372,9 @@ caretaker = partial(open_caretaker, environment=os.environ)
 desk_of = partial(open_desk, environment=os.environ)
 
 
-def _campus_vault(settings: Settings, mark: str) -> Opened:
+def _campus_vault(settings: Settings, patience: Patience, mark: str) -> Opened:
     if settings.vault is not None:
-        return Opened(vault := open_own(settings.vault, mark), DirectoryDesk(vault))
+        return open_own_bounded(settings.vault, mark, patience)
     desk = HttpVaultDesk(settings.coordinator, settings.credential())
     mirror = settings.state_dir / CACHE_DIR / "vault"
     return Opened(MirrorVault(desk, mirror, limit_bytes=settings.cache_bytes), desk)
@@ -384,9 +383,13 @@ def _campus_vault(settings: Settings, mark: str) -> Opened:
 def storage_of(settings: Settings) -> Storage:
     patience = Patience()
     return Storage(
-        open_campus=partial(_campus_vault, settings),
-        open_place=lambda place: open_place(
-            place, os.environ, settings.state_dir / CACHE_DIR / "places", settings.cache_bytes
+        open_campus=partial(_campus_vault, settings, patience),
+        open_place=partial(
+            open_bounded,
+            patience=patience,
+            environment=os.environ,
+            mirrors=settings.state_dir / CACHE_DIR / "places",
+            limit_bytes=settings.cache_bytes,
         ),
         combine=lambda vaults: ReplicatedVault([NamedVault(*named) for named in vaults], patience),
         memory=settings.state_dir / AGENT_DIR / PLACES_FILE,

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from gpunion.adapters.files.bounded import bounded_desk
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of, why_not
@@ -49,6 +50,7 @@ PLACES_DIR = "places"
 # A client gives up after 30 s. Where checkpoints lie is nice to know; reading one is worth more of a wait.
 WHERE_LIMIT_S = 5.0
 READ_LIMIT_S = 10.0
+DESK_STALL_S = 40.0  # a node waits for a minute: it is told before
 MIRROR_LIMIT_BYTES = 2 * 1024**3  # what was fetched for `gpunion cp`, of each bucket
 
 
@@ -69,7 +71,8 @@ def _desk_opener(vault: Callable[[], Place]) -> Callable[[], VaultDesk]:
         check(vault())  # also of one that was opened before: it may not be mounted any more
         with lock:
             if not opened:
-                opened.append(DirectoryDesk(DirectoryVault(vault().directory)))
+                desk = DirectoryDesk(DirectoryVault(vault().directory))
+                opened.append(bounded_desk(desk, CAMPUS, Patience(stall_s=DESK_STALL_S)))
             return opened[0]
 
     return open_desk

@@ -132,9 +132,13 @@ def test_without_the_package_it_says_what_to_install() -> None:
     ],
 )
 def test_settings_that_obstore_stumbles_over_are_a_place_that_is_unavailable(
-    settings: dict[str, str],
+    settings: dict[str, Any],
 ) -> None:
-    known = {"endpoint": "http://127.0.0.1:1", "access_key_id": "key", "secret_access_key": "hush"}
+    known: dict[str, Any] = {
+        "endpoint": "http://127.0.0.1:1",
+        "access_key_id": "key",
+        "secret_access_key": "hush",
+    }
     with pytest.raises(VaultUnavailable, match="Next: look at endpoint, bucket") as raised:
         open_bucket(Bucket(bucket="vaults", tries=1, **(known | settings))).get("clock")
     assert "hush" not in str(raised.value)

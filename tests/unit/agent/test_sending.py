@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.files.bounded import bounded_vault
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.operations import FileOperations
+from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.ship import ship_directory
@@ -41,10 +45,13 @@ class Disk(FileOperations):
         self.fault: OSError | None = None
         self.fails_at_once = False
         self.blocks = 0
+        self.hangs: Callable[[], None] | None = None
 
     def write_new(self, path: Path, data: Buffer) -> None:
         fence = b"epoch" in bytes(data)
         self.blocks += not fence
+        if self.hangs is not None and not fence:
+            self.hangs()
         if self.fault is not None and (self.fails_at_once or not fence):
             raise self.fault
         super().write_new(path, data)
@@ -63,7 +70,7 @@ class TwoPlaces:
 
     def __post_init__(self) -> None:
         self.disks = {FIRST: Disk(), SECOND: Disk()}
-        self.vaults = {
+        self.vaults: dict[str, Vault] = {
             name: DirectoryVault(self.root / name, operations=disk) for name, disk in self.disks.items()
         }
         (self.root / "state").mkdir()
@@ -183,3 +190,28 @@ def test_a_fault_of_a_job_with_one_place_is_told_as_it_is(places: TwoPlaces, fau
     places.world = replace(places.world, ship=ship)
     with pytest.raises(type(fault), match=str(fault)):
         places.save(1, FIRST)
+
+
+def test_a_place_that_hangs_in_the_middle_of_an_upload_passes_it_to_the_next(places: TwoPlaces) -> None:
+    wakes, clock = threading.Event(), ManualClock()
+    patience = Patience(stall_s=0.01, now_s=clock.now_s)
+    places.vaults[FIRST] = bounded_vault(places.vaults[FIRST], FIRST, patience)
+
+    def hang() -> None:
+        while not wakes.wait(0.001):
+            clock.at_s += 60.0
+
+    places.disks[FIRST].hangs = hang
+    assert places.save(1).elsewhere.startswith(f"{FIRST}: {FIRST} has got nothing done for")
+    assert places.ids(SECOND) == ["c1"]
+    with pytest.raises(VaultUnavailable, match="has not answered what it was asked before"):
+        places.ids(FIRST)
+    places.disks[FIRST].hangs = None
+    wakes.set()
+    while True:  # as soon as what it owes is done
+        with suppress(VaultUnavailable):
+            assert places.ids(FIRST) == []
+            break
+    places.clock.at_s += AVOID_S
+    assert places.save(2).elsewhere == ""
+    assert places.ids(FIRST) == ["c2"]

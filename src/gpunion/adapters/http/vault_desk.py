@@ -22,7 +22,10 @@ from gpunion.ports.vault import (
 )
 from gpunion.wire.trees import BATCH_BLOCKS_MAX
 
-REQUEST_LIMIT_S = 60.0
+# Without a byte taken or given. Sealing a large checkpoint and collecting garbage are silent for longer.
+SILENCE_LIMIT_S = 60.0
+SLOW_LIMIT_S = 180.0
+CONNECT_LIMIT_S = 10.0
 # A cable that is plugged in again, a coordinator that starts again: the upload goes on from the same block.
 TRIES = 4
 WAIT_S = 0.5
@@ -39,12 +42,13 @@ FAULTS: dict[str, type[VaultFault]] = {
 class HttpVaultDesk:
     """Implements `ports.vault_desk.VaultDesk`."""
 
-    def __init__(self, url: str, credential: str) -> None:
+    def __init__(self, url: str, credential: str, *, silence_limit_s: float = SILENCE_LIMIT_S) -> None:
         self._url = url
+        self._silence_limit_s = silence_limit_s
         self._client = httpx.Client(
             base_url=f"{url}/api/v1/vault",
             headers={"Authorization": f"Bearer {credential}"},
-            timeout=REQUEST_LIMIT_S,
+            timeout=httpx.Timeout(silence_limit_s, connect=min(silence_limit_s, CONNECT_LIMIT_S)),
             trust_env=False,
         )
 
@@ -71,13 +75,13 @@ class HttpVaultDesk:
         self._ask("POST", f"{_owner(job_id)}/blocks/{name}/doubt")
 
     def seal(self, job_id: str, manifest: bytes) -> None:
-        self._ask("POST", f"/jobs/{job_id}/seal", content=manifest)
+        self._ask("POST", f"/jobs/{job_id}/seal", content=manifest, timeout=SLOW_LIMIT_S)
 
     def begin_copy(self, job_id: str, epoch: int) -> None:
         self._ask("POST", f"/jobs/{job_id}/copies/begin", json={"epoch": epoch})
 
     def adopt(self, job_id: str, manifest: bytes) -> None:
-        self._ask("POST", f"/jobs/{job_id}/copies/seal", content=manifest)
+        self._ask("POST", f"/jobs/{job_id}/copies/seal", content=manifest, timeout=SLOW_LIMIT_S)
 
     def latest(self, job_id: str) -> bytes | None:
         found = self._ask("GET", f"/jobs/{job_id}/manifests/latest").json()["manifests"]
@@ -97,16 +101,23 @@ class HttpVaultDesk:
         self._ask("DELETE", f"/holds/{hold}")
 
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
-        return tuple(self._ask("POST", f"/jobs/{job_id}/forget", json={"keep": keep}).json()["checkpoints"])
+        answer = self._ask("POST", f"/jobs/{job_id}/forget", json={"keep": keep}, timeout=SLOW_LIMIT_S)
+        return tuple(answer.json()["checkpoints"])
 
     def collect_garbage(self) -> Garbage:
-        found = self._ask("POST", "/collect").json()
+        found = self._ask("POST", "/collect", timeout=SLOW_LIMIT_S).json()
         return Garbage(blocks=int(found["blocks"]), stored_bytes=int(found["stored_bytes"]))
 
     def _ask(self, method: str, path: str, **body: Any) -> httpx.Response:
         for attempt in range(1, TRIES + 1):
             try:
                 answer = self._client.request(method, path, **body)
+            except (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout) as error:
+                # It hangs, or its network does: there may be another place to save in.
+                raise VaultUnavailable(
+                    f"{self.describe()} has taken and given nothing for "
+                    f"{body.get('timeout', self._silence_limit_s):g} s. Next: wait, or look whether it hangs"
+                ) from error
             except httpx.TransportError as error:
                 trouble = f"{self.describe()} cannot be reached: {error or type(error).__name__}"
                 if attempt == TRIES:

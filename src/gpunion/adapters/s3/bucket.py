@@ -10,7 +10,7 @@ from typing import Any
 from gpunion.adapters.s3.objects import Objects, is_of_obstore
 from gpunion.ports.vault import VaultUnavailable
 
-REQUEST_LIMIT_S = 60
+REQUEST_LIMIT_S = 60  # for one block or less; a server that hangs is given up after it, and not asked again
 CONNECT_LIMIT_S = 10
 # A server that starts again, a cable that is plugged in again: the upload goes on from the same block.
 TRIES = 5
@@ -35,6 +35,7 @@ class Bucket:
     secret_access_key: str = field(repr=False)
     session_token: str = field(default="", repr=False)
     tries: int = TRIES
+    request_limit_s: int = REQUEST_LIMIT_S
 
     def describe(self) -> str:
         path = f"{self.bucket}/{self.prefix}" if self.prefix else self.bucket
@@ -76,7 +77,7 @@ def _store(s3_store: Any, bucket: Bucket) -> Any:
         prefix=bucket.prefix or None,
         client_options={
             "allow_http": bucket.endpoint.startswith("http://"),
-            "timeout": f"{REQUEST_LIMIT_S}s",
+            "timeout": f"{bucket.request_limit_s}s",
             "connect_timeout": f"{CONNECT_LIMIT_S}s",
         },
         retry_config={

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from gpunion.adapters.files.bounded import bounded
 from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
+from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.s3.bucket import Bucket, open_bucket
 from gpunion.adapters.s3.caretaker import BucketCaretaker
@@ -29,6 +31,14 @@ def open_place(place: Place, environment: Mapping[str, str], mirrors: Path, limi
     desk = BucketDesk(bucket_objects(place, environment))
     mirrors.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Opened(MirrorVault(desk, mirrors / place.name, limit_bytes=limit_bytes), desk)
+
+
+def open_bounded(
+    place: Place, *, patience: Patience, environment: Mapping[str, str], mirrors: Path, limit_bytes: int
+) -> Opened:
+    """The same, waited for no longer than `patience` has. A bucket's own client bounds what comes after."""
+    opened = patience.ask(place.name, lambda: open_place(place, environment, mirrors, limit_bytes))
+    return bounded(opened, place.name, patience) if place.kind is PlaceKind.DIRECTORY else opened
 
 
 def open_caretaker(vault: Path | Place, environment: Mapping[str, str]) -> Caretaker:
