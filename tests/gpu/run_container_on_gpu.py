@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -22,7 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,6 @@ from tests.gpu.run_on_gpu import PREPARED, again_with  # noqa: E402
 GIB = 1024**3
 LIMIT_S = 150.0
 STEPS = 240
-DESCRIPTION = Path("/etc/cdi/gpunion-test.json")
-DEVICE_FILES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 
 
 def main() -> int:
@@ -49,6 +46,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gpunion-container-") as folder:
         if PREPARED not in os.environ:
             return again_with(arguments.wheels, Path(folder))
+        from tests.gpu.described import described
+
         with described():
             answer = show(Path(folder))
     text = json.dumps(answer, indent=2)
@@ -56,23 +55,6 @@ def main() -> int:
     if arguments.out is not None:
         arguments.out.write_text(text + "\n", encoding="utf-8")
     return 0 if answer.get("identical") else 1
-
-
-@contextlib.contextmanager
-def described() -> Iterator[None]:
-    from gpunion.adapters.containers.gpus import CDI_DIRECTORIES, CDI_KIND
-
-    if any(Path(folder).is_dir() and any(Path(folder).iterdir()) for folder in CDI_DIRECTORIES):
-        yield
-        return
-    nodes = [{"path": f"/dev/{name}"} for name in DEVICE_FILES if os.path.exists(f"/dev/{name}")]
-    card = {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}, *nodes]}}
-    DESCRIPTION.parent.mkdir(parents=True, exist_ok=True)
-    DESCRIPTION.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": CDI_KIND, "devices": [card]}))
-    try:
-        yield
-    finally:
-        DESCRIPTION.unlink()
 
 
 def show(folder: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ that was asked for was seen. `--rehearse` plays it with a made-up driver and pro
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -69,6 +70,7 @@ def again_with(wheels: Path | None, folder: Path) -> int:
 def show(folder: Path, *, park: bool = False, runtime: str = "sandbox") -> dict[str, Any]:
     pynvml: Any = importlib.import_module("pynvml")
     from gpunion.agent.compose import can_sandbox
+    from tests.gpu.described import described
     from tests.gpu.programs import GUEST, OWNER
     from tests.gpu.scene import Props
 
@@ -81,7 +83,8 @@ def show(folder: Path, *, park: bool = False, runtime: str = "sandbox") -> dict[
         unsandboxed=runtime == "sandbox" and not can_sandbox(),
         runtime=runtime,
     )
-    found = _play(folder, props, park=park)
+    with contextlib.nullcontext() if runtime == "sandbox" else described():
+        found = _play(folder, props, park=park)
     found["driver"] = str(pynvml.nvmlSystemGetDriverVersion())
     found["sandboxed"] = not props.unsandboxed
     found["verdicts"] = _judge(found)

@@ -123,7 +123,8 @@ def _park_once(
     back = cuda.unpark(pids, MOVE_LIMIT_S)
     if asked is not None:
         back_began_s = time.monotonic()
-        asyncio.run(asked.come_back(MOVE_LIMIT_S))
+        asyncio.run(asked.may_come_back())
+        asyncio.run(asked.is_back(MOVE_LIMIT_S))
         back_s = time.monotonic() - back_began_s
     return {
         "used_before_bytes": before_bytes,

@@ -26,8 +26,10 @@ from gpunion.ports.runtime import RuntimeFault
 LOOK_S = 0.02
 # Most programs come to the end of a step within this; the driver needs the rest of the notice for the others.
 BEGIN_LIMIT_S = 1.0
-# Of the time that is left when it has begun: the driver has to take what remains, and the guest to be frozen.
+# Of the notice: the driver has to take what remains, or all of it, and the guest to be frozen.
 SHARE = 0.6
+# A program that was too slow is told so, and gives up between two pieces of its copy.
+GIVE_UP_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +52,29 @@ class AskedAside:
         except RuntimeFault:
             return  # it is looked for now and then, signal or not; the driver needs neither
         said = await self._heard(request_id, began_s + min(BEGIN_LIMIT_S, SHARE * limit_s))
-        if said is not None and not said.done and not said.trouble:
-            await self._heard(request_id, began_s + SHARE * limit_s, whole=True)
+        if said is None or said.done or said.trouble:
+            return
+        said = await self._heard(request_id, began_s + SHARE * limit_s, whole=True)
+        if said is None or not (said.done or said.trouble):
+            # Its copy and the driver's would be in host memory at once, which has room for one.
+            await self.may_come_back()
+            await self._heard(request_id, time.monotonic() + GIVE_UP_S, whole=True)
 
-    async def come_back(self, wait_s: float) -> None:
+    async def may_come_back(self) -> None:
         await asyncio.to_thread(self.control.delete, self.control_dir, ASIDE_FILE)
+
+    async def is_back(self, wait_s: float) -> bool:
         until_s = time.monotonic() + wait_s
-        while time.monotonic() < until_s and await asyncio.to_thread(self._is_aside):
+        while await asyncio.to_thread(self._is_aside):
+            if time.monotonic() >= until_s:
+                return False
             await asyncio.sleep(LOOK_S)
+        return True
 
     def _is_aside(self) -> bool:
+        """Or on its way there or back: its copy is in host memory."""
         said = self.control.read_json(self.control_dir, STEPPED_ASIDE_FILE)
-        return said is not None and said.get("done") is True
+        return said is not None and not said.get("trouble")
 
     async def _heard(self, request_id: str, until_s: float, *, whole: bool = False) -> SteppedAside | None:
         """Its answer as soon as there is one; `whole`: as soon as it says how it ended."""

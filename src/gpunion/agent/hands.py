@@ -138,8 +138,9 @@ class GuestHands:
         self._task(self._park(by_s, tuple(beside)))  # not in turn: leases are renewed meanwhile
 
     async def _park(self, by_s: float, beside: tuple[str, ...]) -> None:
-        note = None if self.gone else self.note
-        self._world.post(await parked(self._world, self.run_id, note, by_s, beside))
+        async with self._dumping:  # a dump that is under way would wake it when it is done
+            note = None if self.gone else self.note
+            self._world.post(await parked(self._world, self.run_id, note, by_s, beside))
 
     def unpark(self) -> None:
         self._task(self._unpark())

@@ -21,10 +21,13 @@ async def parked(
 ) -> GuestParked | GuestNotParked:
     """`note`: None where it is gone."""
     left_s, parker = by_s - world.clock.now_s(), world.parker
-    if note is None or parker is None or left_s <= 0:
-        detail = "guests cannot be parked here" if parker is None else "it came too late"
+    if note is None or parker is None:
+        detail = "guests cannot be parked here" if parker is None else "it is gone"
         return GuestNotParked(run_id=run_id, detail=detail)
     try:
+        if left_s <= 0:
+            await parker.give_up(run_id, _program(world, note))  # an agent before us may have begun
+            return GuestNotParked(run_id=run_id, detail="it came too late")
         done = await parker.park(run_id, note.gpu_indices, beside, left_s, _program(world, note))
     except NotParked as trouble:
         return GuestNotParked(run_id=run_id, detail=str(trouble))
@@ -35,10 +38,10 @@ async def parked(
 
 
 async def unparked(world: World, run_id: RunId, note: RunNote | None) -> GuestUnparked | GuestNotUnparked:
-    took_s = 0.0
+    if note is None or world.parker is None:
+        return GuestNotUnparked(run_id=run_id, detail="guests that were parked cannot be brought back here")
     try:
-        if note is not None and world.parker is not None:
-            took_s = await world.parker.unpark(run_id, _program(world, note))
+        took_s = await world.parker.unpark(run_id, _program(world, note))
     except NotUnparked as trouble:
         return GuestNotUnparked(run_id=run_id, detail=str(trouble))
     except Exception as bug:

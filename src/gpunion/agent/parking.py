@@ -24,6 +24,8 @@ ALLOWANCE, ALLOWANCE_BYTES = 1.1, GIB
 UNPARK_LIMIT_S = 120.0
 # For a program that brings its memory back itself: some tens of gigabytes.
 COME_BACK_S = 30.0
+# It may find the GPU full, and waits for room so long; then its own trouble is told.
+LATE_S = 660.0
 
 
 class NotParked(Exception):
@@ -41,8 +43,12 @@ class Program(Protocol):
         """It has given up its GPU, or does not do such things. Within the time, and without fault."""
         ...
 
-    async def come_back(self, wait_s: float) -> None:
-        """It may have its GPU again. Returns when it has, or after that time: it comes back by itself."""
+    async def may_come_back(self) -> None:
+        """It may have its GPU again, and takes it by itself."""
+        ...
+
+    async def is_back(self, wait_s: float) -> bool:
+        """Waits for that. False: what was on its GPU is still in host memory."""
         ...
 
 
@@ -54,6 +60,7 @@ class GuestParker:
     allowed_bytes: Callable[[], int | None]  # by the terms, of all parked guests together; None: what is free
     free_bytes: Callable[[], tuple[int, int]] = field(default_factory=lambda: free_memory)  # free, and all
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _late: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def park(
         self,
@@ -63,23 +70,20 @@ class GuestParker:
         limit_s: float,
         program: Program,
     ) -> ParkNote:
-        """`beside`: the other guests of this machine. NotParked says why; nothing has changed then."""
+        """`beside`: the other guests of this machine. NotParked says why; the guest goes on then."""
+        began_s = time.monotonic()
         async with self._turn:
             note = await asyncio.to_thread(self.freezer.note, run_id)
             if note is not None and note.frozen:
                 return note  # an agent before us did it
-            began_s = time.monotonic()
             note = await self._allowed(run_id, note, gpu_indices, tuple(beside))
             try:
-                if note.pids:
-                    await program.step_aside(limit_s)
-                moved = await self._park(run_id, note, limit_s - (time.monotonic() - began_s))
-            except NotParked:
-                await program.come_back(0.0)  # nobody waits: it has to be saved in what is left of the notice
+                return await self._park(run_id, note, began_s, limit_s, program)
+            except BaseException as trouble:
+                await self._let_go(run_id, note, program)
+                if isinstance(trouble, CannotMove | CannotFreeze):
+                    raise NotParked(str(trouble)) from trouble
                 raise
-            done = replace(moved, frozen=True, took_s=time.monotonic() - began_s)
-            await asyncio.to_thread(self.freezer.write_note, run_id, done)
-            return done
 
     async def unpark(self, run_id: str, program: Program) -> float:
         """Returns the seconds it took. NotUnparked says why it cannot go on."""
@@ -91,9 +95,41 @@ class GuestParker:
                 await in_own_thread(lambda: self.memory.to_gpu(note.pids, UNPARK_LIMIT_S))
             except CannotMove as trouble:
                 raise NotUnparked(str(trouble)) from trouble
-        await program.come_back(COME_BACK_S)
-        await asyncio.to_thread(self._forget, run_id)
+        await program.may_come_back()
+        await self._forget(run_id, program, COME_BACK_S)
         return time.monotonic() - began_s
+
+    async def give_up(self, run_id: str, program: Program) -> None:
+        """What an agent before us had begun is undone, if there is anything."""
+        note = await asyncio.to_thread(self.freezer.note, run_id)
+        if note is not None:
+            await self._let_go(run_id, note, program)
+
+    async def _park(
+        self, run_id: str, note: ParkNote, began_s: float, limit_s: float, program: Program
+    ) -> ParkNote:
+        def left_s() -> float:
+            return limit_s - (time.monotonic() - began_s)
+
+        if note.pids:
+            await program.step_aside(left_s())
+            await in_own_thread(lambda: self.memory.to_host(note.pids, left_s()))
+        await in_own_thread(lambda: self.freezer.freeze(run_id))
+        done = replace(note, frozen=True, took_s=time.monotonic() - began_s)
+        await asyncio.to_thread(self.freezer.write_note, run_id, done)
+        return done
+
+    async def _let_go(self, run_id: str, note: ParkNote, program: Program) -> None:
+        """Everything as it was, from wherever it is. Nobody is waited for: what is left of the notice is
+        needed to save it."""
+        await in_own_thread(lambda: self.freezer.thaw(run_id))
+        await program.may_come_back()
+        if note.pids:
+            try:
+                await in_own_thread(lambda: self.memory.to_gpu(note.pids, UNPARK_LIMIT_S))
+            except CannotMove:
+                return  # its limits end it; the note stays for whoever looks
+        await self._forget(run_id, program, 0.0)
 
     async def _allowed(
         self, run_id: str, note: ParkNote | None, gpu_indices: tuple[int, ...], beside: tuple[str, ...]
@@ -106,16 +142,6 @@ class GuestParker:
         if note is None:
             note = await self._plan(run_id, gpu_indices)
         await asyncio.to_thread(self._make_room, run_id, note, beside)
-        return note
-
-    async def _park(self, run_id: str, note: ParkNote, limit_s: float) -> ParkNote:
-        try:
-            if note.pids:
-                await in_own_thread(lambda: self.memory.to_host(note.pids, limit_s))
-            await in_own_thread(lambda: self.freezer.freeze(run_id))
-        except (CannotMove, CannotFreeze) as trouble:
-            await self._undo(run_id, note, frozen=isinstance(trouble, CannotFreeze))
-            raise NotParked(str(trouble)) from trouble
         return note
 
     async def _plan(self, run_id: str, gpu_indices: tuple[int, ...]) -> ParkNote:
@@ -140,17 +166,20 @@ class GuestParker:
         self.freezer.allow_memory(run_id, int(ALLOWANCE * note.moved_bytes) + ALLOWANCE_BYTES)
         self.freezer.write_note(run_id, note)  # before anything is moved: it has to be found again
 
-    async def _undo(self, run_id: str, note: ParkNote, *, frozen: bool) -> None:
-        if frozen and note.pids:
-            try:
-                await in_own_thread(lambda: self.memory.to_gpu(note.pids, UNPARK_LIMIT_S))
-            except CannotMove:
-                return  # its limits end it; the note stays for whoever looks
-        await asyncio.to_thread(self._forget, run_id)
+    async def _forget(self, run_id: str, program: Program, wait_s: float) -> None:
+        """It has no more memory than it was granted, as soon as it does not need more."""
+        await asyncio.to_thread(self.freezer.write_note, run_id, None)
+        if await program.is_back(wait_s):
+            await asyncio.to_thread(self.freezer.allow_memory, run_id, 0)
+            return
+        late = asyncio.get_running_loop().create_task(self._lower_when_back(run_id, program))
+        self._late.add(late)
+        late.add_done_callback(self._late.discard)
 
-    def _forget(self, run_id: str) -> None:
-        self.freezer.allow_memory(run_id, 0)
-        self.freezer.write_note(run_id, None)
+    async def _lower_when_back(self, run_id: str, program: Program) -> None:
+        await program.is_back(LATE_S)
+        if await asyncio.to_thread(self.freezer.note, run_id) is None:  # else it was parked once more
+            await asyncio.to_thread(self.freezer.allow_memory, run_id, 0)
 
 
 def on_gpus(look: Look, gpu_indices: Iterable[int], pids: Iterable[int]) -> int:

@@ -12,7 +12,13 @@ import shutil
 from pathlib import Path
 
 from gpunion.agent.capture import cut
-from gpunion.agent.control import NOTICE_FILE, REQUEST_FILE, read_reached
+from gpunion.agent.control import (
+    ASIDE_FILE,
+    NOTICE_FILE,
+    REQUEST_FILE,
+    STEPPED_ASIDE_FILE,
+    read_reached,
+)
 from gpunion.agent.run_notes import RunNote
 from gpunion.agent.threads import in_own_thread
 from gpunion.agent.workdir import move_in
@@ -69,7 +75,12 @@ def bring_in(landing: Path, spool: Path, paths: GuestPaths) -> Path:
     shutil.move(landing / DUMP_PART, dump)
     move_in(landing / SCRATCH_PART, paths.scratch_dir)
     move_in(landing / CONTROL_PART, paths.control_dir)
-    for stale in (REQUEST_FILE, NOTICE_FILE):  # what was asked of it elsewhere, and by when
+    for stale in (
+        REQUEST_FILE,
+        NOTICE_FILE,
+        ASIDE_FILE,
+        STEPPED_ASIDE_FILE,
+    ):  # what was asked of it elsewhere, and by when
         (paths.control_dir / stale).unlink(missing_ok=True)
     return dump
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ from gpunion.sdk.job.messages import Mailbox
 here = Path(os.environ["GPUNION_OUTPUT_DIR"])
 
 class OneFile:
-    def set_aside(self):
+    def set_aside(self, wanted):
         (here / "on-gpu").unlink()
         return 7
     def bring_back(self):
@@ -70,6 +71,7 @@ class FakeGpuMemory:
     on_host: tuple[int, ...] = ()
     trouble: str = ""
     wont_go_back: str = ""
+    bug: bool = False
     left_behind: Callable[[], bool] = lambda: True  # is something on the GPU when the driver begins?
     found: list[bool] = field(default_factory=list)
 
@@ -81,6 +83,8 @@ class FakeGpuMemory:
 
     def to_host(self, pids: Sequence[int], limit_s: float) -> None:
         self.found.append(self.left_behind())
+        if self.bug:
+            raise OSError("no process can be started")
         if self.trouble:
             raise CannotMove(self.trouble)
         self.on_host = tuple(pids)
@@ -88,7 +92,7 @@ class FakeGpuMemory:
     def to_gpu(self, pids: Sequence[int], limit_s: float) -> None:
         if self.wont_go_back:
             raise CannotMove(self.wont_go_back)
-        assert tuple(pids) == self.on_host
+        assert self.on_host in ((), tuple(pids))
         self.on_host = ()
 
 
@@ -188,6 +192,9 @@ class House:
         await asyncio.sleep(0.1)
         return self.counted() == before
 
+    def extra_memory(self) -> str:
+        return (self.folder / "guests" / "job-e1" / "extra-memory.json").read_text()
+
     async def end(self) -> None:
         await self.runtime.kill("job-e1", ExitReason.STOPPED)
         await self.runtime.wait_exit("job-e1")
@@ -237,20 +244,28 @@ def test_a_parked_guest_stands_still_and_goes_on_where_it_stood(tmp_path: Path, 
     play(tmp_path, story, shut_in=shut_in)
 
 
-@pytest.mark.parametrize("trouble", ["", "the driver gives no reason"])
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        ({}, None),
+        ({"trouble": "the driver gives no reason"}, NotParked),
+        ({"bug": True}, OSError),
+    ],
+)
 def test_a_program_that_steps_aside_leaves_the_driver_nothing_and_comes_back(
-    tmp_path: Path, trouble: str
+    tmp_path: Path, trouble: dict[str, Any], told: type[Exception] | None
 ) -> None:
     on_gpu = tmp_path / "guests" / "job-e1" / "output" / "on-gpu"
-    memory = FakeGpuMemory(trouble=trouble, left_behind=on_gpu.exists)
+    memory = FakeGpuMemory(left_behind=on_gpu.exists, **trouble)
 
     async def story(house: House) -> None:
         progress = house.program.control_dir / "progress.json"
         await until(lambda: progress.exists() and "true" in progress.read_text())
         assert on_gpu.exists()
-        if trouble:
-            with pytest.raises(NotParked, match=trouble):
+        if told is not None:
+            with pytest.raises(told):
                 await house.park()
+            assert house.freezer(house.folder).note("job-e1") is None
         else:
             await house.park()
             assert await house.stands_still()
@@ -261,7 +276,8 @@ def test_a_program_that_steps_aside_leaves_the_driver_nothing_and_comes_back(
         await until(on_gpu.exists)
         before = house.counted()
         await until(lambda: house.counted() > before)
-        assert not list(house.program.control_dir.glob("*aside*"))
+        await until(lambda: not list(house.program.control_dir.glob("*aside*")))
+        await until(lambda: '"extra_bytes": 0' in house.extra_memory())
 
     play(tmp_path, story, memory=memory, command=("python3", "-c", STEPS_ASIDE))
 
@@ -320,6 +336,31 @@ def test_what_cannot_be_parked_runs_on_and_the_reason_is_told(
     play(tmp_path, story, **house)
 
 
+def test_a_program_that_is_late_keeps_its_memory_until_it_is_back(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        control.write_json(house.program.control_dir, "stepped-aside.json", {"id": "one", "done": True})
+        house.memory.trouble = "the driver gives no reason"
+        with pytest.raises(NotParked):
+            await house.park()
+        assert '"extra_bytes": 0' not in house.extra_memory()
+        control.delete(house.program.control_dir, "stepped-aside.json")
+        await until(lambda: '"extra_bytes": 0' in house.extra_memory())
+
+    play(tmp_path, story)
+
+
+def test_what_an_agent_before_had_begun_is_undone_when_it_is_too_late(tmp_path: Path) -> None:
+    async def story(house: House) -> None:
+        await house.park()
+        await house.new_agent().give_up("job-e1", house.program)
+        assert house.memory.on_host == ()
+        before = house.counted()
+        await until(lambda: house.counted() > before)
+        assert house.freezer(house.folder).note("job-e1") is None
+
+    play(tmp_path, story)
+
+
 def test_memory_that_does_not_go_back_is_told(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         await house.park()
@@ -333,10 +374,9 @@ def test_memory_that_does_not_go_back_is_told(tmp_path: Path) -> None:
 def test_what_was_on_the_gpu_may_be_in_memory_beyond_the_guests_grant(tmp_path: Path) -> None:
     async def story(house: House) -> None:
         await house.park()
-        said = (house.folder / "guests" / "job-e1" / "extra-memory.json").read_text()
-        assert int(said.partition(":")[2].strip(" }\n")) > 8 * GIB
+        assert int(house.extra_memory().partition(":")[2].strip(" }\n")) > 8 * GIB
         await house.unpark()
-        assert "0" in (house.folder / "guests" / "job-e1" / "extra-memory.json").read_text()
+        assert '"extra_bytes": 0' in house.extra_memory()
 
     play(tmp_path, story)
 

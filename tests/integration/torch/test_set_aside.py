@@ -106,6 +106,46 @@ def test_a_copy_that_fails_leaves_everything_where_it_was(torch: Any) -> None:
     assert kept.sum() == 1 << 20
 
 
+def test_an_allocator_that_cannot_be_asked_is_no_end_of_the_program(torch: Any) -> None:
+    def refuses() -> Any:
+        raise RuntimeError("cudaMallocAsync does not yet support this")
+
+    torch.cuda.memory_snapshot = refuses
+    with pytest.raises(CannotSetAside, match="does not yet"):
+        memory_of(torch).set_aside()
+
+
+def test_tensors_made_for_inference_come_back_while_that_goes_on(torch: Any) -> None:
+    with torch.inference_mode():
+        kept = torch.full((1 << 20,), 3.0)
+        memory = memory_of(torch)
+        memory.set_aside()
+        assert kept.untyped_storage().nbytes() == 0
+        memory.bring_back()
+    assert kept.unique().tolist() == [3.0]
+
+
+def test_a_tensor_that_only_stands_for_another_is_passed_over(torch: Any) -> None:
+    class Wrapper(torch.Tensor):  # type: ignore[misc]
+        @staticmethod
+        def __new__(cls: Any, inner: Any) -> Any:
+            return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        @classmethod
+        def __torch_dispatch__(cls, *rest: Any, **named: Any) -> Any:
+            raise NotImplementedError
+
+    outer = Wrapper(torch.full((1 << 20,), 5.0))
+    memory = memory_of(torch)
+    memory.set_aside()
+    assert outer.inner.untyped_storage().nbytes() == 0
+    memory.bring_back()
+    assert outer.inner.unique().tolist() == [5.0]
+
+
 def test_a_gpu_without_room_leaves_everything_set_aside(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = [torch.full((1 << 20,), float(number)) for number in range(3)]
     memory = memory_of(torch)

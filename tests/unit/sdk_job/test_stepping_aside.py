@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import threading
 import time
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.sdk.job import aside as aside_module
+from gpunion.sdk.job import training
 from gpunion.sdk.job.aside import StepsAside, memory_in_use
 from gpunion.sdk.job.messages import Mailbox
 from gpunion.sdk.job.torch_memory import CannotSetAside, NoRoomYet
@@ -23,10 +26,15 @@ PATIENCE_S = 30.0
 @dataclass
 class FakeMemory:
     trouble: str = ""
+    slow: bool = False  # it copies until it is told to give up
     full: int = 0  # so many times there is no room yet
     did: list[str] = field(default_factory=list)
 
-    def set_aside(self) -> int:
+    def set_aside(self, wanted: Callable[[], bool]) -> int:
+        assert wanted()
+        while self.slow:
+            if not wanted():
+                raise CannotSetAside("it took too long")
         if self.trouble:
             raise CannotSetAside(self.trouble)
         self.did.append("aside")
@@ -136,6 +144,69 @@ def test_what_cannot_be_set_aside_is_told_once_and_the_program_goes_on(asked: As
     asked.mailbox._asked_aside = True  # as its signal does
     asked.steps.between_steps()
     assert asked.said() == {}
+
+
+def test_a_question_that_is_taken_back_ends_a_copy_that_takes_long(asked: Asked) -> None:
+    asked.memory.slow = True
+    asked.ask("one")
+
+    def agent() -> None:
+        while asked.said().get("id") != "one":
+            time.sleep(0.002)
+        (asked.control_dir / "aside.json").unlink()
+
+    asked.while_it_waits(agent)
+    assert asked.said()["trouble"] == "it took too long"
+    assert asked.memory.did == []
+
+
+def test_a_program_that_is_told_to_end_hears_of_it_when_its_memory_is_back(asked: Asked) -> None:
+    heard: list[list[str]] = []
+    asked.ask("one")
+    before = signal.signal(signal.SIGTERM, lambda signum, frame: heard.append(list(asked.memory.did)))
+
+    def agent() -> None:
+        asked.until_done("one")
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+        (asked.control_dir / "aside.json").unlink()
+
+    try:
+        asked.while_it_waits(agent)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert heard == [["aside", "back"]]
+
+
+def test_a_copy_that_is_still_being_written_is_left_on_the_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, checkpoint = tmp_path / "control", tmp_path / "checkpoint"
+    control.mkdir()
+    checkpoint.mkdir()
+    monkeypatch.setenv("GPUNION_CONTROL_DIR", str(control))
+    monkeypatch.setenv("GPUNION_CHECKPOINT_DIR", str(checkpoint))
+    memory, written = FakeMemory(trouble="never mind"), threading.Event()
+
+    def seen() -> bool:
+        return (control / "stepped-aside.json").exists()
+
+    run = training.Training(total_steps=4, load=lambda d: None, snapshot=lambda: lambda d: written.wait(30))
+    assert run._aside is not None
+    run._aside._memory = lambda: memory
+    found = []
+    for step in run.steps():
+        found.append(seen())
+        run._mailbox._asked = run._mailbox._asked_aside = True  # as the signal does
+        if step == 0:
+            (control / "request.json").write_text(json.dumps({"id": "save", "final": False}))
+        if step == 1:
+            (control / "aside.json").write_text(json.dumps({"id": "one"}))
+        if step == 2:
+            written.set()
+            assert run._writing is not None
+            run._writing.join()
+    assert found == [False, False, False, True]
 
 
 def test_without_pytorch_there_is_nothing_to_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:

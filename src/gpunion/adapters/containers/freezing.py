@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ UNIFIED = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 OLD_TREE = "/sys/fs/cgroup/memory"
 UNIFIED_LIMITS: tuple[str, ...] = ("memory.max",)
 OLD_LIMITS: tuple[str, ...] = ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes")
+INNER_LEVEL = "container"  # crun's, where systemd keeps its cgroups
 # A limit below what is in use is refused by the old tree: what was just given back may still be counted.
 LOWER_TRIES, LOWER_PAUSE_S = 20, 0.1
 
@@ -35,7 +37,7 @@ class ContainerFreezer(GuestFreezer):
         write_json(os.path.join(root, EXTRA_MEMORY_FILE), {"extra_bytes": extra_bytes}, durable=False)
         granted = int(str((read_json(os.path.join(root, LAUNCH_FILE)) or {}).get("memory_bytes", 0)))
         files = memory_limits(self.processes(run_id)) if granted > 0 else []
-        # With swap is never less than without: it goes up first, and down last.
+        # The wider (an outer cgroup, or with swap) is never less than the narrower: up first, and down last.
         for path in files if extra_bytes > 0 else reversed(files):
             _set_limit(path, granted + extra_bytes)
 
@@ -59,22 +61,29 @@ class ContainerFreezer(GuestFreezer):
 
 
 def memory_limits(pids: frozenset[int]) -> list[str]:
-    """The files that limit the memory of these processes, the one that counts swap as well first."""
+    """The files that limit the memory of these processes and of nobody else, the widest first."""
     lines = _lines(f"/proc/{min(pids)}/cgroup") if pids else []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if "memory" in controllers.split(",") and path != "/":
-            folder = f"{OLD_TREE}{path}"
-            names = OLD_LIMITS
-        elif not controllers and path != "/":
-            folder = next((f"{mount}{path}" for mount in UNIFIED if os.path.isdir(f"{mount}{path}")), "")
-            names = UNIFIED_LIMITS
-        else:
+        if path == "/":
             continue
-        found = [os.path.join(folder, name) for name in names if os.path.exists(os.path.join(folder, name))]
-        if found:
+        if "memory" in controllers.split(","):
+            return _there(f"{OLD_TREE}{path}", OLD_LIMITS)
+        mount = next((mount for mount in UNIFIED if not controllers and os.path.isdir(f"{mount}{path}")), "")
+        found = [file for level in _levels(path) for file in _there(f"{mount}{level}", UNIFIED_LIMITS)]
+        if mount and found:
             return found
     return []
+
+
+def _levels(path: str) -> list[str]:
+    """The cgroup of a container, outermost first: an engine may put its processes one level deeper."""
+    outer = os.path.dirname(path)
+    return [outer, path] if os.path.basename(path) == INNER_LEVEL else [path]
+
+
+def _there(folder: str, names: tuple[str, ...]) -> list[str]:
+    return [file for name in names if os.path.exists(file := os.path.join(folder, name))]
 
 
 def _set_limit(path: str, limit_bytes: int) -> None:
@@ -82,7 +91,9 @@ def _set_limit(path: str, limit_bytes: int) -> None:
         try:
             Path(path).write_text(str(limit_bytes), encoding="ascii")
             return
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return  # not ours to set; the guest lives with what it was granted
             time.sleep(LOWER_PAUSE_S)
 
 

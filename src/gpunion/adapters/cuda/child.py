@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from gpunion.adapters.cuda.driver import CudaTrouble, Library, State, open_library
+from gpunion.adapters.cuda.driver import NOT_INITIALIZED, CudaTrouble, Library, State, open_library
 
 # Tests put a driver of theirs in the place of NVIDIA's; nothing else sets this.
 STAND_IN_VARIABLE = "GPUNION_TEST_CUDA"
@@ -25,6 +25,7 @@ STAND_IN_VARIABLE = "GPUNION_TEST_CUDA"
 def park(library: Library, pids: Sequence[int], limit_ms: int) -> dict[str, float]:
     """Locked all together first: processes that wait for each other's GPU work come to rest together."""
     began_s = time.monotonic()
+    pids = _with_cuda(library, pids)
     try:
         for pid in pids:
             if library.state(pid) is State.RUNNING:
@@ -42,6 +43,7 @@ def park(library: Library, pids: Sequence[int], limit_ms: int) -> dict[str, floa
 def unpark(library: Library, pids: Sequence[int], limit_ms: int) -> dict[str, float]:
     del limit_ms
     began_s = time.monotonic()
+    pids = _with_cuda(library, pids)
     for pid in pids:
         if library.state(pid) is State.CHECKPOINTED:
             library.restore(pid)
@@ -64,6 +66,19 @@ def states(library: Library, pids: Sequence[int], limit_ms: int) -> dict[str, st
             found[str(pid)] = library.state(pid).name.lower()
         except CudaTrouble:
             continue
+    return found
+
+
+def _with_cuda(library: Library, pids: Sequence[int]) -> list[int]:
+    """A process that only inherited a card's descriptor from its parent has nothing there to move."""
+    found = []
+    for pid in pids:
+        try:
+            library.state(pid)
+        except CudaTrouble as trouble:
+            if trouble.code == NOT_INITIALIZED:
+                continue
+        found.append(pid)
     return found
 
 

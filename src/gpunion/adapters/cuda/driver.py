@@ -15,10 +15,11 @@ ARGUMENTS_BYTES = 64
 # The first driver with these calls, in the driver's own counting (CUDA 12.8, driver 570).
 FIRST_VERSION = 12_080
 NOT_SUPPORTED = 801
+NOT_INITIALIZED = 3
 
 SENTENCES = {
     1: "the driver says the request is not valid",
-    3: "it does not use CUDA, or not yet",
+    NOT_INITIALIZED: "it does not use CUDA, or not yet",
     100: "the driver sees no GPU",
     201: "its CUDA context is not valid",
     304: "the operating system did not let the driver do it (is the agent allowed to trace the guest?)",

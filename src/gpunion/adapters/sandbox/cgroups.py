@@ -64,6 +64,9 @@ def make(parent: str, name: str) -> str:
     """The path of a new cgroup, or "" when the system refuses."""
     path = os.path.join(parent, name)
     try:
+        if os.path.basename(parent) == TOP_GROUP and not os.path.isdir(parent):
+            os.mkdir(parent)  # another agent has left this machine and taken it along
+            controllers(parent)
         os.mkdir(path)
     except OSError:
         return ""

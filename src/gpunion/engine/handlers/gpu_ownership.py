@@ -12,7 +12,7 @@ from dataclasses import replace
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import TerminateGuest
 from gpunion.domain.events import OwnerPaused, OwnerReclaimed, OwnerResumed
-from gpunion.domain.guest import Guest, GuestPhase, Tenure
+from gpunion.domain.guest import Guest, GuestPhase, Parking, Tenure
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
 from gpunion.domain.run import EndReason
@@ -103,6 +103,8 @@ def cancel_timers(draft: AgentDraft, indices: Iterable[int]) -> None:
 
 def last_seconds(draft: AgentDraft, index: int) -> None:
     for guest in _on(draft, [index]):
+        if guest.parking is Parking.PARKING:
+            continue  # it may make it yet; if not, the deadline ends it
         draft.put(replace(guest, end_cause=guest.end_cause or EndReason.DEADLINE))
         draft.do(TerminateGuest(run_id=guest.run_id))
 

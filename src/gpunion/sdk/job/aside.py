@@ -11,11 +11,15 @@ environment says that it shall not; a program that computes on the GPU in severa
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, Protocol
 
 from gpunion.sdk.job.messages import Aside, Mailbox
 from gpunion.sdk.job.torch_memory import CannotSetAside, NoRoomYet, TorchMemory
@@ -30,8 +34,9 @@ SWITCH = "GPUNION_STEP_ASIDE"
 class ProgramMemory(Protocol):
     """What a program has on its GPUs."""
 
-    def set_aside(self) -> int:
-        """Returns how many bytes it was. CannotSetAside: it is all where it was."""
+    def set_aside(self, wanted: Callable[[], bool]) -> int:
+        """Returns how many bytes it was. CannotSetAside: it is all where it was, also where it was not
+        `wanted` any more."""
         ...
 
     def bring_back(self) -> None:
@@ -68,12 +73,13 @@ class StepsAside:
         began_s = time.monotonic()
         self._mailbox.answer_aside(Aside(id=asked))
         try:
-            moved_bytes = memory.set_aside()
+            moved_bytes = memory.set_aside(lambda: self._mailbox.aside_now() == asked)
         except CannotSetAside as trouble:
             self._mailbox.answer_aside(Aside(id=asked, trouble=str(trouble) or "it gives no reason"))
             return
         took_s = time.monotonic() - began_s
-        self._wait(asked, memory, moved_bytes, took_s)
+        with _handlers_held_back():
+            self._wait(asked, memory, moved_bytes, took_s)
         self._mailbox.aside_is_over()
 
     def _wait(self, asked: str, memory: ProgramMemory, moved_bytes: int, took_s: float) -> None:
@@ -93,3 +99,24 @@ class StepsAside:
                 if time.monotonic() > until_s:
                     raise
                 time.sleep(ROOM_LOOK_S)
+
+
+@contextlib.contextmanager
+def _handlers_held_back() -> Iterator[None]:
+    """A program that saves itself when it is told to end would save tensors that are not there. It hears of
+    it when they are. Programs without a handler of their own end at once, as ever."""
+    heard: list[int] = []
+    held: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            handler = signal.getsignal(signum)
+            if callable(handler):
+                held[signum] = handler
+                signal.signal(signum, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        for number, held_back in held.items():
+            signal.signal(number, held_back)
+        for number in heard:
+            signal.raise_signal(number)

@@ -140,9 +140,12 @@ class Mailbox:
         return None if asked == self._answered_aside else asked
 
     def aside_now(self) -> str | None:
-        """The id under which the GPU is asked for at this moment."""
-        message = read(self.directory / "aside.json") if self.directory else None
-        return None if message is None else str(message.get("id", "")) or None
+        """The id under which the GPU is asked for at this moment. A file that is there and cannot be read,
+        for want of descriptors or memory, is still the last question."""
+        if self.directory is None or not (self.directory / "aside.json").exists():
+            return None
+        message = read(self.directory / "aside.json")
+        return self._answered_aside or None if message is None else str(message.get("id", "")) or None
 
     def answer_aside(self, aside: Aside) -> None:
         assert self.directory is not None

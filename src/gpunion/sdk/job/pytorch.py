@@ -49,7 +49,13 @@ def training(
     ranks = together(agree_every)
     parts = {name: part for name, part in named.items() if part is not None}
     state = TorchState(parts, ranks.rank, sharded)
-    return Training(total_steps=total_steps, snapshot=state.snapshot, load=state.load, ranks=ranks)
+    return Training(
+        total_steps=total_steps,
+        snapshot=state.snapshot,
+        load=state.load,
+        ranks=ranks,
+        copies_to_host=True,
+    )
 
 
 def together(every: int) -> Ranks:

@@ -16,6 +16,7 @@ import gc
 import mmap
 import os
 import queue
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ HANDS_MAX = 8  # more do not help much: memory itself is the limit then
 PIECE_BYTES = 16 * 1024**2
 LEAST_BYTES = 1024**2  # smaller things share memory with others and would free nothing
 PAGE_BYTES = 4096
+ADDRESS_KEEPERS = ("cupy", "jax", "numba.cuda")  # libraries to which tensors are lent without a copy
 NO_GRAPH = (0, 0)  # the pool of memory that belongs to no CUDA graph
 
 
@@ -49,8 +51,19 @@ class TorchMemory:
         self._shelf: list[Shelved] = []
         self._room: mmap.mmap | None = None
 
-    def set_aside(self) -> int:
-        """Between two steps of the program. Returns how many bytes it was."""
+    def set_aside(self, wanted: Callable[[], bool] = lambda: True) -> int:
+        """Between two steps of the program. Returns how many bytes it was. `wanted` is asked now and then."""
+        known = next((name for name in ADDRESS_KEEPERS if name in sys.modules), None)
+        if known is not None:
+            raise CannotSetAside(f"it uses {known}, which may know its tensors by their addresses")
+        try:
+            return self._set_aside(wanted)
+        except CannotSetAside:
+            raise
+        except Exception as trouble:  # of memory, of the driver, of an allocator that cannot be asked
+            raise CannotSetAside(str(trouble) or repr(trouble)) from trouble
+
+    def _set_aside(self, wanted: Callable[[], bool]) -> int:
         if self._belongs_to_graphs():
             raise CannotSetAside("it uses CUDA graphs, which know its tensors by their addresses")
         shelf, total_bytes = [], 0
@@ -60,11 +73,10 @@ class TorchMemory:
             total_bytes += -(-size_bytes // PAGE_BYTES) * PAGE_BYTES
         if not shelf:
             return 0
-        try:
-            room = _room_for(total_bytes)
-            self._carry(shelf, room, _Hand.fetch)
-        except (OSError, RuntimeError) as trouble:  # of memory, or the driver's
-            raise CannotSetAside(str(trouble)) from trouble
+        room = _room_for(total_bytes)
+        self._carry(shelf, room, _Hand.fetch, wanted)
+        if not wanted():
+            raise CannotSetAside("it took too long")
         self._shelf, self._room = shelf, room
         self._let_go()
         return total_bytes
@@ -78,7 +90,7 @@ class TorchMemory:
         except self._torch.cuda.OutOfMemoryError as trouble:
             self._let_go()
             raise NoRoomYet(str(trouble)) from trouble
-        self._carry(self._shelf, self._room, _Hand.put)
+        self._carry(self._shelf, self._room, _Hand.put, lambda: True)
         self._shelf, self._room = [], None
 
     def _let_go(self) -> None:
@@ -87,6 +99,9 @@ class TorchMemory:
         self._torch.cuda.empty_cache()
 
     def _belongs_to_graphs(self) -> bool:
+        graph = getattr(self._torch.cuda, "CUDAGraph", None)
+        if graph is not None and any(issubclass(type(thing), graph) for thing in gc.get_objects()):
+            return True
         segments = self._torch.cuda.memory_snapshot()
         return any(tuple(segment.get("segment_pool_id", NO_GRAPH)) != NO_GRAPH for segment in segments)
 
@@ -111,31 +126,33 @@ class TorchMemory:
                     continue
                 storage = each.untyped_storage()
                 on_gpu = storage.device.type == self._kind
-                if on_gpu and storage.resizable() and storage.nbytes() >= LEAST_BYTES:
+                # Of tensors that only stand for others the storage has a size, but no memory.
+                there = on_gpu and storage.resizable() and storage.data_ptr() != 0
+                if there and storage.nbytes() >= LEAST_BYTES:
                     found.append(storage)
         return found
 
-    def _carry(
-        self, shelf: list[Shelved], room: mmap.mmap, move: Callable[[_Hand, Any, int, int], None]
-    ) -> None:
+    def _carry(self, shelf: list[Shelved], room: mmap.mmap, move: Move, wanted: Callable[[], bool]) -> None:
         for device in {shelved.storage.device for shelved in shelf}:
             there = [shelved for shelved in shelf if shelved.storage.device == device]
             self._torch.cuda.synchronize(device)
-            self._carry_on(device, there, _address_of(room), move)
+            self._carry_on(device, self._pieces(device, there, _address_of(room)), move, wanted)
 
-    def _carry_on(
-        self, device: Any, shelf: list[Shelved], address: int, move: Callable[[_Hand, Any, int, int], None]
-    ) -> None:
-        pieces: queue.SimpleQueue[tuple[Any, int, int]] = queue.SimpleQueue()
-        for shelved in shelf:
-            whole = self._torch.empty(0, dtype=self._torch.uint8, device=device).set_(shelved.storage)
-            for start in range(0, shelved.size_bytes, PIECE_BYTES):
-                piece = whole[start : start + PIECE_BYTES]
-                pieces.put((piece, address + shelved.offset + start, int(piece.numel())))
+    def _pieces(self, device: Any, shelf: list[Shelved], address: int) -> Pieces:
+        pieces: Pieces = queue.SimpleQueue()
+        with self._torch.inference_mode(False):  # what is made in that mode cannot be written outside of it
+            for shelved in shelf:
+                whole = self._torch.empty(0, dtype=self._torch.uint8, device=device).set_(shelved.storage)
+                for start in range(0, shelved.size_bytes, PIECE_BYTES):
+                    piece = whole[start : start + PIECE_BYTES]
+                    pieces.put((piece, address + shelved.offset + start, int(piece.numel())))
+        return pieces
+
+    def _carry_on(self, device: Any, pieces: Pieces, move: Move, wanted: Callable[[], bool]) -> None:
 
         def work() -> None:
             hand = _Hand(self._torch, device)
-            while True:
+            while wanted():
                 try:
                     piece, at, size_bytes = pieces.get_nowait()
                 except queue.Empty:
@@ -169,6 +186,10 @@ class _Hand:
         with self._torch.cuda.stream(self._stream):
             piece.copy_(self._pinned[:size_bytes], non_blocking=True)
         self._stream.synchronize()
+
+
+Pieces = queue.SimpleQueue[tuple[Any, int, int]]  # a part of a tensor, where it goes, how much it is
+Move = Callable[[_Hand, Any, int, int], None]
 
 
 def _room_for(size_bytes: int) -> mmap.mmap:

@@ -96,7 +96,9 @@ class Training:
         save: Callable[[Path], object] | None = None,
         snapshot: Callable[[], Write] | None = None,
         ranks: Ranks | None = None,
+        copies_to_host: bool = False,
     ) -> None:
+        """`copies_to_host`: what `snapshot` copies is in host memory when its function begins to write."""
         if (save is None) == (snapshot is None):
             raise ValueError("give either `save` or `snapshot`")
         directory = os.environ.get("GPUNION_CHECKPOINT_DIR")
@@ -104,6 +106,7 @@ class Training:
         self.stalled_s = 0.0  # all that saving has cost the loop so far
         self._load, self._save, self._snapshot = load, save, snapshot
         self._ranks: Ranks = ranks or Alone()
+        self._copies_to_host = copies_to_host
         self._resume = os.environ.get("GPUNION_RESUME") == "1"
         self._folders = Folders(Path(directory)) if directory else None
         self._mailbox = Mailbox()
@@ -116,7 +119,7 @@ class Training:
         """The steps still to do. Between two of them the state is whole, and is saved when that is wanted."""
         step = self._first_step()
         while step < self.total_steps:
-            if self._aside is not None:
+            if self._aside is not None and not self._writes_from_the_gpu():
                 self._aside.between_steps()
             if self._ranks.rank == 0:
                 self._mailbox.tell_progress(step, self.total_steps)
@@ -127,6 +130,10 @@ class Training:
         self._finish_writing()
         if self._ranks.rank == 0:
             self._mailbox.tell_progress(step, self.total_steps, last=True)
+
+    def _writes_from_the_gpu(self) -> bool:
+        """A thread that still writes a copy may be reading tensors on the GPU."""
+        return self._writing is not None and self._writing.is_alive() and not self._copies_to_host
 
     def _first_step(self) -> int:
         if self._folders is None or not self._resume:
