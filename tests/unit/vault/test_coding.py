@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunion.adapters.files import coding, forms, planes
+from gpunion.adapters.files.pieces import EXCEPTIONS
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock
 
 BASE = "ab" * 32
@@ -91,6 +92,18 @@ def test_numbers_are_stored_as_planes_and_the_next_state_as_a_difference(kind: s
     assert (head.base, head.distance) == (BASE, 3)
     assert len(difference) < len(whole) < len(second)
     assert coding.decode(difference, lambda name: first) == second
+
+
+@pytest.mark.parametrize("above", [0, 0x4200])
+@pytest.mark.parametrize("tail", [b"", b"x"])
+def test_token_ids_come_back_with_the_few_that_are_large(above: int, tail: bytes) -> None:
+    ids = numpy.minimum(numpy.random.default_rng(1).zipf(1.3, 200_000), 50_000).astype("u2")
+    data = (ids ^ above).astype("u2").tobytes() + tail
+    stored = coding.encode(data)
+    head = coding.read_head(stored)
+    assert (head.width, head.pieces[0][1]) == (2, EXCEPTIONS)
+    assert len(stored) < 0.45 * len(data)
+    assert coding.decode(stored, no_base) == data
 
 
 def test_a_tail_that_is_no_whole_number_comes_back() -> None:

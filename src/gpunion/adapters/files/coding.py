@@ -19,7 +19,7 @@ from itertools import accumulate
 
 from gpunion.adapters.files import pieces, planes
 from gpunion.adapters.files.forms import PLAIN_WIDTH, SAMPLE_BYTES, Base, Form, choose
-from gpunion.adapters.files.pieces import AS_IT_IS, Buffer
+from gpunion.adapters.files.pieces import AS_IT_IS, EXCEPTIONS, Buffer
 from gpunion.adapters.files.room import room
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock
 
@@ -162,6 +162,8 @@ def unpack(stored: Buffer, base_of: BaseOf, depth: int = 0) -> memoryview:
     sizes, places = head.sizes(), _places(stored, head)
     if head.width == PLAIN_WIDTH:
         return pieces.unpacked(places[0], head.pieces[0][1], sizes[0], f"plain-{depth}")
+    if head.width == head.top == 2 and head.base is None and head.pieces[0][1] == EXCEPTIONS:
+        return _unpack_small_numbers(head, places, sizes, depth)
     # Before this one's planes: what a base needs of the room it has used when this begins.
     earlier = None if head.base is None else _earlier(head, base_of, depth)
     unpacked = _unpacked_planes(head, places, depth)
@@ -172,10 +174,29 @@ def unpack(stored: Buffer, base_of: BaseOf, depth: int = 0) -> memoryview:
         low = planes.numbers(_as_it_is(places[at], head.pieces[at], sizes[at]), head.width - head.top)
         at += 1
     planes.join(unpacked, low, planes.numbers(out, head.width), earlier)
+    _unpack_rest(head, places, sizes, at, out)
+    return out
+
+
+def _unpack_small_numbers(
+    head: Head, places: Sequence[memoryview], sizes: Sequence[int], depth: int
+) -> memoryview:
+    """Token ids and the like: the lower bytes are widened, and what is above them is put in where it is."""
+    out = room(f"plain-{depth}", head.plain_bytes)
+    values = planes.numbers(out, head.width)
+    low = pieces.unpacked(places[1], head.pieces[1][1], sizes[1], f"plane-{depth}-1")
+    values[:] = planes.numbers(low, 1)
+    pieces.scatter(places[0], values.view("u1")[1::2], filled_with=0)
+    _unpack_rest(head, places, sizes, head.top, out)
+    return out
+
+
+def _unpack_rest(
+    head: Head, places: Sequence[memoryview], sizes: Sequence[int], at: int, out: memoryview
+) -> None:
     if at < len(places):
         kind = head.pieces[at][1]
         out[head.plain_bytes - sizes[at] :] = pieces.unpacked(places[at], kind, sizes[at], "rest")
-    return out
 
 
 def is_promising(data: Buffer, stored: Buffer) -> bool:

@@ -63,7 +63,7 @@ def unpacked(
     if kind == COMPRESSED:
         _decompress(piece, out)
     elif kind == EXCEPTIONS:
-        _fill(piece, out, beginning)
+        scatter(piece, _plane(out), beginning=beginning)
     else:
         raise CorruptBlock(f"a stored block has a piece of an unknown kind {kind}")
     return out
@@ -86,7 +86,7 @@ def _exceptions(data: Buffer) -> list[Buffer] | None:
     common, or where bytes repeat in longer patterns, so that less is left than their entropy."""
     import numpy
 
-    plane: Plane = numpy.frombuffer(data, "u1")
+    plane = _plane(data)
     sample = _sample(plane)
     counts = numpy.bincount(sample, minlength=256)
     common = int(counts.argmax())
@@ -111,8 +111,7 @@ def _sample(plane: Plane) -> Plane:
 def _with_exceptions(plane: Plane, common: int) -> list[Buffer]:
     import numpy
 
-    gaps: Plane = numpy.frombuffer(room("gaps", plane.size), "u1")
-    values: Plane = numpy.frombuffer(room("exceptions", plane.size), "u1")
+    gaps, values = _plane(room("gaps", plane.size)), _plane(room("exceptions", plane.size))
     count, last = 0, -1
     for start in range(0, plane.size, STRIP):
         part = plane[start : start + STRIP]
@@ -147,23 +146,24 @@ def _bridged(distances: Positions, found: Plane, common: int) -> tuple[Positions
     return more, values
 
 
-def _fill(piece: memoryview, out: memoryview, beginning: bool) -> None:
+def scatter(
+    piece: memoryview, plane: Plane, *, beginning: bool = False, filled_with: int | None = None
+) -> None:
+    """A plane of exceptions, into any array of bytes; which may have a byte everywhere already."""
     import numpy
 
     if len(piece) < _EXCEPTIONS.size:
         raise CorruptBlock("a stored block's exceptions are cut short")
     common, gaps_kind, values_kind, count, gaps_bytes = _EXCEPTIONS.unpack_from(piece)
     if beginning:
-        count = min(count, len(out))
-    if count > len(out) or EXCEPTIONS in (gaps_kind, values_kind):
+        count = min(count, plane.size)
+    if count > plane.size or EXCEPTIONS in (gaps_kind, values_kind):
         raise CorruptBlock("a stored block's exceptions are damaged")
     gaps_piece, values_piece = piece[_EXCEPTIONS.size :][:gaps_bytes], piece[_EXCEPTIONS.size + gaps_bytes :]
-    gaps = numpy.frombuffer(unpacked(gaps_piece, gaps_kind, count, "gaps", beginning=beginning), "u1")
-    values = numpy.frombuffer(
-        unpacked(values_piece, values_kind, count, "exceptions", beginning=beginning), "u1"
-    )
-    plane = numpy.frombuffer(out, "u1")
-    plane.fill(common)
+    gaps = _plane(unpacked(gaps_piece, gaps_kind, count, "gaps", beginning=beginning))
+    values = _plane(unpacked(values_piece, values_kind, count, "exceptions", beginning=beginning))
+    if common != filled_with:
+        plane.fill(common)
     last = -1
     for start in range(0, count, STRIP):
         part = slice(start, min(start + STRIP, count))
@@ -179,6 +179,12 @@ def _fill(piece: memoryview, out: memoryview, beginning: bool) -> None:
         if not -1 < int(positions[0]) <= last < plane.size:
             raise CorruptBlock("a stored block's exceptions lie outside of it")
         plane[positions] = values[part]
+
+
+def _plane(data: Buffer) -> Plane:
+    import numpy
+
+    return numpy.frombuffer(data, "u1")
 
 
 def _decompress(piece: memoryview, out: memoryview) -> None:

@@ -10,10 +10,12 @@ import os
 import secrets
 import shutil
 import stat
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpunion.adapters.files.manifests import check, check_link
@@ -30,8 +32,9 @@ from gpunion.ports.vault import (
 # Nothing of it is kept until the next block is asked for: it may be lent (`Vault.lend_block`).
 ReadBlock = Callable[[str], bytes | memoryview]
 
-# Two a core: while one waits for the vault the other computes.
-WORKERS = min(8, 2 * (os.cpu_count() or 1))
+# One more than cores: while one waits for the vault the others compute. More of them only take the cores'
+# caches and each other's turns.
+WORKERS = min(8, 1 + (os.cpu_count() or 1))
 
 
 def restore_directory(
@@ -100,10 +103,12 @@ def _restore_files(read_block: ReadBlock, files: Sequence[FileEntry], staging: P
         try:
             for entry in files:
                 _make_room(entry, staging)
+                turn = threading.Lock()
                 for index, name in enumerate(entry.blocks if stat.S_ISREG(entry.mode) else ()):
                     if len(under_way) >= 2 * workers:
                         under_way.popleft().result()
-                    under_way.append(pool.submit(_restore_block, read_block, entry, index, name, staging))
+                    block = _Block(entry, index, name, turn)
+                    under_way.append(pool.submit(_restore_block, read_block, block, staging))
             while under_way:
                 under_way.popleft().result()
         finally:
@@ -123,14 +128,25 @@ def _make_room(entry: FileEntry, staging: Path) -> None:
                 os.posix_fallocate(file.fileno(), 0, entry.size_bytes)
 
 
-def _restore_block(read_block: ReadBlock, entry: FileEntry, index: int, name: str, staging: Path) -> None:
-    offset = index * BLOCK_SIZE_BYTES
-    data = read_block(name)
+@dataclass(frozen=True, slots=True)
+class _Block:
+    entry: FileEntry
+    index: int
+    name: str
+    # Who writes to a file has it alone, and the system lets others wait for it at full speed: a core that
+    # could unpack the next block meanwhile.
+    turn: threading.Lock
+
+
+def _restore_block(read_block: ReadBlock, block: _Block, staging: Path) -> None:
+    entry, offset = block.entry, block.index * BLOCK_SIZE_BYTES
+    data = read_block(block.name)
     if len(data) != min(BLOCK_SIZE_BYTES, entry.size_bytes - offset):
         raise CorruptBlock(f"{entry.path} came out with another size than its manifest says")
     descriptor = os.open(staging / entry.path, os.O_WRONLY)
     try:
-        _write_at(descriptor, data, offset)
+        with block.turn:
+            _write_at(descriptor, data, offset)
     finally:
         os.close(descriptor)
 
