@@ -48,6 +48,7 @@ class StopRun:
     run_id: RunId
     job_id: JobId
     epoch: int
+    spares_save: bool = False  # what it has saved already is sent all the same: its gang may go on from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -20,7 +21,7 @@ from gpunion.engine.departing import active_flush_bps
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.run import RUN
-from gpunion.policy.bandwidth import reclaim_cap_bps
+from gpunion.policy.bandwidth import periodic_rate_bps, reclaim_cap_bps
 from gpunion.policy.gangs.conduct import Act, Standing, conduct
 
 _STANDINGS = {
@@ -60,11 +61,11 @@ def follow(draft: Draft) -> None:
 
 
 def stop(draft: Draft, run: Run) -> None:
-    """Ends one member's run without a save: nobody could go on from it."""
+    """Ends one member's run without a new save: nobody could go on from it."""
     for timer in ("checkpoint", "start"):
         draft.cancel_timer(f"{timer}:{run.id}")
     draft.put(replace(run, phase=RUN.check(run.id, run.phase, RunPhase.STOPPING)))
-    draft.order(run.node_id, StopRun(run_id=run.id, job_id=run.job_id, epoch=run.epoch))
+    draft.order(run.node_id, StopRun(run_id=run.id, job_id=run.job_id, epoch=run.epoch, spares_save=True))
 
 
 def _touched(draft: Draft) -> Iterable[JobId]:
@@ -115,15 +116,21 @@ def _rates(draft: Draft, going: list[Job]) -> dict[JobId, float]:
 
 def _save_and_go(draft: Draft, job: Job, members: list[Job], rate_bps: float) -> None:
     run = _run(draft, job)
-    if rate_bps <= 0.0 or _last_save_failed(draft, run):
+    if _last_save_failed(draft, run, members):
         _stop(draft, job, members)
         return
     blame = _blame(draft, members)
     draft.because(
         job.id, Why.GANG_SAVES, rank=blame.rank, node=blame.node, because=blame.because, size=len(members)
     )
+    node = draft.state.nodes[run.node_id]
     # Nobody wants this machine: its place is kept, and the member goes on there unless something better is.
-    stays = draft.state.nodes[run.node_id].phase is NodePhase.SHARING
+    stays = node.phase is NodePhase.SHARING
+    # Where the uplink is promised to others it is saved and sent as it is now and then, beside them: without
+    # this member the saves of all the others would count for nothing.
+    promised_away = rate_bps <= 0.0
+    if promised_away:
+        rate_bps = periodic_rate_bps(node.facts.lent_uplink_bps, len(draft.state.living[node.id]))
     moving.abandon(draft, job)  # the way without a save that a notice too short for one had left it
     moving.flush(
         draft,
@@ -133,12 +140,18 @@ def _save_and_go(draft: Draft, job: Job, members: list[Job], rate_bps: float) ->
         deadline_s=None,
         destination=run.node_id if stays else None,
         reserved_gpus=run.grant.gpu_indices if stays else (),
+        final=not promised_away,
     )
 
 
-def _last_save_failed(draft: Draft, run: Run) -> bool:
+def _last_save_failed(draft: Draft, run: Run, members: list[Job]) -> bool:
+    """The one that was asked for since the first of them is leaving."""
     last = draft.state.checkpoints.get(checkpoint_id(run.id, run.checkpoints))
-    return last is not None and last.final and last.phase is CheckpointPhase.FAILED
+    if last is None or last.phase is not CheckpointPhase.FAILED:
+        return False
+    leaving = (moving.migration_of(draft, one) for one in members if one.phase is JobPhase.LEAVING)
+    since_s = min((move.started_s for move in leaving if move is not None), default=math.inf)
+    return last.final or last.requested_s >= since_s
 
 
 def _stop(draft: Draft, job: Job, members: list[Job]) -> None:
@@ -164,7 +177,11 @@ def _run_again(draft: Draft, job: Job, members: list[Job]) -> None:
         exit_code=None,
         output=None,
     )
-    moving.begin(draft, job, last, Cause.GANG, phase=MigrationPhase.SEEKING, stopped_s=draft.now_s)
+    save = gangs.completing_save(draft, job, last)
+    phase = MigrationPhase.SEEKING if save is None else MigrationPhase.FLUSHING
+    migration = moving.begin(draft, job, last, Cause.GANG, phase=phase, stopped_s=draft.now_s)
+    if save is not None:
+        moving.await_save(draft, migration, save)
 
 
 def _end(draft: Draft, job: Job, members: list[Job]) -> None:

@@ -112,6 +112,32 @@ def advance(draft: Draft, job: Job) -> None:
         draft.because(one.id, Why.SAVED, step=step, bytes=checkpoint.shipped_bytes)
 
 
+def completing_save(draft: Draft, job: Job, run: Run) -> Checkpoint | None:
+    """What a run that has ended still sends, where all members have that step once it has arrived."""
+    others = [one for one in members(draft, job) if one.id != job.id]
+    known = draft.durable_step(job.id)
+    unsettled = (draft.state.checkpoints[one] for one in draft.state.unsettled.get(run.id, ()))
+    awaited = [
+        one
+        for one in unsettled
+        if one.phase is CheckpointPhase.CAPTURED
+        and one.step > known
+        and all(_has_or_sends(draft, other, one.step) for other in others)
+    ]
+    return max(awaited, key=lambda one: one.step, default=None)
+
+
+def _has_or_sends(draft: Draft, job: Job, step: int) -> bool:
+    run = newest_run(draft, job)
+    if run is None or step in _saved_steps(draft, job):
+        return run is not None
+    unsettled = [draft.state.checkpoints[one] for one in draft.state.unsettled.get(run.id, ())]
+    if any(one.phase is CheckpointPhase.CAPTURED and one.step == step for one in unsettled):
+        return True
+    # Asked for at the same step, and not there yet.
+    return run.phase is RunPhase.LEAVING and any(one.phase is CheckpointPhase.REQUESTED for one in unsettled)
+
+
 def _say_apart(draft: Draft, every: list[Job]) -> None:
     """Once the last of a round has arrived, and a newer step is saved by each, but not the same."""
     runs = [run for one in every if (run := newest_run(draft, one)) is not None]

@@ -77,14 +77,16 @@ def flush(
     destination: NodeId | None,
     reserved_gpus: tuple[int, ...],
     sent_by_s: float | None = None,
+    final: bool = True,
 ) -> None:
     """Asks for the last save and keeps a place at the destination.
 
-    `sent_by_s`: a later moment than the deadline, where only the saving has to be over by then.
+    `sent_by_s`: a later moment than the deadline, where only the saving has to be over by then. Not `final`:
+    it is asked for and sent as any other save, and the run is told to stop once it has saved.
     """
     job = draft.job_of(run)
     migration = begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, deadline_s=deadline_s)
-    checkpoint = request_checkpoint(draft, run, final=True, by_s=deadline_s, rate_bps=rate_bps)
+    checkpoint = request_checkpoint(draft, run, final=final, by_s=deadline_s, rate_bps=rate_bps)
     draft.put(replace(migration, flush=checkpoint.id, destination=destination, reserved_gpus=reserved_gpus))
     job = draft.job_of(run)
     run = draft.state.runs[run.id]
@@ -101,6 +103,14 @@ def flush(
 def sent_within_s(job: Job, rate_bps: float) -> float:
     """How long the last save of a job may be on its way. A rate of zero is whatever the wire gives."""
     return FLUSH_GUARD_S + SENDING_SLACK * 8.0 * job.cost.ship_bytes / max(rate_bps, SLOWEST_BPS)
+
+
+def await_save(draft: Draft, migration: Migration, checkpoint: Checkpoint) -> None:
+    """The last save of a run that has ended is on its way."""
+    draft.put(replace(migration, flush=checkpoint.id))
+    job = draft.state.jobs[migration.job_id]
+    overdue_s = draft.now_s + draft.timing.save_timeout_s + sent_within_s(job, checkpoint.rate_bps)
+    draft.set_timer(f"flush:{migration.id}", overdue_s)
 
 
 def request_checkpoint(

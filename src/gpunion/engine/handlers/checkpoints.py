@@ -12,7 +12,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import gangs, moving, staging
+from gpunion.engine import gang_moves, gangs, moving, staging
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.checkpoint import CHECKPOINT
@@ -62,6 +62,14 @@ def captured(draft: Draft, report: CheckpointCaptured) -> None:
     migration = moving.migration_of(draft, job)
     if migration is not None and migration.flush == checkpoint.id and migration.stopped_s is None:
         draft.put(replace(migration, stopped_s=draft.now_s - report.stall_s))
+        _stop_if_it_works_on(draft, checkpoint)
+
+
+def _stop_if_it_works_on(draft: Draft, checkpoint: Checkpoint) -> None:
+    """A gang's member that was saved beside others on its wire: its last save was asked for as any other."""
+    run = draft.state.runs[checkpoint.run_id]
+    if not checkpoint.final and run.phase is RunPhase.LEAVING:
+        gang_moves.stop(draft, run)
 
 
 def durable(draft: Draft, report: CheckpointDurable) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.job import Job, JobPhase
-from gpunion.domain.migration import Cause, MigrationPhase
+from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import EndReason, Run
@@ -20,7 +21,7 @@ _AS_TOLD = (EndReason.STOPPED, EndReason.SAVED, EndReason.UNKNOWN, EndReason.FAI
 
 def ended(draft: Draft, ending: Ending) -> None:
     """`gang_moves.follow` looks at the others afterwards, in the same decision."""
-    job, run, report = ending.job, ending.run, ending.report
+    job, report = ending.job, ending.report
     if job.phase is JobPhase.STOPPING:
         runs.over(draft, job, JobPhase.CANCELLED, report)
         draft.because(job.id, Why.CANCELLED)
@@ -31,13 +32,20 @@ def ended(draft: Draft, ending: Ending) -> None:
     elif report.reason is EndReason.FAILED and gangs.interrupted(draft, job):
         code = "none" if report.exit_code is None else report.exit_code
         draft.because(job.id, Why.GANG_BROKEN, code=code)
-        runs.interrupted(draft, job, run, report)
+        _interrupted(draft, ending)
     elif report.reason is EndReason.FAILED:
         _hold(draft, ending, failure=f"exit code {report.exit_code}; see its log")
     elif runs.start_is_hopeless(job, report):
         _hold(draft, ending, failure=runs.hopeless_because(report))
     else:
-        runs.interrupted(draft, job, run, report)
+        _interrupted(draft, ending)
+
+
+def _interrupted(draft: Draft, ending: Ending) -> None:
+    job, run, report = ending.job, ending.run, ending.report
+    sending = report.reason is not EndReason.NODE_LOST  # of which nothing more is heard
+    save = gangs.completing_save(draft, job, run) if sending else None
+    runs.interrupted(draft, job, run, report, save)
 
 
 def _hold(draft: Draft, ending: Ending, *, failure: str) -> None:
@@ -65,23 +73,33 @@ def _stopped_as_told(draft: Draft, ending: Ending) -> None:
     failed = any(one.failure for one in others)
     if failed and not gangs.interrupted(draft, ending.job):
         _hold(draft, ending, failure="")
-    elif runs.save_on_its_way(draft, ending.run, ending.report) is not None:
-        # It had saved before it was told: all may go on from there once that has arrived.
-        runs.interrupted(draft, ending.job, ending.run, ending.report)
     else:
         _goes_with_the_others(draft, ending.job, ending.run)
 
 
 def _goes_with_the_others(draft: Draft, job: Job, run: Run) -> None:
+    """From what it had saved before it was told to stop, once that has arrived, where all have that."""
     phase = JOB.check(job.id, job.phase, JobPhase.MIGRATING)
     job = replace(job, phase=phase, waiting_since_s=draft.now_s)
     draft.put(job)
+    save = gangs.completing_save(draft, job, run)
     migration = moving.migration_of(draft, job)
     if migration is None:
-        moving.begin(draft, job, run, Cause.GANG, phase=MigrationPhase.SEEKING, stopped_s=draft.now_s)
-        return
+        begun = MigrationPhase.SEEKING if save is None else MigrationPhase.FLUSHING
+        migration = moving.begin(draft, job, run, Cause.GANG, phase=begun, stopped_s=draft.now_s)
     if migration.phase is MigrationPhase.FLUSHING:
-        migration = replace(migration, stopped_s=migration.stopped_s or draft.now_s)
-    draft.cancel_timer(f"flush:{migration.id}")
-    seeking = MIGRATION.check(migration.id, migration.phase, MigrationPhase.SEEKING)
-    draft.put(replace(migration, phase=seeking, destination=None, reserved_gpus=()))
+        _flushed_as_told(draft, replace(migration, stopped_s=migration.stopped_s or draft.now_s), save)
+    elif migration.phase is MigrationPhase.RESTARTING:
+        seeking = MIGRATION.check(migration.id, migration.phase, MigrationPhase.SEEKING)
+        draft.put(replace(migration, phase=seeking, destination=None, reserved_gpus=()))
+
+
+def _flushed_as_told(draft: Draft, migration: Migration, save: Checkpoint | None) -> None:
+    draft.put(migration)
+    if save is not None:
+        moving.await_save(draft, migration, save)
+        return
+    saved = migration.flush is not None and draft.state.checkpoints[migration.flush].phase
+    if saved is not CheckpointPhase.DURABLE:  # else it goes on where its place was kept
+        draft.put(replace(migration, destination=None, reserved_gpus=()))
+    moving.seek(draft, draft.state.migrations[migration.id], fell_back=None)

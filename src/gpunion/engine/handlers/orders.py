@@ -110,7 +110,7 @@ def stop_run(draft: AgentDraft, order: StopRun) -> None:
         draft.put(replace(guest, phase=GuestPhase.ENDING, end_cause=EndReason.STOPPED))
         draft.do(TerminateGuest(run_id=guest.run_id))
         draft.set_timer(f"kill:{guest.run_id}", draft.now_s + draft.timing.stop_grace_s)
-    elif guest.phase is GuestPhase.SHIPPING and guest.saving is not None:
+    elif guest.phase is GuestPhase.SHIPPING and guest.saving is not None and not order.spares_save:
         # It was given up meanwhile: its last save comes too late and only takes room on the wire.
         saves.drop(draft, guest, CheckpointTrouble.SUPERSEDED)
         draft.farewell(guest.run_id)
@@ -125,7 +125,7 @@ def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
         _cannot(draft, order, CheckpointTrouble.PARKED)
         return
     if guest.saving is not None:
-        if not order.final or guest.saving.final:
+        if guest.saving.final or not (order.final or _of_a_later_round(guest.saving, order)):
             _cannot(draft, order, CheckpointTrouble.SUPERSEDED)
             return
         guest = saves.drop(draft, guest, CheckpointTrouble.SUPERSEDED)
@@ -133,6 +133,11 @@ def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
         checkpoint_id=order.checkpoint_id, final=order.final, rate_bps=order.rate_bps, at_step=order.at_step
     )
     saves.ask(draft, replace(guest, keep=order.keep or guest.keep), saving, by_s=order.by_s)
+
+
+def _of_a_later_round(saving: Saving, order: TakeCheckpoint) -> bool:
+    """The members of a gang have been asked anew: of the former round there will be no whole one."""
+    return order.at_step > saving.at_step > 0
 
 
 def _refusal(draft: AgentDraft, order: StartRun) -> Why | None:

@@ -142,8 +142,10 @@ def close(draft: Draft, run: Run, reason: EndReason, *, last_step: int) -> None:
         draft.cancel_timer(f"{timer}:{run.id}")
 
 
-def interrupted(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
-    """It did not end by its own will: it goes on elsewhere."""
+def interrupted(
+    draft: Draft, job: Job, run: Run, report: RunEnded, awaited: Checkpoint | None = None
+) -> None:
+    """It did not end by its own will: it goes on elsewhere, once `awaited` has arrived."""
     _say_why(draft, job, run, report)
     job = dumps.did_not(draft, _avoid(draft, job, run, report), run, report)
     draft.put(
@@ -156,12 +158,12 @@ def interrupted(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
     job = draft.state.jobs[job.id]
     migration = moving.migration_of(draft, job)
     if migration is None:
-        _begin_after_the_fact(draft, job, run, report)
+        _begin_after_the_fact(draft, job, run, report, awaited)
     elif migration.phase is MigrationPhase.RESTARTING:
         phase = MIGRATION.check(migration.id, migration.phase, MigrationPhase.SEEKING)
         draft.put(replace(migration, phase=phase, destination=None, reserved_gpus=()))
     elif migration.phase is MigrationPhase.FLUSHING:
-        _after_the_flush(draft, run, migration, report)
+        _after_the_flush(draft, run, migration, report, awaited)
 
 
 def give_up(draft: Draft, run_id: RunId) -> None:
@@ -221,39 +223,45 @@ def _interval_s(draft: Draft, run: Run) -> float:
     return draft.policies.checkpointing.interval_s(job, node, draft.now_s, company)
 
 
-def _begin_after_the_fact(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
+def _begin_after_the_fact(
+    draft: Draft, job: Job, run: Run, report: RunEnded, awaited: Checkpoint | None
+) -> None:
     """Nobody planned this one: the agent acted alone, or everything went at once."""
     cause = _CAUSES[report.reason]
     node = draft.state.nodes[run.node_id]
     if report.reason is EndReason.SAVED and node.wanted_by_s(run.grant.gpu_indices) is not None:
         cause = Cause.OWNER_RECLAIM
-    on_its_way = save_on_its_way(draft, run, report)
+    on_its_way = awaited or _save_on_its_way(draft, run, report)
     if on_its_way is not None:
         migration = moving.begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, stopped_s=draft.now_s)
-        _await(draft, migration, on_its_way)
+        moving.await_save(draft, migration, on_its_way)
         return
     moving.begin(
         draft, job, run, cause, phase=MigrationPhase.SEEKING, stopped_s=_stood_still(draft, run, report)
     )
 
 
-def _after_the_flush(draft: Draft, run: Run, migration: Migration, report: RunEnded) -> None:
+def _after_the_flush(
+    draft: Draft, run: Run, migration: Migration, report: RunEnded, awaited: Checkpoint | None
+) -> None:
     migration = replace(migration, stopped_s=migration.stopped_s or draft.now_s)
     draft.put(migration)
     checkpoint = None if migration.flush is None else draft.state.checkpoints[migration.flush]
     if checkpoint is None or checkpoint.phase is CheckpointPhase.FAILED:
-        _without_the_flush(draft, run, migration, report)
+        _without_the_flush(draft, run, migration, report, awaited)
     elif checkpoint.phase is CheckpointPhase.DURABLE:
         moving.seek(draft, migration, fell_back=None)
     elif report.reason is EndReason.NODE_LOST:
         moving.seek(draft, migration, fell_back=report.reason.value)
 
 
-def _without_the_flush(draft: Draft, run: Run, migration: Migration, report: RunEnded) -> None:
+def _without_the_flush(
+    draft: Draft, run: Run, migration: Migration, report: RunEnded, awaited: Checkpoint | None
+) -> None:
     """What was asked for did not come about, but the agent or the program may have saved unasked."""
-    on_its_way = save_on_its_way(draft, run, report)
+    on_its_way = awaited or _save_on_its_way(draft, run, report)
     if on_its_way is not None:
-        _await(draft, migration, on_its_way)
+        moving.await_save(draft, migration, on_its_way)
         return
     durable = draft.job_of(run).durable
     newest = None if durable is None else draft.state.checkpoints.get(durable.checkpoint_id)
@@ -265,20 +273,13 @@ def _without_the_flush(draft: Draft, run: Run, migration: Migration, report: Run
     moving.seek(draft, migration, fell_back=report.reason.value if trouble is None else trouble.value)
 
 
-def save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | None:
+def _save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | None:
     """A run that ended saved has written a last checkpoint; it may still be on its way to the vault."""
     if report.reason is not EndReason.SAVED:
         return None
     unsettled = (draft.state.checkpoints[c] for c in draft.state.unsettled.get(run.id, ()))
     pending = [checkpoint for checkpoint in unsettled if checkpoint.phase is CheckpointPhase.CAPTURED]
     return max(pending, key=lambda c: (c.step, c.id), default=None)
-
-
-def _await(draft: Draft, migration: Migration, checkpoint: Checkpoint) -> None:
-    draft.put(replace(migration, flush=checkpoint.id))
-    job = draft.state.jobs[migration.job_id]
-    overdue_s = draft.now_s + draft.timing.save_timeout_s + moving.sent_within_s(job, checkpoint.rate_bps)
-    draft.set_timer(f"flush:{migration.id}", overdue_s)
 
 
 def _stood_still(draft: Draft, run: Run, report: RunEnded) -> float:

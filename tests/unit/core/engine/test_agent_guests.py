@@ -263,6 +263,22 @@ def test_a_guest_nobody_knows_is_reported_as_unknown() -> None:
     assert reports(decision) == [the_end(EndReason.UNKNOWN)]
 
 
+def test_a_stop_because_of_another_member_leaves_a_save_on_its_way() -> None:
+    saving = Saving(checkpoint_id=C1, final=True, rate_bps=0.0, saved=True)
+    agent = LoneAgent(a_guest(phase=GuestPhase.SHIPPING, saving=saving, final_saved=True))
+    assert agent.ordered(replace(a_stop(), spares_save=True)).effects == ()
+    arrived = reports(agent.ships(step=10))
+    assert [report.step for report in arrived if isinstance(report, CheckpointDurable)] == [10]
+
+
+def test_a_later_round_of_a_gang_takes_the_place_of_the_one_before() -> None:
+    agent = an_agent_with_a_guest()
+    agent.ordered(replace(a_save_order(), at_step=10))
+    asked = agent.ordered(replace(a_save_order(), checkpoint_id=CheckpointId("job-e1-c2"), at_step=20))
+    assert reports(asked) == [not_saved(CheckpointTrouble.SUPERSEDED)]
+    assert [effect.at_step for effect in asked.effects if isinstance(effect, AskToSave)] == [20]
+
+
 def test_a_stopped_guest_that_leaves_with_zero_was_stopped_and_did_not_finish() -> None:
     agent = an_agent_with_a_guest()
     agent.ordered(a_stop())
