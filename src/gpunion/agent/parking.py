@@ -163,14 +163,14 @@ class GuestParker:
                 f"it has {note.moved_bytes / GIB:.1f} GiB on its GPUs, and "
                 f"{max(0, room_bytes) / GIB:.1f} GiB of memory may be used for that"
             )
-        self.freezer.allow_memory(run_id, int(ALLOWANCE * note.moved_bytes) + ALLOWANCE_BYTES)
+        self.freezer.stretch(run_id, int(ALLOWANCE * note.moved_bytes) + ALLOWANCE_BYTES)
         self.freezer.write_note(run_id, note)  # before anything is moved: it has to be found again
 
     async def _forget(self, run_id: str, program: Program, wait_s: float) -> None:
         """It has no more memory than it was granted, as soon as it does not need more."""
         await asyncio.to_thread(self.freezer.write_note, run_id, None)
         if await program.is_back(wait_s):
-            await asyncio.to_thread(self.freezer.allow_memory, run_id, 0)
+            await asyncio.to_thread(self.freezer.stretch, run_id, 0)
             return
         late = asyncio.get_running_loop().create_task(self._lower_when_back(run_id, program))
         self._late.add(late)
@@ -179,7 +179,7 @@ class GuestParker:
     async def _lower_when_back(self, run_id: str, program: Program) -> None:
         await program.is_back(LATE_S)
         if await asyncio.to_thread(self.freezer.note, run_id) is None:  # else it was parked once more
-            await asyncio.to_thread(self.freezer.allow_memory, run_id, 0)
+            await asyncio.to_thread(self.freezer.stretch, run_id, 0)
 
 
 def on_gpus(look: Look, gpu_indices: Iterable[int], pids: Iterable[int]) -> int:

@@ -30,8 +30,9 @@ class Freezer(Protocol):
         """Its living processes, without the keeper."""
         ...
 
-    def allow_memory(self, run_id: str, extra_bytes: int) -> None:
-        """It may take so much more than it was granted: what was on the GPU counts as its own. 0: no more."""
+    def stretch(self, run_id: str, extra_bytes: int) -> None:
+        """It may take so much more memory than it was granted, since what was on the GPU counts as its own,
+        and every core: somebody waits for it. 0: what it was granted, and no more."""
         ...
 
     def freeze(self, run_id: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.containers.freezing import ContainerFreezer, memory_limits
+from gpunion.adapters.containers.freezing import ContainerFreezer, limits_of
 from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.sandbox import control
@@ -294,22 +294,25 @@ def test_a_frozen_guest_is_ended_by_its_deadline(tmp_path: Path, shut_in: str) -
 
 
 @pytest.mark.parametrize("shut_in", EVERYWHERE[1:])
-def test_a_container_may_take_more_memory_while_it_is_parked_and_not_after(
-    tmp_path: Path, shut_in: str
-) -> None:
+def test_a_container_may_take_more_while_it_is_parked_and_not_after(tmp_path: Path, shut_in: str) -> None:
     async def story(house: House) -> None:
-        files = memory_limits(house.freezer(house.folder).processes("job-e1"))
-        if not files:
-            pytest.skip("its engine limits no memory here")
+        pids = house.freezer(house.folder).processes("job-e1")
+        memory, cpu = limits_of(pids, "memory"), limits_of(pids, "cpu")
+        if not memory or not cpu:
+            pytest.skip("its engine limits nothing here")
 
-        def limits() -> set[int]:
-            return {int(Path(file).read_text()) for file in files}
+        def limits() -> tuple[set[int], list[str]]:
+            words = [Path(file).read_text().split()[0] for file in cpu]
+            return {int(Path(file).read_text()) for file in memory}, words
 
-        assert limits() == {GRANTED_BYTES}
+        granted = limits()
+        assert granted == ({GRANTED_BYTES}, ["100000"])
         await house.park()
-        assert min(limits()) > 8 * GIB
+        more_memory, cores = limits()
+        assert min(more_memory) > 8 * GIB
+        assert set(cores) <= {"-1", "max"}
         await house.unpark()
-        assert limits() == {GRANTED_BYTES}
+        assert limits() == granted
 
     play(tmp_path, story, shut_in=shut_in)
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from gpunion.adapters.containers.freezer import freezer_of
+from gpunion.adapters.sandbox.cgroups import CPU_PERIOD_US
 from gpunion.adapters.sandbox.freezing import FREEZE_LIMIT_S, GuestFreezer
 from gpunion.adapters.sandbox.names import EXTRA_MEMORY_FILE, LAUNCH_FILE
 from gpunion.owner_kill.guest import read_keeper
@@ -16,9 +17,13 @@ from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.parking import CannotFreeze
 
 UNIFIED = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
-OLD_TREE = "/sys/fs/cgroup/memory"
-UNIFIED_LIMITS: tuple[str, ...] = ("memory.max",)
-OLD_LIMITS: tuple[str, ...] = ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes")
+OLD_TREE = "/sys/fs/cgroup"
+MEMORY, CPU = "memory", "cpu"
+UNIFIED_LIMITS = {MEMORY: ("memory.max",), CPU: ("cpu.max",)}
+OLD_LIMITS = {
+    MEMORY: ("memory.memsw.limit_in_bytes", "memory.limit_in_bytes"),
+    CPU: ("cpu.cfs_quota_us",),
+}
 INNER_LEVEL = "container"  # crun's, where systemd keeps its cgroups
 # A limit below what is in use is refused by the old tree: what was just given back may still be counted.
 LOWER_TRIES, LOWER_PAUSE_S = 20, 0.1
@@ -32,14 +37,18 @@ class ContainerFreezer(GuestFreezer):
         keeper = read_keeper(self._root(run_id))
         return frozenset() if keeper is None else frozenset(cgroup_pids(keeper.cgroup))
 
-    def allow_memory(self, run_id: str, extra_bytes: int) -> None:
+    def stretch(self, run_id: str, extra_bytes: int) -> None:
         root = self._root(run_id)
         write_json(os.path.join(root, EXTRA_MEMORY_FILE), {"extra_bytes": extra_bytes}, durable=False)
-        granted = int(str((read_json(os.path.join(root, LAUNCH_FILE)) or {}).get("memory_bytes", 0)))
-        files = memory_limits(self.processes(run_id)) if granted > 0 else []
+        launch = read_json(os.path.join(root, LAUNCH_FILE)) or {}
+        memory_bytes, cpus = int(str(launch.get("memory_bytes", 0))), float(str(launch.get("cpus", 0)))
+        pids = self.processes(run_id)
+        files = limits_of(pids, MEMORY) if memory_bytes > 0 else []
         # The wider (an outer cgroup, or with swap) is never less than the narrower: up first, and down last.
         for path in files if extra_bytes > 0 else reversed(files):
-            _set_limit(path, granted + extra_bytes)
+            _set_limit(path, str(memory_bytes + extra_bytes))
+        for path in limits_of(pids, CPU) if cpus > 0 else []:
+            _set_limit(path, cpu_words(path, 0.0 if extra_bytes > 0 else cpus))
 
     def freeze(self, run_id: str) -> None:
         pids = self.processes(run_id)
@@ -60,20 +69,28 @@ class ContainerFreezer(GuestFreezer):
             freezer.thaw()
 
 
-def memory_limits(pids: frozenset[int]) -> list[str]:
-    """The files that limit the memory of these processes and of nobody else, the widest first."""
+def limits_of(pids: frozenset[int], controller: str) -> list[str]:
+    """The files that limit these processes and nobody else, the widest first."""
     lines = _lines(f"/proc/{min(pids)}/cgroup") if pids else []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if path == "/":
             continue
-        if "memory" in controllers.split(","):
-            return _there(f"{OLD_TREE}{path}", OLD_LIMITS)
+        if controller in controllers.split(","):
+            return _there(f"{OLD_TREE}/{controllers}{path}", OLD_LIMITS[controller])
         mount = next((mount for mount in UNIFIED if not controllers and os.path.isdir(f"{mount}{path}")), "")
-        found = [file for level in _levels(path) for file in _there(f"{mount}{level}", UNIFIED_LIMITS)]
+        names = UNIFIED_LIMITS[controller]
+        found = [file for level in _levels(path) for file in _there(f"{mount}{level}", names)]
         if mount and found:
             return found
     return []
+
+
+def cpu_words(path: str, cpus: float) -> str:
+    """What is written to say so many cores; 0: every one."""
+    if path.endswith("cpu.max"):
+        return f"{int(cpus * CPU_PERIOD_US) if cpus > 0 else 'max'} {CPU_PERIOD_US}"
+    return str(int(cpus * CPU_PERIOD_US)) if cpus > 0 else "-1"
 
 
 def _levels(path: str) -> list[str]:
@@ -86,10 +103,10 @@ def _there(folder: str, names: tuple[str, ...]) -> list[str]:
     return [file for name in names if os.path.exists(file := os.path.join(folder, name))]
 
 
-def _set_limit(path: str, limit_bytes: int) -> None:
+def _set_limit(path: str, words: str) -> None:
     for _ in range(LOWER_TRIES):
         try:
-            Path(path).write_text(str(limit_bytes), encoding="ascii")
+            Path(path).write_text(words, encoding="ascii")
             return
         except OSError as error:
             if error.errno != errno.EBUSY:

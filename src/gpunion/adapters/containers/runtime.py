@@ -124,6 +124,7 @@ class ContainerRuntime(KeptRuntime):
             "create": create_words(spec, paths, request, self._confines, user.inside),
             "log_limit_bytes": self._log_limit_bytes,
             "memory_bytes": spec.memory_bytes,
+            "cpus": min(spec.cpus, self._confines.cpus_max),
             "watched_memory_bytes": spec.memory_bytes if "memory" in self._facts.unenforced else 0,
             "disk_bytes": spec.disk_bytes,
             "network": spec.network,

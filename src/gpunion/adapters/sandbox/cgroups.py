@@ -86,8 +86,14 @@ def limit(cgroup: str, *, memory_bytes: int, cpus: float, processes_max: int) ->
         _write(os.path.join(cgroup, "memory.max"), str(memory_bytes))
         _write(os.path.join(cgroup, "memory.oom.group"), "1")
     if cpus > 0:
-        _write(os.path.join(cgroup, "cpu.max"), f"{int(cpus * CPU_PERIOD_US)} {CPU_PERIOD_US}")
+        limit_cpus(cgroup, cpus)
     _write(os.path.join(cgroup, "pids.max"), str(processes_max))
+
+
+def limit_cpus(cgroup: str, cpus: float) -> None:
+    """0: every core there is."""
+    share = int(cpus * CPU_PERIOD_US) if cpus > 0 else "max"
+    _write(os.path.join(cgroup, "cpu.max"), f"{share} {CPU_PERIOD_US}")
 
 
 def enter(cgroup: str) -> None:

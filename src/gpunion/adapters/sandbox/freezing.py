@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+from gpunion.adapters.sandbox import cgroups
 from gpunion.adapters.sandbox.layout import guest_root
 from gpunion.adapters.sandbox.names import EXTRA_MEMORY_FILE, LAUNCH_FILE, PARKED_FILE
 from gpunion.owner_kill.guest import members, read_keeper
@@ -29,13 +30,16 @@ class GuestFreezer:
     def processes(self, run_id: str) -> frozenset[int]:
         return frozenset(pid for pid, _ in members(self._root(run_id)))
 
-    def allow_memory(self, run_id: str, extra_bytes: int) -> None:
+    def stretch(self, run_id: str, extra_bytes: int) -> None:
         root = self._root(run_id)
         write_json(os.path.join(root, EXTRA_MEMORY_FILE), {"extra_bytes": extra_bytes}, durable=False)
         keeper = read_keeper(root)
-        granted = int(str((read_json(os.path.join(root, LAUNCH_FILE)) or {}).get("memory_bytes", 0)))
-        if keeper is not None and keeper.cgroup and granted > 0:
-            _write(os.path.join(keeper.cgroup, "memory.max"), str(granted + extra_bytes))
+        launch = read_json(os.path.join(root, LAUNCH_FILE)) or {}
+        if keeper is not None and keeper.cgroup:
+            memory_bytes, cpus = int(str(launch.get("memory_bytes", 0))), float(str(launch.get("cpus", 0)))
+            if memory_bytes > 0:
+                _write(os.path.join(keeper.cgroup, "memory.max"), str(memory_bytes + extra_bytes))
+            cgroups.limit_cpus(keeper.cgroup, 0.0 if extra_bytes > 0 else cpus)
         if extra_bytes > 0:
             for pid in self.processes(run_id):
                 _lift_data_limit(pid)
