@@ -20,6 +20,9 @@ class GuestPhase(StrEnum):
     ENDED = "ended"
 
 
+_LIVING = frozenset({GuestPhase.STARTING, GuestPhase.RUNNING, GuestPhase.ENDING})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
     """A save that was asked for and is not yet durable."""
@@ -73,7 +76,7 @@ class Guest:
 
     @property
     def living(self) -> bool:
-        return self.phase in (GuestPhase.STARTING, GuestPhase.RUNNING, GuestPhase.ENDING)
+        return self.phase in _LIVING
 
     @property
     def parked(self) -> bool:

@@ -34,11 +34,16 @@ class JobPhase(StrEnum):
 
     @property
     def over(self) -> bool:
-        return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
+        return self in _OVER
 
     @property
     def waiting(self) -> bool:
-        return self in (JobPhase.PENDING, JobPhase.MIGRATING)
+        return self in _WAITING
+
+
+# Asked several times in every decision; naming a member of an enumeration takes longer than finding it here.
+_OVER = frozenset({JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED})
+_WAITING = frozenset({JobPhase.PENDING, JobPhase.MIGRATING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,9 @@ class RunPhase(StrEnum):
     ENDED = "ended"
 
 
+_ENDED = RunPhase.ENDED  # naming a member of an enumeration takes longer than finding it here
+
+
 class EndReason(StrEnum):
     FINISHED = "finished"
     FAILED = "failed"  # its own doing: a non-zero exit
@@ -58,7 +61,7 @@ class Run:
 
     @property
     def living(self) -> bool:
-        return self.phase is not RunPhase.ENDED
+        return self.phase is not _ENDED
 
     def held_gpu_s(self, until_s: float) -> float:
         """What it has had of its machine by then; nothing where it never started."""

@@ -87,7 +87,7 @@ def waits_because(draft: Draft, job: Job) -> list[Reason]:
 def _turn(draft: Draft, job: Job) -> Reason:
     wishes, ordering = draft.state.room.wishes, draft.policies.ordering
     known = shares(draft)
-    queue = Queue([one.job for one in wishes.line(ordering)], ordering, known)
+    queue = Queue([one.job for one in wishes.line(ordering).jobs], ordering, known)
     ahead = 0
     for one in queue:
         if one.id == job.id:

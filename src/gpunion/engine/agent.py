@@ -71,25 +71,27 @@ class AgentEngine:
 
 
 def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
-    match event:
-        case TimerFired(key=key):
-            _timer(draft, key)
+    match event:  # cases are tried in turn: the commonest first
         case OrderReceived(order=order):
             orders.received(draft, order)
+        case GuestSaved():
+            saves.saved(draft, event)
+        case CheckpointShipped():
+            saves.shipped(draft, event)
+        case LeaseRenewed():
+            lease.renewed(draft, event)
+        case TimerFired(key=key):
+            _timer(draft, key)
         case GuestStarted():
             guests.started(draft, event)
         case GuestStartFailed():
             guests.start_failed(draft, event)
-        case GuestSaved():
-            saves.saved(draft, event)
         case GuestNotDumped():
             saves.not_dumped(draft, event)
         case GuestParked() | GuestNotParked() | GuestUnparked() | GuestNotUnparked():
             _parking(draft, event)
         case GuestExited():
             guests.exited(draft, event)
-        case CheckpointShipped():
-            saves.shipped(draft, event)
         case CheckpointNotShipped():
             saves.not_shipped(draft, event)
         case OutputShipped():
@@ -104,8 +106,6 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             stays.foreseen(draft, event)
         case GuestOverstepped():
             stays.overstepped(draft, event)
-        case LeaseRenewed():
-            lease.renewed(draft, event)
         case AgentStarted():
             restart.started(draft, event)
         case _:

@@ -117,14 +117,14 @@ class AgentStation:
         decision = self.engine.handle(now_s, event)
         seq, numbered = self.reports.last_seq, []
         for effect in decision.effects:
-            if isinstance(effect, SendReport):
+            if type(effect) is SendReport:
                 seq += 1
                 numbered.append(NumberedReport(seq=seq, report=effect.report))
         reports = tuple(numbered)
         return AgentCommit(at_s=now_s, event=event, decision=decision, reports=reports, order_seq=order_seq)
 
     def committed(self, commit: AgentCommit) -> None:
-        if isinstance(commit.event, TimerFired):
+        if type(commit.event) is TimerFired:
             self.timers.fired(commit.event.key)
         self.engine.apply(commit.decision)
         self.timers.apply(commit.decision.effects)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 
 from gpunion.domain.ids import NodeId
@@ -34,14 +35,30 @@ def slowest_bps(draft: Draft) -> float:
 
 def in_vain(draft: Draft, wish: Wish) -> bool:
     """No node would do for this wish the last time, and none that changed since has room for it."""
+    return not hopeful(draft, (wish,))
+
+
+def hopeful(draft: Draft, wishes: Iterable[Wish]) -> set[Wish]:
+    """Those that are not in vain. Most were last asked at the same moment: what changed is looked at once."""
     room, nodes = draft.state.room, draft.state.nodes
-    if wish.hopeless_at is None or wish.hopeless_at == room.version:
-        return wish.hopeless_at is not None
-    for node_id in room.changed_since(wish.hopeless_at):
-        if node_id in nodes and has_room(wish.request, view(draft, node_id)):
-            return False
-    wish.hopeless_at = room.version
-    return True
+    found: set[Wish] = set()
+    changed: dict[int, list[NodeView]] = {}
+    for wish in wishes:
+        since = wish.hopeless_at
+        if since == room.version:
+            continue
+        if since is None:
+            found.add(wish)
+            continue
+        if since not in changed:
+            changed[since] = [view(draft, one) for one in room.changed_since(since) if one in nodes]
+        for one in changed[since]:
+            if has_room(wish.request, one):
+                found.add(wish)
+                break
+        else:
+            wish.hopeless_at = room.version
+    return found
 
 
 def _count(draft: Draft, node_id: NodeId) -> NodeView:

@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 # Frames on the way to one peer at a time; more wait for acknowledgements. Bounds memory at a slow peer.
 WINDOW = 256
+# Reports that name a moment by their sender's clock.
+_WITH_A_TIME = frozenset({NoticeGiven, GuestAskedToGo, DepartureForetold})
 # A clock-skew estimate older than this is forgotten, so that drift is followed.
 SKEW_MEMORY_S = 60.0
 
@@ -96,6 +98,8 @@ class Skew:
 
 
 def report_in_our_time(report: Report, skew: Skew) -> Report:
+    if type(report) not in _WITH_A_TIME:
+        return report
     match report:
         case NoticeGiven():
             return replace(report, deadline_s=skew.here(report.deadline_s))

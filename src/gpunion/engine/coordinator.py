@@ -111,8 +111,9 @@ class CoordinatorEngine:
 
     def _decide(self, draft: Draft, event: CoordinatorEvent) -> None:
         _dispatch(draft, event)
-        lending.follow(draft)
-        accounts.follow_ends(draft)
+        if draft.changed:  # else no node came or went, and no run has ended
+            lending.follow(draft)
+            accounts.follow_ends(draft)
         staging.follow_ends(draft)
         planner.reconcile(draft)
 
@@ -137,7 +138,9 @@ class CoordinatorEngine:
 
 
 def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
-    match event:
+    match event:  # cases are tried in turn: the commonest first
+        case NodeReported(node_id=node_id, report=report):
+            _report(draft, node_id, report)
         case TimerFired(key=key):
             _timer(draft, key)
         case JobSubmitted():
@@ -158,8 +161,6 @@ def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
             nodes.heard(draft, event)
         case NodeRemoved():
             nodes.removed(draft, event)
-        case NodeReported(node_id=node_id, report=report):
-            _report(draft, node_id, report)
         case CoordinatorStarted():
             lending.begin_again(draft)
             planner.look_again_later(draft)
@@ -174,17 +175,17 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
         # A node speaks for its own guests only, whatever its agent was made to say.
         draft.because(run.job_id, Why.NOT_ITS_RUN, node=node_id, run=run.id)
         return
-    match report:
+    match report:  # the commonest first
+        case CheckpointCaptured():
+            checkpoints.captured(draft, report)
+        case CheckpointDurable():
+            checkpoints.durable(draft, report)
         case RunStarted():
             runs.started(draft, node_id, report)
         case RunEnded():
             _run_ended(draft, report)
         case RunParked() | RunNotParked() | RunUnparked():
             _parking(draft, report)
-        case CheckpointCaptured():
-            checkpoints.captured(draft, report)
-        case CheckpointDurable():
-            checkpoints.durable(draft, report)
         case CheckpointFailed():
             checkpoints.failed(draft, report)
         case StateStaged():

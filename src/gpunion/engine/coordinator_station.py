@@ -45,6 +45,8 @@ from gpunion.policy.policies import Policies
 
 Posted = tuple[CoordinatorEvent, InboxMark | None]
 
+_NOT_THERE = frozenset({NodePhase.LEFT, NodePhase.SILENT})
+
 
 class NodeLink:
     """One node's channel as the coordinator keeps it."""
@@ -76,7 +78,7 @@ class CoordinatorStation:
         self.links: dict[NodeId, NodeLink] = {}
         self._load_links(saved)
         for node in self.engine.state.nodes.values():
-            if node.phase not in (NodePhase.LEFT, NodePhase.SILENT):
+            if node.phase not in _NOT_THERE:
                 # Nobody knows when it was last heard: the longest wait is the safe one.
                 self.leases.heard(node.id, now_s)
 
@@ -95,12 +97,13 @@ class CoordinatorStation:
         node = self.engine.state.nodes.get(node_id)
         if node is None:
             return []
-        if node.phase is NodePhase.LEFT:
-            if isinstance(frame, Heartbeat):
-                link.replies.append(self._grant(now_s, link, frame))  # its goodbye is acknowledged
-            return []
-        if node.phase is NodePhase.SILENT:
-            events.append((NodeHeard(node_id=node_id), None))
+        if node.phase in _NOT_THERE:
+            if node.phase is NodePhase.SILENT:
+                events.append((NodeHeard(node_id=node_id), None))
+            else:
+                if isinstance(frame, Heartbeat):
+                    link.replies.append(self._grant(now_s, link, frame))  # its goodbye is acknowledged
+                return []
         self.leases.heard(node_id, now_s)
         if isinstance(frame, Heartbeat):
             for progress in frame.progress:
@@ -124,7 +127,7 @@ class CoordinatorStation:
         """One thing whose time has come. Ask again after it is committed."""
         for node_id, heard_s in self.leases.overdue(now_s):
             node = self.engine.state.nodes.get(node_id)
-            if node is None or node.phase in (NodePhase.LEFT, NodePhase.SILENT):
+            if node is None or node.phase in _NOT_THERE:
                 self.leases.forget(node_id)
                 continue
             return NodeFellSilent(node_id=node_id, last_heard_s=heard_s)
@@ -144,7 +147,7 @@ class CoordinatorStation:
         last: dict[NodeId, int] = {}
         orders = []
         for effect in decision.effects:
-            if isinstance(effect, SendOrder):
+            if type(effect) is SendOrder:
                 link = self._link(effect.node_id)
                 seq = last.get(effect.node_id, link.orders.last_seq) + 1
                 last[effect.node_id] = seq
@@ -152,21 +155,23 @@ class CoordinatorStation:
         return Commit(at_s=now_s, event=event, decision=decision, orders=tuple(orders), mark=mark)
 
     def committed(self, commit: Commit) -> None:
-        if isinstance(commit.event, TimerFired):
-            self.timers.fired(commit.event.key)
-        if isinstance(commit.event, NodeFellSilent):
-            self.leases.forget(commit.event.node_id)
+        event, effects = commit.event, commit.decision.effects
+        if type(event) is TimerFired:
+            self.timers.fired(event.key)
+        elif type(event) is NodeFellSilent:
+            self.leases.forget(event.node_id)
         self.engine.apply(commit.decision)
-        self.timers.apply(commit.decision.effects)
-        for effect in commit.decision.effects:
-            if isinstance(effect, ForgetOrders):
-                self.links.setdefault(effect.node_id, NodeLink()).orders.forget_all()
-        for numbered in commit.orders:
-            self.links[numbered.node_id].orders.push(numbered.order)
+        if effects:
+            self.timers.apply(effects)
+            for effect in effects:
+                if type(effect) is ForgetOrders:
+                    self.links.setdefault(effect.node_id, NodeLink()).orders.forget_all()
+            for numbered in commit.orders:
+                self.links[numbered.node_id].orders.push(numbered.order)
         if commit.mark is not None:
             self.links[commit.mark.node_id].reports.took(commit.mark.seq)
-        if isinstance(commit.event, NodeJoined):
-            self._welcome(commit.at_s, commit.event.node_id)
+        if type(event) is NodeJoined:
+            self._welcome(commit.at_s, event.node_id)
 
     # --- what to send ----------------------------------------------------------------------------
 

@@ -5,23 +5,32 @@ They are most of all changes and nobody goes anywhere for them, so the planner n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
-from operator import attrgetter
+from typing import Any
 
 from gpunion.domain.decision import Record
 from gpunion.domain.job import Job
+from gpunion.domain.records import compiled
 from gpunion.domain.run import Run
 
-# Everything but the counts: a field that is added to a record later matters until somebody says otherwise.
-_OF_RUN = attrgetter(*(f.name for f in fields(Run) if f.name != "checkpoints"))
-_OF_JOB = attrgetter(*(f.name for f in fields(Job) if f.name not in ("cost", "durable", "copies")))
+
+def _same_but(kind: type, *counts: str) -> Callable[[Any, Any], bool]:
+    """Compares everything but the counts: a field that is added to a record later matters until somebody says
+    otherwise. Most fields of a changed copy are the very same object, which is quickly seen."""
+    names = [field.name for field in fields(kind) if field.name not in counts]
+    alike = " and ".join(f"(a.{name} is b.{name} or a.{name} == b.{name})" for name in names)
+    same: Callable[[Any, Any], bool] = compiled(f"def same(a, b):\n    return {alike}", "same", {})
+    return same
+
+
+_same_run = _same_but(Run, "checkpoints")
+_same_job = _same_but(Job, "cost", "durable", "copies")
 
 
 def only_counts(former: Record | None, record: Record) -> bool:
-    if isinstance(record, Run):
-        return isinstance(former, Run) and bool(_OF_RUN(former) == _OF_RUN(record))
-    if isinstance(record, Job):
-        return (
-            isinstance(former, Job) and not record.phase.waiting and bool(_OF_JOB(former) == _OF_JOB(record))
-        )
+    if type(record) is Job:
+        return type(former) is Job and not record.phase.waiting and _same_job(former, record)
+    if type(record) is Run:
+        return type(former) is Run and _same_run(former, record)
     return False

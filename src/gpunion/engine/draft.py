@@ -47,10 +47,12 @@ class Draft:
         kind = type(record)
         key = (kind, record.id)
         former = self.state.find(record)
-        if key not in self._former:
-            self._former[key] = former
+        self._former.setdefault(key, former)
         self._changes[key] = record
-        if kind in _MOVING and not only_counts(former, record):
+        if only_counts(former, record):
+            self.state.put_count(record)
+            return
+        if kind in _MOVING:
             self._moved = True
             self._room = self._room or _may_make_room(record)
             self._freed = self._freed or _may_free(record)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpunion.domain.ids import NodeId, run_id
+from gpunion.domain.ids import JobId, NodeId, run_id
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.migration import Migration, MigrationPhase
 from gpunion.domain.orders import StartRun, StopRun
@@ -29,13 +29,13 @@ from gpunion.engine import (
     staging,
     triage,
 )
-from gpunion.engine.capacity import in_vain, view, views
+from gpunion.engine.capacity import hopeful, in_vain, view, views
 from gpunion.engine.draft import Draft
 from gpunion.engine.keeping import Kept
-from gpunion.engine.wishes import Wish
+from gpunion.engine.wishes import Line, Wish
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
-from gpunion.policy.ordering import Queue
+from gpunion.policy.ordering import URGENT, Queue
 from gpunion.policy.placement.filters import FOR_GOOD, has_room, refusal
 from gpunion.policy.placement.pick import NotPlaced, Placed, place
 
@@ -95,20 +95,23 @@ def blockers(verdicts: Iterable[Verdict]) -> str:
 def _place_waiting(draft: Draft) -> None:
     room, ordering = draft.state.room, draft.policies.ordering
     line = room.wishes.line(ordering)
-    if all(one.plain and _nothing_new_for(draft, one.job, one.wish) for one in line):
+    turns, keeps = _worth_a_turn(draft, line)
+    if not turns:
         return
     hopeless: set[Wish] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
-    ordered = [one.job for one in line]
+    # Where shares decide, also who gets no turn counts for the order of the others.
+    ordered = [one.job for one in line.jobs if ordering.fair or one.job.id in turns]
     queue, kept = Queue(_place_at_home(draft, ordered), ordering, accounts.shares(draft)), Kept()
     for job in queue:
+        if job.id not in turns:
+            continue
         if job.spec.seat is not None:
             if _start_gang(draft, job, kept):
                 queue.served()
             continue
         here = room.wishes.waiting(ordering, job)
         wish = here.wish
-        # Who asks for several GPUs may have a node kept for it all the same.
-        if here.plain and wish.request.gpus <= 1 and _nothing_new_for(draft, job, wish):
+        if here.plain and not (keeps and wish.request.gpus > 1) and _nothing_new_for(draft, job, wish):
             continue
         migration = moving.migration_of(draft, job)
         if migration is not None and migration.phase is not MigrationPhase.SEEKING:
@@ -140,6 +143,25 @@ def _place_waiting(draft: Draft) -> None:
         else:
             _start(draft, job, found)
             queue.served()
+
+
+def _worth_a_turn(draft: Draft, line: Line) -> tuple[set[JobId], bool]:
+    """Whose turn may change anything: what they ask for is looked at once for all who ask the same.
+
+    And whether nodes are kept: who asks for several GPUs and has waited for too long may get one all the same.
+    """
+    begun = {job.id for job in draft.changed_jobs() if job.phase.waiting and _has_just_begun(draft, job)}
+    may_do = hopeful(draft, line.asked)
+    if line.all_plain and not begun and not may_do:
+        return set(), False
+    lane, now_s = draft.policies.ordering.lane, draft.now_s
+    wide = [one.job for one in line.jobs if one.wish.request.gpus > 1]
+    keeps = any([lane(job, now_s)[1] == URGENT for job in wide])
+    if draft.state.room.reserved:  # what is given back in the middle of the pass may fit anybody
+        return {one.job.id for one in line.jobs}, keeps
+    able = [one for one in line.jobs if one.wish in may_do or not one.plain or one.job.spec.seat is not None]
+    turns = begun.union([one.job.id for one in able])
+    return (turns.union([job.id for job in wide]) if keeps else turns), keeps
 
 
 def _nothing_new_for(draft: Draft, job: Job, wish: Wish) -> bool:

@@ -30,8 +30,9 @@ def make_room(draft: Draft) -> None:
     """Only now and then, when waiting jobs are looked at again, and for one of them at a time."""
     if not draft.look_again or not draft.state.waiting:
         return
-    lowest = min((draft.job_of(run).spec.priority for run in _running(draft)), default=None)
-    if lowest is None:
+    highest = draft.state.room.wishes.line(draft.policies.ordering).highest
+    lowest = _lowest_running(draft)
+    if lowest is None or highest <= lowest:
         return
     for job in _wanting(draft, lowest)[:JOBS_AT_ONCE]:
         rooms = _rooms(draft, job)
@@ -186,12 +187,16 @@ def _weight(job: Job, gpus: int) -> float:
     return members * max(1, gpus) * (1.0 + job.spec.priority)
 
 
-def _running(draft: Draft) -> Iterator[Run]:
-    runs = draft.state.runs
+def _lowest_running(draft: Draft) -> int | None:
+    runs, jobs, running = draft.state.runs, draft.state.jobs, RunPhase.RUNNING
+    lowest: int | None = None
     for living in draft.state.living.values():
         for run_id in living:
-            if (run := runs[run_id]).phase is RunPhase.RUNNING:
-                yield run
+            run = runs[run_id]
+            priority = jobs[run.job_id].spec.priority
+            if (lowest is None or priority < lowest) and run.phase is running:
+                lowest = priority
+    return lowest
 
 
 def _runs(draft: Draft, node_id: NodeId) -> list[Run]:

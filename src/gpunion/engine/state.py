@@ -27,6 +27,8 @@ from gpunion.engine.counting import only_counts
 from gpunion.engine.memories import Memories
 from gpunion.engine.room import Room
 
+_SETTLED = frozenset({CheckpointPhase.DURABLE, CheckpointPhase.FAILED})
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -80,6 +82,16 @@ class CampusState:
             case Lending() | CampusMemory() | Account() | Quota():
                 self.memories.put(record)
 
+    def put_count(self, record: Record) -> None:
+        """A record that `only_counts`: it waits for and holds what it did."""
+        if type(record) is Run:
+            self.runs[record.id] = record
+        elif type(record) is Job:
+            former = self.jobs.get(record.id)
+            self.jobs[record.id] = record
+            if record.copies or (former is not None and former.copies):
+                self._count_copies(former, record)
+
     def records(self) -> tuple[Record, ...]:
         return (
             *self.jobs.values(),
@@ -123,13 +135,13 @@ class CampusState:
                 self.memories.take_back(record)
 
     def find(self, record: Record) -> Record | None:
+        if type(record) is Checkpoint:  # asked for every record that is put: the commonest first
+            return self.checkpoints.get(record.id)
+        if type(record) is Job:
+            return self.jobs.get(record.id)
+        if type(record) is Run:
+            return self.runs.get(record.id)
         match record:
-            case Checkpoint():
-                return self.checkpoints.get(record.id)
-            case Job():
-                return self.jobs.get(record.id)
-            case Run():
-                return self.runs.get(record.id)
             case Node():
                 return self.nodes.get(record.id)
             case Migration():
@@ -138,6 +150,8 @@ class CampusState:
                 return self.images.get(record.id)
             case Lending() | CampusMemory() | Account() | Quota():
                 return self.memories.find(record)
+            case _:
+                return None
 
     def _put_job(self, job: Job) -> None:
         former = self.jobs.get(job.id)
@@ -187,7 +201,7 @@ class CampusState:
 
     def _put_checkpoint(self, checkpoint: Checkpoint) -> None:
         self.checkpoints[checkpoint.id] = checkpoint
-        if checkpoint.phase in (CheckpointPhase.DURABLE, CheckpointPhase.FAILED):
+        if checkpoint.phase in _SETTLED:
             _leave(self.unsettled, checkpoint.run_id, checkpoint.id)
         else:
             self.unsettled.setdefault(checkpoint.run_id, set()).add(checkpoint.id)

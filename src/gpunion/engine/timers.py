@@ -26,9 +26,9 @@ class Timers:
 
     def apply(self, effects: Iterable[object]) -> None:
         for effect in effects:
-            if isinstance(effect, SetTimer):
+            if type(effect) is SetTimer:
                 self._set(effect.key, effect.at_s)
-            elif isinstance(effect, CancelTimer):
+            elif type(effect) is CancelTimer:
                 self._at_s.pop(effect.key, None)
 
     def fired(self, key: str) -> None:

@@ -33,11 +33,21 @@ class Waiting:
     plain: bool  # nothing but a node that changed can help it: no refusal that wears off, no place kept
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """All who wait, and what they ask for: there are far fewer wishes than jobs."""
+
+    jobs: tuple[Waiting, ...] = ()  # by their keys
+    asked: frozenset[Wish] = frozenset()  # by those of them that are plain
+    all_plain: bool = True
+    highest: int = 0  # of their priorities
+
+
 @dataclass(slots=True)
 class Wishes:
     _wishes: dict[object, Wish] = field(default_factory=dict)
     _waiting: dict[str, Waiting] = field(default_factory=dict)
-    _line: list[Waiting] = field(default_factory=list)  # all of them, by their keys
+    _line: Line = field(default_factory=Line)
     _news: dict[str, Job | None] = field(default_factory=dict)  # what the line does not show yet
 
     def begins_to_wait(self, job: Job) -> None:
@@ -48,13 +58,14 @@ class Wishes:
         if job_id in self._waiting or job_id in self._news:
             self._news[job_id] = None
 
-    def line(self, ordering: Ordering) -> list[Waiting]:
+    def line(self, ordering: Ordering) -> Line:
         """Everybody who waits, in the order of the keys: worked out anew for those whose record changed."""
         if self._news:
             news = {id: job for id, job in self._news.items() if not self._is_known(id, job)}
-            stay = [one for one in self._line if one.job.id not in news]
+            stay = [one for one in self._line.jobs if one.job.id not in news]
             come = [self._described(ordering, job) for job in news.values() if job is not None]
-            self._line = sorted((*stay, *come), key=attrgetter("key")) if come else stay
+            if news:
+                self._line = _lined_up(sorted((*stay, *come), key=attrgetter("key")) if come else stay)
             for job_id in news:
                 self._waiting.pop(job_id, None)
             self._waiting.update((one.job.id, one) for one in come)
@@ -84,6 +95,15 @@ class Wishes:
         if len(self._wishes) >= WISHES_MOST:
             self._wishes.clear()
         return self._wishes.setdefault(shape, Wish(request=job.spec.request))
+
+
+def _lined_up(jobs: list[Waiting]) -> Line:
+    return Line(
+        jobs=tuple(jobs),
+        asked=frozenset([one.wish for one in jobs if one.plain]),
+        all_plain=all([one.plain for one in jobs]),
+        highest=max([one.job.spec.priority for one in jobs], default=0),
+    )
 
 
 def _shape(job: Job) -> object:

@@ -9,35 +9,37 @@ frames that are left out, and is refused. So nobody reads a disk but a machine t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from typing import Any
 
-from gpunion.domain.commit import AgentCommit, Commit, SavedAgent
+from gpunion.domain.commit import AgentCommit, Commit
 from gpunion.domain.decision import Decision
 from gpunion.domain.events import CoordinatorEvent, JobSubmitted, LeaseRenewed
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame, OrderFrame, ReportFrame
+from gpunion.domain.frames import CoordinatorFrame
 from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.engine.agent_station import AgentStation, Posted
 from gpunion.engine.coordinator import CoordinatorEngine
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.engine.leases import LeaseBook
 from gpunion.policy.policies import Policies
-from gpunion.sim.agent import AgentShell
 from gpunion.sim.box import Box
+from gpunion.sim.calm_shells import (
+    STANDING_S,
+    CalmAgentDisk,
+    CalmAgentShell,
+    CalmCoordinatorShell,
+    CalmTransport,
+)
 from gpunion.sim.clocks import Clock
-from gpunion.sim.coordinator import CoordinatorShell
-from gpunion.sim.disks import AgentDisk, CampusDisk
+from gpunion.sim.disks import CampusDisk
 from gpunion.sim.hands import Place
 from gpunion.sim.machine import OWNERS_WORDS, Machine
 from gpunion.sim.runtime import GuestRuntime
 from gpunion.sim.scenario import HOUR_S, NodePlan, Scenario, TroublePlan
-from gpunion.sim.transport import Transport
 from gpunion.sim.vault import ModelVault
 from gpunion.sim.watch import Watch
 from gpunion.sim.world import Parts, World
 
-# A lease that stands. Beyond any horizon, and still a number that clocks can add to.
-STANDING_S = 1e12
 LOOK_S = HOUR_S
 
 
@@ -98,64 +100,6 @@ class CalmAgentStation(AgentStation):
         return posted
 
 
-class CalmAgentShell(AgentShell):
-    """Needs no heartbeat once it has its lease, and its disk only when its machine loses power."""
-
-    def stop(self) -> None:
-        if self.station is not None and isinstance(self.disk, CalmAgentDisk):
-            self.disk.kept = self.station.saved()
-        super().stop()
-
-    def _tick(self) -> None:
-        pass
-
-
-class CalmTransport(Transport):
-    """Delivers every frame in its turn, and tells its sender at once that it did."""
-
-    def send_up(self, node_id: NodeId, frame: AgentFrame) -> None:
-        self._watch.sent_up(node_id, frame)
-        coordinator, agent = self.coordinator, self.agents[node_id]
-        assert isinstance(coordinator, CoordinatorShell)
-        assert isinstance(agent, AgentShell)
-
-        def deliver() -> None:
-            coordinator.frame_arrived(node_id, frame)
-            here, there = agent.station, coordinator.station
-            if isinstance(frame, ReportFrame) and here is not None and there is not None:
-                here.reports.acknowledge(there.links[node_id].reports.last_seq)
-
-        self._send(node_id, "up", deliver)
-
-    def send_down(self, node_id: NodeId, frame: CoordinatorFrame) -> None:
-        self._watch.sent_down(node_id, frame)
-        coordinator, agent = self.coordinator, self.agents[node_id]
-        assert isinstance(coordinator, CoordinatorShell)
-        assert isinstance(agent, AgentShell)
-
-        def deliver() -> None:
-            agent.frame_arrived(frame)
-            here, there = agent.station, coordinator.station
-            if isinstance(frame, OrderFrame) and here is not None and there is not None:
-                there.links[node_id].orders.acknowledge(here.orders.last_seq)
-
-        self._send(node_id, "down", deliver)
-
-    def _send(self, node_id: NodeId, way: str, deliver: Callable[[], None]) -> None:
-        """There is no weather, so each frame arrives once, after those before it."""
-        connection = self._open.get(node_id)
-        if connection is None:
-            return
-
-        def arrive() -> None:
-            if self._open.get(node_id) == connection:
-                deliver()
-
-        at_s = max(self._kernel.now_s + self._latency_s, self._in_line_s.get((node_id, way), 0.0))
-        self._in_line_s[node_id, way] = at_s
-        self._kernel.at(at_s, arrive)
-
-
 class CalmCampusDisk(CampusDisk):
     """A coordinator that never dies reads nothing back but which jobs it has answered for."""
 
@@ -172,21 +116,6 @@ class CalmCampusDisk(CampusDisk):
 
     def has_job(self, job_id: JobId) -> bool:
         return job_id in self._jobs
-
-
-class CalmAgentDisk(AgentDisk):
-    """Written once, when the power goes: after every commit memory and disk say the same."""
-
-    kept: SavedAgent | None = None
-
-    def commit(self, commit: AgentCommit) -> None:
-        pass
-
-    def acknowledged(self, waiting: Container[int]) -> None:
-        pass
-
-    def load(self) -> SavedAgent:
-        return super().load() if self.kept is None else self.kept
 
 
 class LiveProgress(dict[RunId, tuple[int, float]]):
@@ -217,6 +146,7 @@ class CalmWorld(World, Watch):
             vault=vault,
             campus_disk=CalmCampusDisk,
             transport=CalmTransport,
+            coordinator_shell=CalmCoordinatorShell,
         )
         super().__init__(scenario, parts)
         self.weather.bad = False

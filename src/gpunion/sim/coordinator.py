@@ -105,7 +105,7 @@ class CoordinatorShell:
         if crash is not None:
             self.crash()
             return False
-        for node_id in _touched(commit):
+        for node_id in touched(commit):
             self._flush(node_id)
         self._arm()
         return self.station is station
@@ -173,7 +173,7 @@ class CoordinatorShell:
                 self._transport.send_down(node_id, frame)
 
 
-def _touched(commit: Commit) -> list[NodeId]:
+def touched(commit: Commit) -> list[NodeId]:
     """Nodes that this commit has something to say to."""
     event = commit.event
     heard = [event.node_id] if isinstance(event, (NodeJoined, NodeReported)) else []

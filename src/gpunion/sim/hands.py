@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import (
@@ -62,7 +63,7 @@ OUTCOME_S = 0.01
 PARK_S = 0.5
 PARK_BYTES_PER_S = 1.7e9
 # Timers and reports, most of all effects, are not for hands.
-_OF_THE_STATION = frozenset({SetTimer, CancelTimer, SendReport})
+OF_THE_STATION = frozenset({SetTimer, CancelTimer, SendReport})
 # Fetching the code and making the directories.
 PREPARE_S = 0.2
 
@@ -114,7 +115,7 @@ class Hands:
         self._stagings.stop()
 
     def perform(self, effect: AgentEffect) -> None:
-        if type(effect) in _OF_THE_STATION:
+        if type(effect) in OF_THE_STATION:
             return
         match effect:
             case StartGuest():
@@ -389,8 +390,8 @@ class Hands:
         )
 
     def _tell(self, event: AgentEvent) -> None:
-        def tell() -> None:
-            if self._alive:
-                self._post(event)
+        self._place.kernel.after(OUTCOME_S, partial(self._told, event))
 
-        self._place.kernel.after(OUTCOME_S, tell)
+    def _told(self, event: AgentEvent) -> None:
+        if self._alive:
+            self._post(event)

@@ -55,12 +55,11 @@ class Kernel:
         while heap and heap[0][0] <= until_s:
             at_s, _, alarm = pop(heap)
             callback = alarm.callback
-            if callback is None:
-                continue
-            alarm.callback = None
-            self.now_s = at_s
-            self.events += 1
-            callback()
-            if self._stopping:
-                return
+            if callback is not None:
+                alarm.callback = None
+                self.now_s = at_s
+                self.events += 1
+                callback()
+                if self._stopping:
+                    return
         self.now_s = max(self.now_s, until_s)

@@ -42,6 +42,7 @@ class Parts:
     vault: type[ModelVault] = ModelVault
     campus_disk: type[CampusDisk] = CampusDisk
     transport: type[Transport] = Transport
+    coordinator_shell: type[CoordinatorShell] = CoordinatorShell
 
 
 class World:
@@ -70,7 +71,7 @@ class World:
             tally=self.tally,
             watch=self.watchers,
         )
-        self.coordinator = CoordinatorShell(
+        self.coordinator = parts.coordinator_shell(
             self.kernel,
             clock=Clock(rate=scenario.coordinator_rate),
             disk=parts.campus_disk(),

@@ -27,13 +27,13 @@ from gpunion.policy.terms.welcome import unwelcome
 
 
 def received(draft: AgentDraft, order: Order) -> None:
-    match order:
+    match order:  # the commonest first
+        case TakeCheckpoint():
+            take_checkpoint(draft, order)
         case StartRun():
             start_run(draft, order)
         case StopRun():
             stop_run(draft, order)
-        case TakeCheckpoint():
-            take_checkpoint(draft, order)
         case FetchImage(parcel=parcel):
             if draft.holding.tenure is Tenure.SHARING and _image_refused(draft, parcel) is None:
                 draft.do(FetchAhead(parcel=parcel))

@@ -32,6 +32,9 @@ FOR_GOOD = frozenset(
 # Who comes for less time than this before a known end's notice would only come to leave.
 LEAST_STAY_S = 60.0
 
+# Asked of every node for every job that waits; naming a member of an enumeration takes longer than this.
+_SHARING, _LEFT = NodePhase.SHARING, NodePhase.LEFT
+
 _PHASES = {
     NodePhase.PAUSED: Why.NODE_PAUSED,
     NodePhase.RECLAIMING: Why.NODE_RECLAIMED,
@@ -57,7 +60,7 @@ def has_room(request: Request, view: NodeView) -> bool:
         len(view.free_gpus) >= request.gpus
         and view.free_cpus >= request.cpus
         and view.free_memory_bytes >= request.memory_bytes
-        and view.node.phase is NodePhase.SHARING
+        and view.node.phase is _SHARING
     )
 
 
@@ -70,13 +73,14 @@ def suitable(gpus: tuple[Gpu, ...], request: Request) -> tuple[Gpu, ...]:
 def _never_fits(job: Job, view: NodeView) -> Reason | None:
     node, request = view.node, job.spec.request
     capacity = node.facts.capacity
-    if node.phase is NodePhase.LEFT:
+    if node.phase is _LEFT:
         return because(node.id, Why.NODE_LEFT)
     if len(capacity.gpus) < request.gpus:
         return because(node.id, Why.TOO_FEW_GPUS, has=len(capacity.gpus), needs=request.gpus)
-    of_model = [gpu for gpu in capacity.gpus if _model_fits(gpu, request)]
-    if len(of_model) < request.gpus:
-        return because(node.id, Why.WRONG_MODEL)
+    if request.models or request.exclude_models:
+        of_model = [gpu for gpu in capacity.gpus if _model_fits(gpu, request)]
+        if len(of_model) < request.gpus:
+            return because(node.id, Why.WRONG_MODEL)
     if len(suitable(node.facts.lent_gpus, request)) < request.gpus:
         vram_gib = request.vram_bytes / GIB
         return because(node.id, Why.TOO_LITTLE_VRAM, needs=request.gpus, vram_gib=vram_gib)
@@ -120,11 +124,11 @@ def _image_refused(parcel: Parcel, barred: bool, node: Node) -> Reason | None:
 def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
     node = view.node
     phase = _PHASES.get(node.phase)
-    if phase is Why.NODE_RECLAIMED and node.not_lent_because:
-        return because(node.id, Why.NOT_LENT_NOW, because=node.not_lent_because)
     if phase is not None:
+        if phase is Why.NODE_RECLAIMED and node.not_lent_because:
+            return because(node.id, Why.NOT_LENT_NOW, because=node.not_lent_because)
         return because(node.id, phase)
-    if any(a.node_id == node.id and now_s < a.until_s for a in job.avoid):
+    if job.avoid and any(a.node_id == node.id and now_s < a.until_s for a in job.avoid):
         return because(node.id, Why.REFUSED_LATELY)
     if node.known_end_s is not None:
         left_s = node.known_end_s - now_s
