@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from enum import StrEnum
 
-from gpunion.domain.records import dataclass
+from gpunion.domain.records import dataclass, maker
 
 Fact = str | int | float
 
@@ -304,7 +304,10 @@ class Reason:
 
 
 def because(subject: str, why: Why, **facts: Fact) -> Reason:
-    return Reason(subject=subject, why=why, facts=tuple(sorted(facts.items())))
+    return _reason(subject=subject, why=why, facts=tuple(sorted(facts.items())))
+
+
+_reason = maker(Reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

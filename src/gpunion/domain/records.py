@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -37,26 +41,53 @@ def compiled(source: str, name: str, known: dict[str, Any]) -> Any:
     return scope[name]
 
 
+def maker(kind: Callable[P, T]) -> Callable[P, T]:
+    """Makes the same record as calling its class does, in half the time again: a function is called with
+    names far more quickly than a class. For the few kinds that every save of every guest needs."""
+    twin = open_twin(kind) if isinstance(kind, type) else None
+    if twin is None:
+        return kind
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    lines = [f"    self.{field.name} = {_value_of(field)}" for field in fields]
+    source = [
+        f"def make({_signature(fields)}):",
+        "    self = _twin()",
+        *lines,
+        "    self.__class__ = _kind",
+        "    return self",
+    ]
+    made: Callable[P, T] = compiled("\n".join(source), "make", _known(kind, twin))
+    return made
+
+
 def _made_fast(kind: Any) -> Any:
     twin, slow = open_twin(kind), kind.__init__
     if twin is None:
         return kind
     fields = dataclasses.fields(kind)
-    # With a line in front of their names, which no field has: a field may be called `kind`.
-    known: dict[str, Any] = {"_kind": kind, "_twin": twin, "_not_given": _NOT_GIVEN, "_become": _become}
-    known |= {f"_default_{field.name}": field.default for field in fields}
-    known |= {f"_make_{field.name}": field.default_factory for field in fields}
     lines = [f"    self.{field.name} = {_value_of(field)}" for field in fields]
-    parameters = [_parameter(field) for field in fields if not field.kw_only]
-    named = [_parameter(field) for field in fields if field.kw_only]
-    signature = ", ".join(["self", *parameters, *(["*", *named] if named else [])])
-    source = [f"def __init__({signature}):", "    _become(self, _twin)", *lines, "    self.__class__ = _kind"]
-    fast = compiled("\n".join(source), "__init__", known)
+    begin = [f"def __init__(self, {_signature(fields)}):", "    _become(self, _twin)"]
+    source = [*begin, *lines, "    self.__class__ = _kind"]
+    fast = compiled("\n".join(source), "__init__", _known(kind, twin))
     fast.__qualname__, fast.__module__ = slow.__qualname__, kind.__module__
     fast.__annotations__ = slow.__annotations__
     kind.__init__ = fast
     kind.__init_subclass__ = classmethod(_no_heirs)
     return kind
+
+
+def _signature(fields: tuple[dataclasses.Field[Any], ...]) -> str:
+    parameters = [_parameter(field) for field in fields if not field.kw_only]
+    named = [_parameter(field) for field in fields if field.kw_only]
+    return ", ".join([*parameters, *(["*", *named] if named else [])])
+
+
+def _known(kind: Any, twin: type) -> dict[str, Any]:
+    """With a line in front of their names, which no field has: a field may be called `kind`."""
+    fields = dataclasses.fields(kind)
+    known = {"_kind": kind, "_twin": twin, "_not_given": _NOT_GIVEN, "_become": _become}
+    known |= {f"_default_{field.name}": field.default for field in fields}
+    return known | {f"_make_{field.name}": field.default_factory for field in fields}
 
 
 _NOT_GIVEN = object()

@@ -16,11 +16,15 @@ from gpunion.domain.guest import Guest, Holding, JobEpoch, Tenure
 from gpunion.domain.ids import JobId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.reasons import Fact, Reason, Why, because
+from gpunion.domain.records import maker
 from gpunion.domain.reports import Report
 from gpunion.domain.timing import Timing
 from gpunion.domain.withheld import HoldCause, WithheldGpu, earliest_deadline_s, withheld_of
 from gpunion.engine.state import AgentState
 from gpunion.engine.timers import Timers
+
+_decision, _send_report = maker(AgentDecision), maker(SendReport)
+_set_timer, _cancel_timer = maker(SetTimer), maker(CancelTimer)
 
 
 class AgentDraft:
@@ -84,14 +88,14 @@ class AgentDraft:
         self._effects.extend(effects)
 
     def report(self, report: Report) -> None:
-        self._effects.append(SendReport(report=report))
+        self._effects.append(_send_report(report=report))
 
     def set_timer(self, key: str, at_s: float) -> None:
-        self._effects.append(SetTimer(key=key, at_s=at_s))
+        self._effects.append(_set_timer(key=key, at_s=at_s))
 
     def cancel_timer(self, key: str) -> None:
         if key in self._timers or any(isinstance(e, SetTimer) and e.key == key for e in self._effects):
-            self._effects.append(CancelTimer(key=key))
+            self._effects.append(_cancel_timer(key=key))
 
     def timer_set(self, key: str) -> bool:
         return key in self._timers
@@ -168,7 +172,7 @@ class AgentDraft:
         return self.now_s - renewed_s <= 2.5 * self.timing.heartbeat_s
 
     def decision(self) -> AgentDecision:
-        return AgentDecision(
+        return _decision(
             changes=tuple(self._changes.values()),
             forgotten=tuple(self._forgotten),
             effects=tuple(self._effects),

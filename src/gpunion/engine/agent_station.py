@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gpunion.domain.commit import AgentCommit, NumberedReport, SavedAgent
@@ -21,12 +21,16 @@ from gpunion.domain.frames import (
 )
 from gpunion.domain.ids import NodeId
 from gpunion.domain.node import NodeFacts
+from gpunion.domain.records import maker
 from gpunion.domain.reports import Report
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent import AgentEngine
 from gpunion.engine.channel import Receiver, Sender, Skew, order_in_our_time
 from gpunion.engine.state import AgentState
 from gpunion.engine.timers import Timers
+
+_commit, _numbered, _report_frame = maker(AgentCommit), maker(NumberedReport), maker(ReportFrame)
+_fired, _order_received = maker(TimerFired), maker(OrderReceived)
 
 Posted = tuple[AgentEvent, int | None]  # the event, and the number of the order it came from
 
@@ -98,7 +102,7 @@ class AgentStation:
             # start in it was meant for a life that is over. What is still meant will be sent again.
             return []
         if self.orders.expects(frame.seq):
-            return [(OrderReceived(order=order_in_our_time(frame.order, self.skew)), frame.seq)]
+            return [(_order_received(order=order_in_our_time(frame.order, self.skew)), frame.seq)]
         return []
 
     def disconnected(self) -> None:
@@ -106,7 +110,7 @@ class AgentStation:
 
     def due(self, now_s: float) -> AgentEvent | None:
         key = self.timers.due(now_s)
-        return None if key is None else TimerFired(key=key)
+        return None if key is None else _fired(key=key)
 
     def next_due_s(self) -> float | None:
         return self.timers.next_s()
@@ -119,9 +123,9 @@ class AgentStation:
         for effect in decision.effects:
             if type(effect) is SendReport:
                 seq += 1
-                numbered.append(NumberedReport(seq=seq, report=effect.report))
+                numbered.append(_numbered(seq=seq, report=effect.report))
         reports = tuple(numbered)
-        return AgentCommit(at_s=now_s, event=event, decision=decision, reports=reports, order_seq=order_seq)
+        return _commit(at_s=now_s, event=event, decision=decision, reports=reports, order_seq=order_seq)
 
     def committed(self, commit: AgentCommit) -> None:
         if type(commit.event) is TimerFired:
@@ -163,8 +167,8 @@ class AgentStation:
         told = tuple(preparing)
         return Heartbeat(sent_s=now_s, ack=self.orders.last_seq, progress=tuple(progress), preparing=told)
 
-    def outgoing(self, now_s: float) -> Iterator[AgentFrame]:
+    def outgoing(self, now_s: float) -> list[AgentFrame]:
         if not self.connected:
-            return
-        for seq, report in self.reports.due(now_s, self.timing.resend_s):
-            yield ReportFrame(seq=seq, ack=self.orders.last_seq, sent_s=now_s, report=report)
+            return []
+        due, ack = self.reports.due(now_s, self.timing.resend_s), self.orders.last_seq
+        return [_report_frame(seq=seq, ack=ack, sent_s=now_s, report=report) for seq, report in due]

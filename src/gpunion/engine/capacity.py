@@ -35,7 +35,8 @@ def slowest_bps(draft: Draft) -> float:
 
 def in_vain(draft: Draft, wish: Wish) -> bool:
     """No node would do for this wish the last time, and none that changed since has room for it."""
-    return not hopeful(draft, (wish,))
+    room = draft.state.room
+    return wish.hopeless_at == room.version or not hopeful(draft, (wish,))
 
 
 def hopeful(draft: Draft, wishes: Iterable[Wish]) -> set[Wish]:

@@ -6,8 +6,10 @@ what `due` gives it and feeds what arrives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from gpunion.domain.orders import Order, TakeCheckpoint
@@ -37,15 +39,16 @@ class Sender(Generic[T]):
         return self.last_seq
 
     def restore(self, items: Iterable[tuple[int, T]], last_seq: int) -> None:
-        self.waiting = dict(items)
+        self.waiting = dict(sorted(items, key=itemgetter(0)))
         self.last_seq = max([last_seq, *self.waiting])
 
     def acknowledge(self, up_to: int) -> list[int]:
-        if not self.waiting:
+        waiting = self.waiting
+        if not waiting or next(iter(waiting)) > up_to:  # they lie there in their order
             return []
-        done = [seq for seq in self.waiting if seq <= up_to]
+        done = [seq for seq in waiting if seq <= up_to]
         for seq in done:
-            del self.waiting[seq]
+            del waiting[seq]
             self._sent_s.pop(seq, None)
         return done
 
@@ -57,14 +60,14 @@ class Sender(Generic[T]):
         """What was sent on the old connection may be lost; all of it is due again."""
         self._sent_s.clear()
 
-    def due(self, now_s: float, resend_s: float) -> Iterator[tuple[int, T]]:
-        for count, (seq, item) in enumerate(self.waiting.items()):
-            if count >= WINDOW:
-                return
+    def due(self, now_s: float, resend_s: float) -> list[tuple[int, T]]:
+        found = []
+        for seq, item in islice(self.waiting.items(), WINDOW):
             sent_s = self._sent_s.get(seq)
             if sent_s is None or sent_s + resend_s <= now_s:
                 self._sent_s[seq] = now_s
-                yield seq, item
+                found.append((seq, item))
+        return found
 
 
 @dataclass(slots=True)

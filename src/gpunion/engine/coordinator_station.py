@@ -11,8 +11,6 @@ A shell (live or simulated) drives it in this order and adds only I/O:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpunion.domain.commit import Commit, InboxMark, NumberedOrder, SavedCampus
 from gpunion.domain.effects import ForgetOrders, SendOrder
 from gpunion.domain.events import (
@@ -35,6 +33,7 @@ from gpunion.domain.frames import (
 from gpunion.domain.ids import NodeId
 from gpunion.domain.node import NodePhase
 from gpunion.domain.orders import Order, StartRun, StopRun
+from gpunion.domain.records import maker
 from gpunion.domain.timing import Timing
 from gpunion.engine.channel import Receiver, Sender, Skew, report_in_our_time
 from gpunion.engine.coordinator import CoordinatorEngine
@@ -42,6 +41,9 @@ from gpunion.engine.leases import LeaseBook
 from gpunion.engine.state import CampusState
 from gpunion.engine.timers import Timers
 from gpunion.policy.policies import Policies
+
+_commit, _mark, _numbered = maker(Commit), maker(InboxMark), maker(NumberedOrder)
+_reported, _fired, _order_frame = maker(NodeReported), maker(TimerFired), maker(OrderFrame)
 
 Posted = tuple[CoordinatorEvent, InboxMark | None]
 
@@ -112,9 +114,9 @@ class CoordinatorStation:
             link.replies.append(self._grant(now_s, link, frame))
             return events
         if link.reports.expects(frame.seq):
-            mark = InboxMark(node_id=node_id, incarnation=link.incarnation, seq=frame.seq)
+            mark = _mark(node_id=node_id, incarnation=link.incarnation, seq=frame.seq)
             report = report_in_our_time(frame.report, link.skew)
-            events.append((NodeReported(node_id=node_id, report=report), mark))
+            events.append((_reported(node_id=node_id, report=report), mark))
         return events
 
     def disconnected(self, node_id: NodeId) -> None:
@@ -132,7 +134,7 @@ class CoordinatorStation:
                 continue
             return NodeFellSilent(node_id=node_id, last_heard_s=heard_s)
         key = self.timers.due(now_s)
-        return None if key is None else TimerFired(key=key)
+        return None if key is None else _fired(key=key)
 
     def next_due_s(self) -> float | None:
         silence_s, timer_s = self.leases.next_s(), self.timers.next_s()
@@ -151,8 +153,8 @@ class CoordinatorStation:
                 link = self._link(effect.node_id)
                 seq = last.get(effect.node_id, link.orders.last_seq) + 1
                 last[effect.node_id] = seq
-                orders.append(NumberedOrder(node_id=effect.node_id, seq=seq, order=effect.order))
-        return Commit(at_s=now_s, event=event, decision=decision, orders=tuple(orders), mark=mark)
+                orders.append(_numbered(node_id=effect.node_id, seq=seq, order=effect.order))
+        return _commit(at_s=now_s, event=event, decision=decision, orders=tuple(orders), mark=mark)
 
     def committed(self, commit: Commit) -> None:
         event, effects = commit.event, commit.decision.effects
@@ -175,15 +177,15 @@ class CoordinatorStation:
 
     # --- what to send ----------------------------------------------------------------------------
 
-    def outgoing(self, now_s: float, node_id: NodeId) -> Iterator[CoordinatorFrame]:
+    def outgoing(self, now_s: float, node_id: NodeId) -> list[CoordinatorFrame]:
         link = self.links.get(node_id)
         if link is None or not link.connected:
-            return
-        replies, link.replies = link.replies, []
-        yield from replies
+            return []
+        frames, link.replies = link.replies, []
         for seq, order in link.orders.due(now_s, self.timing.resend_s):
-            meant = self._still_meant(order)
-            yield OrderFrame(term=self.term, seq=seq, ack=link.reports.last_seq, sent_s=now_s, order=meant)
+            meant, ack = self._still_meant(order), link.reports.last_seq
+            frames.append(_order_frame(term=self.term, seq=seq, ack=ack, sent_s=now_s, order=meant))
+        return frames
 
     # --- private ---------------------------------------------------------------------------------
 

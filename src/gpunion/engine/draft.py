@@ -14,12 +14,15 @@ from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.orders import Order
 from gpunion.domain.reasons import Fact, Reason, Why, because
+from gpunion.domain.records import maker
 from gpunion.domain.run import Run
 from gpunion.domain.timing import Timing
 from gpunion.engine.counting import only_counts
 from gpunion.engine.state import CampusState
 from gpunion.engine.timers import Timers
 from gpunion.policy.policies import Policies
+
+_decision, _send_order, _set_timer = maker(Decision), maker(SendOrder), maker(SetTimer)
 
 _Key = tuple[type, str]
 # Only who changes one of these may let a job be placed or moved.
@@ -86,13 +89,13 @@ class Draft:
         return [(f if isinstance(f, Run) else None, r) for f, r in zip(formers, changed, strict=True)]
 
     def order(self, node_id: NodeId, order: Order) -> None:
-        self._effects.append(SendOrder(node_id=node_id, order=order))
+        self._effects.append(_send_order(node_id=node_id, order=order))
 
     def do(self, effect: CoordinatorEffect) -> None:
         self._effects.append(effect)
 
     def set_timer(self, key: str, at_s: float) -> None:
-        self._effects.append(SetTimer(key=key, at_s=at_s))
+        self._effects.append(_set_timer(key=key, at_s=at_s))
 
     def cancel_timer(self, key: str) -> None:
         if self.timer_set(key):
@@ -162,7 +165,7 @@ class Draft:
         return self.decided()
 
     def decided(self) -> Decision:
-        return Decision(
+        return _decision(
             changes=tuple(self._changes.values()),
             effects=tuple(self._effects),
             reasons=tuple(self._reasons),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpunion.domain.gang import leader_of
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Cause
-from gpunion.domain.node import Node, NodePhase
+from gpunion.domain.node import Node
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import gangs, moving, staging
@@ -22,18 +22,17 @@ from gpunion.policy.placement.pick import choose_gpus
 
 
 def send(draft: Draft) -> None:
-    away = _away(draft)
-    for run in away:
+    away = list(_away_in_any_order(draft))
+    alone = [run for run in away if _free_home(draft, draft.job_of(run)) is not None]
+    for run in sorted(alone, key=lambda run: run.id):
         job = draft.job_of(run)
-        if job.spec.seat is not None:
-            continue
-        home = draft.state.nodes.get(job.home) if job.home is not None else None
-        if home is None or home.phase is not NodePhase.SHARING:
-            continue
-        if not has_room(job.spec.request, view(draft, home.id)):
-            continue  # the quickest question first: most homes are taken
-        gain_s = _gain_s(draft, job, run, home)
-        if gain_s is not None and refusal(job, view(draft, home.id), draft.now_s) is None:
+        home = _free_home(draft, job)  # who went before may have taken it
+        gain_s = None if home is None else _gain_s(draft, job, run, home)
+        if (
+            home is not None
+            and gain_s is not None
+            and refusal(job, view(draft, home.id), draft.now_s) is None
+        ):
             _go(draft, job, run, home, gain_s)
     for leader in sorted({leader_of(one.id, one.spec.seat) for one in _jobs(draft, away) if one.spec.seat}):
         _send_gang(draft, draft.state.jobs[leader])
@@ -43,8 +42,10 @@ def anybody_away(draft: Draft) -> bool:
     return next(_away_in_any_order(draft), None) is not None
 
 
-def _away(draft: Draft) -> list[Run]:
-    return sorted(_away_in_any_order(draft), key=lambda run: run.id)
+def _free_home(draft: Draft, job: Job) -> Node | None:
+    """Of a job that moves by itself. The quickest questions come first: most homes are taken."""
+    home = None if job.home is None or job.spec.seat is not None else draft.state.nodes.get(job.home)
+    return home if home is not None and has_room(job.spec.request, view(draft, home.id)) else None
 
 
 def _away_in_any_order(draft: Draft) -> Iterator[Run]:

@@ -12,6 +12,7 @@ from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.orders import TakeCheckpoint
 from gpunion.domain.reasons import Why
+from gpunion.domain.records import maker
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import gangs
@@ -19,6 +20,8 @@ from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.run import RUN
+
+_checkpoint, _take_checkpoint = maker(Checkpoint), maker(TakeCheckpoint)
 
 # A flush without an owner's deadline (homecoming) is given up after the save timeout, this, and twice what
 # sending should take: as long as nobody wants the machine, waiting costs less than doing the work again.
@@ -118,7 +121,7 @@ def request_checkpoint(
 ) -> Checkpoint:
     job, number = draft.job_of(run), run.checkpoints + 1
     by_s = gangs.saved_by_s(draft, job, by_s)
-    checkpoint = Checkpoint(
+    checkpoint = _checkpoint(
         id=checkpoint_id(run.id, number),
         job_id=run.job_id,
         run_id=run.id,
@@ -133,7 +136,7 @@ def request_checkpoint(
     draft.put(replace(run, checkpoints=number))
     draft.order(
         run.node_id,
-        TakeCheckpoint(
+        _take_checkpoint(
             run_id=run.id,
             job_id=run.job_id,
             epoch=run.epoch,

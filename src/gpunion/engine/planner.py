@@ -7,6 +7,7 @@ wanted nodes are emptied, waiting jobs placed, jobs that fare better at home sen
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from gpunion.domain.ids import JobId, NodeId, run_id
 from gpunion.domain.job import Job, JobPhase
@@ -92,18 +93,27 @@ def blockers(verdicts: Iterable[Verdict]) -> str:
     return "; ".join(shown) or "no node has joined yet"
 
 
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """Whose turn may change anything in this pass."""
+
+    jobs: frozenset[JobId] = frozenset()
+    begun: frozenset[JobId] = frozenset()  # to wait, in this very decision: each is told of it once
+    keeps: bool = False  # who asks for several GPUs and has waited for too long may have a node kept for it
+
+
 def _place_waiting(draft: Draft) -> None:
     room, ordering = draft.state.room, draft.policies.ordering
     line = room.wishes.line(ordering)
-    turns, keeps = _worth_a_turn(draft, line)
-    if not turns:
+    turns = _worth_a_turn(draft, line)
+    if not turns.jobs:
         return
     hopeless: set[Wish] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
     # Where shares decide, also who gets no turn counts for the order of the others.
-    ordered = [one.job for one in line.jobs if ordering.fair or one.job.id in turns]
+    ordered = [one.job for one in line.jobs if ordering.fair or one.job.id in turns.jobs]
     queue, kept = Queue(_place_at_home(draft, ordered), ordering, accounts.shares(draft)), Kept()
     for job in queue:
-        if job.id not in turns:
+        if job.id not in turns.jobs:
             continue
         if job.spec.seat is not None:
             if _start_gang(draft, job, kept):
@@ -111,7 +121,8 @@ def _place_waiting(draft: Draft) -> None:
             continue
         here = room.wishes.waiting(ordering, job)
         wish = here.wish
-        if here.plain and not (keeps and wish.request.gpus > 1) and _nothing_new_for(draft, job, wish):
+        vain = here.plain and in_vain(draft, wish)
+        if vain and job.id not in turns.begun and not (turns.keeps and wish.request.gpus > 1):
             continue
         migration = moving.migration_of(draft, job)
         if migration is not None and migration.phase is not MigrationPhase.SEEKING:
@@ -129,7 +140,7 @@ def _place_waiting(draft: Draft) -> None:
             _say_held_back(draft, job, over)
             continue
         prefer = None if migration is None else migration.destination
-        asked = _worth_asking(draft, job, wish)
+        asked = [] if vain else _worth_asking(draft, job, wish)
         able = [one for one in asked if has_room(job.spec.request, one) and kept.free_for(job, one)]
         found = place(job, able, draft.now_s, draft.policies.scoring, prefer)
         if isinstance(found, NotPlaced) and dumps.waited_long(draft, job):
@@ -145,28 +156,23 @@ def _place_waiting(draft: Draft) -> None:
             queue.served()
 
 
-def _worth_a_turn(draft: Draft, line: Line) -> tuple[set[JobId], bool]:
-    """Whose turn may change anything: what they ask for is looked at once for all who ask the same.
-
-    And whether nodes are kept: who asks for several GPUs and has waited for too long may get one all the same.
-    """
-    begun = {job.id for job in draft.changed_jobs() if job.phase.waiting and _has_just_begun(draft, job)}
+def _worth_a_turn(draft: Draft, line: Line) -> _Turns:
+    """What they ask for is looked at once for all who ask the same."""
+    begun = [job.id for job in draft.changed_jobs() if job.phase.waiting and _has_just_begun(draft, job)]
     may_do = hopeful(draft, line.asked)
     if line.all_plain and not begun and not may_do:
-        return set(), False
+        return _Turns()
     lane, now_s = draft.policies.ordering.lane, draft.now_s
     wide = [one.job for one in line.jobs if one.wish.request.gpus > 1]
-    keeps = any([lane(job, now_s)[1] == URGENT for job in wide])
+    keeps = any(lane(job, now_s)[1] == URGENT for job in wide)
     if draft.state.room.reserved:  # what is given back in the middle of the pass may fit anybody
-        return {one.job.id for one in line.jobs}, keeps
-    able = [one for one in line.jobs if one.wish in may_do or not one.plain or one.job.spec.seat is not None]
-    turns = begun.union([one.job.id for one in able])
-    return (turns.union([job.id for job in wide]) if keeps else turns), keeps
-
-
-def _nothing_new_for(draft: Draft, job: Job, wish: Wish) -> bool:
-    """It was told so when it began to wait, and no node has come free that might do."""
-    return not _has_just_begun(draft, job) and in_vain(draft, wish)
+        turns = [one.job.id for one in line.jobs]
+    else:
+        turns = [one.job.id for one in line.jobs if one.wish in may_do or not one.plain or one.job.spec.seat]
+        turns += begun
+    if keeps:
+        turns += [job.id for job in wide]
+    return _Turns(jobs=frozenset(turns), begun=frozenset(begun), keeps=keeps)
 
 
 def _has_just_begun(draft: Draft, job: Job) -> bool:

@@ -30,9 +30,9 @@ def make_room(draft: Draft) -> None:
     """Only now and then, when waiting jobs are looked at again, and for one of them at a time."""
     if not draft.look_again or not draft.state.waiting:
         return
-    highest = draft.state.room.wishes.line(draft.policies.ordering).highest
     lowest = _lowest_running(draft)
-    if lowest is None or highest <= lowest:
+    waiting = draft.state.room.wishes.line(draft.policies.ordering).jobs
+    if lowest is None or all(one.job.spec.priority <= lowest for one in waiting):
         return
     for job in _wanting(draft, lowest)[:JOBS_AT_ONCE]:
         rooms = _rooms(draft, job)
@@ -188,6 +188,15 @@ def _weight(job: Job, gpus: int) -> float:
 
 
 def _lowest_running(draft: Draft) -> int | None:
+    """Of the priorities. No run begins or ends without its node being touched, so it is remembered until
+    then."""
+    room = draft.state.room
+    if room.lowest_at != room.version:
+        room.lowest_at, room.lowest_running = room.version, _look_for_the_lowest(draft)
+    return room.lowest_running
+
+
+def _look_for_the_lowest(draft: Draft) -> int | None:
     runs, jobs, running = draft.state.runs, draft.state.jobs, RunPhase.RUNNING
     lowest: int | None = None
     for living in draft.state.living.values():

@@ -21,6 +21,8 @@ class Room:
     reserved: dict[NodeId, set[MigrationId]] = field(default_factory=dict)  # places kept, by destination
     wishes: Wishes = field(default_factory=Wishes)
     slowest_bps: float | None = None  # of all nodes' wires; None: a node's facts have changed since
+    lowest_running: int | None = None  # of the priorities of running jobs, as of the version `lowest_at`
+    lowest_at: int = -1
     version: int = 0
     _changed: dict[NodeId, int] = field(default_factory=dict)  # the latest change last
 

@@ -6,6 +6,7 @@ identity, which costs nothing, where comparing them field by field would cost mo
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -13,6 +14,9 @@ from gpunion.domain.job import Job
 from gpunion.domain.resources import Request
 from gpunion.policy.ordering import Ordering, SortKey
 
+_key_of, _wish_of = attrgetter("key"), attrgetter("wish")
+# So few newcomers are put into their places one by one; more of them are sorted in.
+FEW = 8
 # Different wishes known at a time; beyond it the memory starts again. A few kilobytes each.
 WISHES_MOST = 4096
 
@@ -40,7 +44,6 @@ class Line:
     jobs: tuple[Waiting, ...] = ()  # by their keys
     asked: frozenset[Wish] = frozenset()  # by those of them that are plain
     all_plain: bool = True
-    highest: int = 0  # of their priorities
 
 
 @dataclass(slots=True)
@@ -64,8 +67,13 @@ class Wishes:
             news = {id: job for id, job in self._news.items() if not self._is_known(id, job)}
             stay = [one for one in self._line.jobs if one.job.id not in news]
             come = [self._described(ordering, job) for job in news.values() if job is not None]
+            if len(come) > FEW:
+                stay = sorted((*stay, *come), key=_key_of)
+            else:
+                for one in come:
+                    insort(stay, one, key=_key_of)
             if news:
-                self._line = _lined_up(sorted((*stay, *come), key=attrgetter("key")) if come else stay)
+                self._line = _lined_up(stay)
             for job_id in news:
                 self._waiting.pop(job_id, None)
             self._waiting.update((one.job.id, one) for one in come)
@@ -98,12 +106,9 @@ class Wishes:
 
 
 def _lined_up(jobs: list[Waiting]) -> Line:
-    return Line(
-        jobs=tuple(jobs),
-        asked=frozenset([one.wish for one in jobs if one.plain]),
-        all_plain=all([one.plain for one in jobs]),
-        highest=max([one.job.spec.priority for one in jobs], default=0),
-    )
+    plain = [one for one in jobs if one.plain]
+    asked = frozenset(map(_wish_of, plain))
+    return Line(jobs=tuple(jobs), asked=asked, all_plain=len(plain) == len(jobs))
 
 
 def _shape(job: Job) -> object:

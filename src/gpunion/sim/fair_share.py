@@ -77,14 +77,15 @@ def _as_asked(demands: Sequence[Wanting], capacity_bps: Mapping[str, float]) -> 
             return None
         rates.append(cap_bps)
         for link in demand.links:
-            left[link] = left.get(link, capacity_bps[link]) - cap_bps
-            if left[link] < 0.0:
+            left_bps = (left[link] if link in left else capacity_bps[link]) - cap_bps
+            if left_bps < 0.0:
                 return None
+            left[link] = left_bps
     return rates
 
 
 def _alone(demand: Wanting, capacity_bps: Mapping[str, float]) -> float:
-    widest_bps = min((max(0.0, capacity_bps[link]) for link in demand.links), default=0.0)
+    widest_bps = max(0.0, min([capacity_bps[link] for link in demand.links], default=0.0))
     return widest_bps if demand.cap_bps is None else min(widest_bps, demand.cap_bps)
 
 

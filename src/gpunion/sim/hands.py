@@ -45,6 +45,7 @@ from gpunion.domain.events import (
 )
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.orders import StartRun
+from gpunion.domain.records import maker
 from gpunion.domain.run import EndReason
 from gpunion.sim.box import Box
 from gpunion.sim.kernel import Kernel
@@ -56,6 +57,8 @@ from gpunion.sim.staging import Stagings
 from gpunion.sim.topology import Topology
 from gpunion.sim.vault import ModelVault, Sealed
 from gpunion.sim.watch import Watch
+
+_guest_saved, _shipped, _sealed = maker(GuestSaved), maker(CheckpointShipped), maker(Sealed)
 
 # From the end of a thing to the agent knowing it.
 OUTCOME_S = 0.01
@@ -219,7 +222,7 @@ class Hands:
     def _guest_saved(self, box: Box, checkpoint_id: CheckpointId, step: int, stall_s: float) -> None:
         steps = self._place.programs[box.job_id].steps
         self._tell(
-            GuestSaved(
+            _guest_saved(
                 run_id=box.run_id,
                 checkpoint_id=checkpoint_id,
                 step=step,
@@ -239,7 +242,7 @@ class Hands:
         program = self._place.programs[box.job_id]
         first = not self._place.vault.has_any(box.job_id)
         added_bytes = program.state_bytes if first else min(program.delta_bytes, program.state_bytes)
-        sealed = Sealed(
+        sealed = _sealed(
             checkpoint_id=effect.checkpoint_id,
             job_id=box.job_id,
             epoch=box.order.epoch,
@@ -262,7 +265,7 @@ class Hands:
         if not again:  # else nothing was made durable now: it was told twice
             self._place.watch.vault_sealed(sealed)
         self._tell(
-            CheckpointShipped(
+            _shipped(
                 run_id=effect.run_id,
                 checkpoint_id=effect.checkpoint_id,
                 step=effect.step,

@@ -7,6 +7,7 @@ and hold in between, so that the time of every arrival is known exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 
 from gpunion.sim.fair_share import max_min_rates
 from gpunion.sim.kernel import Alarm, Kernel
@@ -114,23 +115,28 @@ class Network:
         if elapsed_s <= 0.0:
             return
         for flow in self._flows:
-            moved = min(flow.rate_bps / BITS * elapsed_s, flow.size_bytes - flow.moved_bytes)
+            moved, left = flow.rate_bps / BITS * elapsed_s, flow.size_bytes - flow.moved_bytes
+            if moved > left:
+                moved = left
             flow.moved_bytes += moved
             self.carried_bytes += moved
 
     def _share(self) -> None:
-        rates = max_min_rates(self._flows, self._open_bps)
-        arrivals = []
-        for flow, rate_bps in zip(self._flows, rates, strict=True):
-            flow.rate_bps = rate_bps
-            left = flow.size_bytes - flow.moved_bytes
-            if left <= DONE_BYTES:
-                arrivals.append(self._since_s)
-            elif rate_bps > 0.0:
-                arrivals.append(self._since_s + left * BITS / rate_bps)
+        first_s, since_s = inf, self._since_s
+        if self._flows:
+            rates = max_min_rates(self._flows, self._open_bps)
+            for flow, rate_bps in zip(self._flows, rates, strict=True):
+                flow.rate_bps = rate_bps
+                left = flow.size_bytes - flow.moved_bytes
+                if left <= DONE_BYTES:
+                    first_s = since_s
+                elif rate_bps > 0.0:
+                    there_s = since_s + left * BITS / rate_bps
+                    if there_s < first_s:
+                        first_s = there_s
         if self._next is not None:
             self._next.cancel()
-        self._next = self._kernel.at(min(arrivals), self._arrive) if arrivals else None
+        self._next = self._kernel.at(first_s, self._arrive) if first_s < inf else None
         if self.after_change is not None:
             self.after_change()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from gpunion.domain.ids import CheckpointId
 from gpunion.sim.kernel import Alarm, Kernel
@@ -30,6 +31,8 @@ class Process:
         self.program = program
         self._kernel = kernel
         self._step_s = program.step_s / speed
+        fails_at = program.fails_at_step
+        self._last_step = program.steps if fails_at is None else min(fails_at, program.steps)
         self._done = float(step)
         self._since_s: float | None = None  # None: standing still
         self._on_saved = on_saved
@@ -53,11 +56,6 @@ class Process:
     def progress(self) -> float:
         return min(1.0, self.step / max(1, self.program.steps))
 
-    @property
-    def _last_step(self) -> int:
-        fails_at = self.program.fails_at_step
-        return self.program.steps if fails_at is None else min(fails_at, self.program.steps)
-
     def ask_to_save(
         self, checkpoint_id: CheckpointId, *, final: bool, slowness: float, at_step: int = 0
     ) -> None:
@@ -69,7 +67,8 @@ class Process:
             return
         self._seen.add(checkpoint_id)
         # A request lies where the one before it lay: what is not answered yet is forgotten.
-        self._asked = [asked for asked in self._asked if asked[3] <= self.step]
+        if self._asked:
+            self._asked = [asked for asked in self._asked if asked[3] <= self.step]
         self._asked.append((checkpoint_id, final, slowness, at_step))
         if self._capture is None:
             self._pause()
@@ -120,23 +119,25 @@ class Process:
         checkpoint_id, final, slowness, _ = self._asked.pop(0)
         self._pause()
         stall_s = self.program.capture_s * slowness
-        self._capture = self._kernel.after(stall_s, lambda: self._saved(checkpoint_id, final, stall_s))
+        self._capture = self._kernel.after(stall_s, partial(self._saved, checkpoint_id, final, stall_s))
 
     def _saved(self, checkpoint_id: CheckpointId, final: bool, stall_s: float) -> None:
         self.capturing_s += stall_s
-        self._answers[checkpoint_id] = (self.step, stall_s)
-        self._on_saved(checkpoint_id, self.step, stall_s)
+        step = self.step
+        self._answers[checkpoint_id] = (step, stall_s)
+        self._on_saved(checkpoint_id, step, stall_s)
         if final and self.program.leaves_after_final:
             self._exit(SAVED_RUN_ME_AGAIN)
         elif self.alive:
             self._go()
 
     def _pause(self) -> None:
-        self._done = self._at()
-        self._since_s = None
-        for alarm in (self._end, self._reach):
-            if alarm is not None:
-                alarm.cancel()
+        if self._since_s is not None:
+            self._done, self._since_s = self._at(), None
+        if self._end is not None:
+            self._end.cancel()
+        if self._reach is not None:
+            self._reach.cancel()
 
     def _at(self) -> float:
         if self._since_s is None:

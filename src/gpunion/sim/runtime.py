@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from gpunion.domain.ids import CheckpointId, NodeId, RunId
 from gpunion.domain.orders import StartRun
@@ -92,7 +93,7 @@ class GuestRuntime:
             program,
             speed=speed,
             step=step,
-            on_saved=lambda *saved: self._saved(box, *saved),
+            on_saved=partial(self._saved, box),
             on_exit=lambda code: self._ended(box, code, None),
         )
         self._watch.guest_began(box)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId
@@ -10,6 +11,7 @@ from gpunion.domain.records import dataclass
 from gpunion.domain.replacing import replace
 from gpunion.sim.network import Flow
 
+_age = attrgetter("epoch", "step")
 KEEP = 3  # sealed checkpoints kept per job; the real vault keeps at least two
 
 
@@ -52,9 +54,10 @@ class ModelVault:
         written_bytes = self.written_bytes.get(sealed.job_id, 0) + sealed.added_bytes
         self.written_bytes[sealed.job_id] = written_bytes
         kept[sealed.checkpoint_id] = replace(sealed, written_bytes=written_bytes)
-        for old in sorted(kept.values(), key=_age)[:-KEEP]:
-            if old.checkpoint_id != sealed.keep:
-                del kept[old.checkpoint_id]
+        if len(kept) > KEEP:
+            for old in sorted(kept.values(), key=_age)[:-KEEP]:
+                if old.checkpoint_id != sealed.keep:
+                    del kept[old.checkpoint_id]
         return None
 
     def arrives(self, job_id: JobId, flow: Flow) -> None:
@@ -83,7 +86,3 @@ class ModelVault:
 
     def has_any(self, job_id: JobId) -> bool:
         return bool(self._sealed.get(job_id))
-
-
-def _age(sealed: Sealed) -> tuple[int, int]:
-    return (sealed.epoch, sealed.step)

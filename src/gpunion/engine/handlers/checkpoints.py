@@ -8,6 +8,7 @@ from gpunion.domain.job import DurablePoint, Job
 from gpunion.domain.migration import MigrationPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.reasons import Why
+from gpunion.domain.records import maker
 from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import Run, RunPhase
@@ -17,6 +18,8 @@ from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.checkpoint import CHECKPOINT
 from gpunion.policy.bandwidth import periodic_rate_bps
+
+_durable_point = maker(DurablePoint)
 
 # Half of a new measurement counts: costs follow the job's growth within a few saves.
 _SMOOTHING = 0.5
@@ -180,7 +183,7 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
         return
     ship_bytes = _learned(job, job.cost.ship_bytes, report.shipped_bytes)
     saved = draft.state.checkpoints[report.checkpoint_id]
-    point = DurablePoint(
+    point = _durable_point(
         checkpoint_id=report.checkpoint_id,
         step=report.step,
         progress=report.progress,

@@ -17,6 +17,7 @@ from gpunion.domain.orders import (
     UnstageState,
 )
 from gpunion.domain.reasons import Why
+from gpunion.domain.records import maker
 from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointFailed, RunEnded, StateStaged
 from gpunion.domain.run import EndReason
@@ -24,6 +25,8 @@ from gpunion.domain.withheld import WithheldGpu
 from gpunion.engine.agent_draft import AgentDraft
 from gpunion.engine.handlers import saves
 from gpunion.policy.terms.welcome import unwelcome
+
+_saving = maker(Saving)
 
 
 def received(draft: AgentDraft, order: Order) -> None:
@@ -129,10 +132,12 @@ def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
             _cannot(draft, order, CheckpointTrouble.SUPERSEDED)
             return
         guest = saves.drop(draft, guest, CheckpointTrouble.SUPERSEDED)
-    saving = Saving(
+    saving = _saving(
         checkpoint_id=order.checkpoint_id, final=order.final, rate_bps=order.rate_bps, at_step=order.at_step
     )
-    saves.ask(draft, replace(guest, keep=order.keep or guest.keep), saving, by_s=order.by_s)
+    if order.keep is not None:
+        guest = replace(guest, keep=order.keep)
+    saves.ask(draft, guest, saving, by_s=order.by_s)
 
 
 def _of_a_later_round(saving: Saving, order: TakeCheckpoint) -> bool:

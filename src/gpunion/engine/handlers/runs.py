@@ -215,12 +215,16 @@ def set_checkpoint_timer(draft: Draft, run: Run) -> None:
 def _interval_s(draft: Draft, run: Run) -> float:
     job = draft.job_of(run)
     node = draft.state.nodes[run.node_id]
-    company = [
-        draft.job_of(other)
-        for other in (draft.state.runs[run_id] for run_id in sorted(draft.state.living.get(node.id, ())))
-        if other.id != run.id and other.phase is RunPhase.RUNNING
-    ]
-    return draft.policies.checkpointing.interval_s(job, node, draft.now_s, company)
+    return draft.policies.checkpointing.interval_s(job, node, draft.now_s, _company(draft, run))
+
+
+def _company(draft: Draft, run: Run) -> list[Job]:
+    """The jobs that share its uplink."""
+    living = draft.state.living.get(run.node_id, set())
+    if living <= {run.id}:
+        return []  # most have a machine to themselves
+    others = [draft.state.runs[run_id] for run_id in sorted(living) if run_id != run.id]
+    return [draft.job_of(other) for other in others if other.phase is RunPhase.RUNNING]
 
 
 def _begin_after_the_fact(

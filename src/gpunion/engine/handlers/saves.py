@@ -8,11 +8,15 @@ from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, Guest
 from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import CheckpointId, RunId, own_checkpoint_id
 from gpunion.domain.reasons import Why
+from gpunion.domain.records import maker
 from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
 from gpunion.engine.agent_draft import AgentDraft
+
+_ask_to_save, _ship = maker(AskToSave), maker(ShipCheckpoint)
+_captured, _durable = maker(CheckpointCaptured), maker(CheckpointDurable)
 
 # Between two tries to bring a last save to a vault that did not take it.
 SHIP_AGAIN_S = 2.0
@@ -21,7 +25,7 @@ SHIP_AGAIN_S = 2.0
 def ask(draft: AgentDraft, guest: Guest, saving: Saving, *, by_s: float | None) -> None:
     draft.put(replace(guest, saving=saving))
     draft.do(
-        AskToSave(
+        _ask_to_save(
             run_id=guest.run_id,
             checkpoint_id=saving.checkpoint_id,
             final=saving.final,
@@ -80,7 +84,7 @@ def report_captured(
     draft: AgentDraft, guest: Guest, saving: Saving, stall_s: float, capture_s: float = 0.0
 ) -> None:
     draft.report(
-        CheckpointCaptured(
+        _captured(
             run_id=guest.run_id,
             job_id=guest.job_id,
             epoch=guest.epoch,
@@ -99,7 +103,7 @@ def ship(draft: AgentDraft, guest: Guest) -> None:
     saving = guest.saving
     assert saving is not None
     draft.do(
-        ShipCheckpoint(
+        _ship(
             run_id=guest.run_id,
             checkpoint_id=saving.checkpoint_id,
             step=saving.step,
@@ -116,7 +120,7 @@ def shipped(draft: AgentDraft, event: CheckpointShipped) -> None:
     if guest is None or guest.saving is None:
         return
     draft.report(
-        CheckpointDurable(
+        _durable(
             run_id=guest.run_id,
             job_id=guest.job_id,
             epoch=guest.epoch,

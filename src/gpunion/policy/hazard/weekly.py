@@ -22,8 +22,9 @@ class WeeklyHazard:
     _profiles: dict[NodeId, RateProfile] = field(default_factory=dict, compare=False, repr=False)
 
     def rate_per_s(self, node: Node, now_s: float) -> float:
-        profile = self._profile(node)
-        return profile.rate_at(now_s, free_since_s=_free_since_s(node, now_s), factor=self._factor(node))
+        profile = self._profiles.get(node.id) or self._profile(node)  # asked at every save
+        factor = self._factor(node) if self.signs else 1.0
+        return profile.rate_at(now_s, free_since_s=min(now_s, node.phase_since_s), factor=factor)
 
     def upper_rate_per_s(self, node: Node, now_s: float) -> float:
         profile = self._profile(node)

@@ -81,7 +81,7 @@ def _never_fits(job: Job, view: NodeView) -> Reason | None:
         of_model = [gpu for gpu in capacity.gpus if _model_fits(gpu, request)]
         if len(of_model) < request.gpus:
             return because(node.id, Why.WRONG_MODEL)
-    if len(suitable(node.facts.lent_gpus, request)) < request.gpus:
+    if request.vram_bytes and len(suitable(node.facts.lent_gpus, request)) < request.gpus:
         vram_gib = request.vram_bytes / GIB
         return because(node.id, Why.TOO_LITTLE_VRAM, needs=request.gpus, vram_gib=vram_gib)
     if node.facts.lent_cpus < request.cpus:
@@ -176,9 +176,10 @@ def _not_free(request: Request, view: NodeView) -> Reason | None:
 
 def _too_few_free(request: Request, view: NodeView, free: int) -> Reason:
     """Where GPUs are missing because they are not lent, who waits for them is told by whom."""
-    node = view.node
-    able = {gpu.index for gpu in suitable(node.facts.lent_gpus, request)}
-    withheld = [gpu.because() for gpu in node.withheld if gpu.index in able]
+    node, withheld = view.node, []
+    if node.withheld:
+        able = {gpu.index for gpu in suitable(node.facts.lent_gpus, request)}
+        withheld = [gpu.because() for gpu in node.withheld if gpu.index in able]
     if not withheld:
         return because(node.id, Why.TOO_FEW_FREE_GPUS, free=free, needs=request.gpus)
     return because(node.id, Why.GPU_WITHHELD, free=free, needs=request.gpus, because="; ".join(withheld))

@@ -45,7 +45,8 @@ class HazardAware:
             price = self._price(job, node, rate_now_per_s, company)
             if price == inf:
                 return as_wished(job, MOST_INTERVAL_S)
-            stall_s += price * job.cost.ship_bytes / _weight(job)
+            if price > 0.0:
+                stall_s += price * job.cost.ship_bytes / _weight(job)
         lost_share = 1.0 - self._saved_share(job, node, company)
         return as_wished(job, self._until_one(node, now_s, rate_now_per_s, stall_s, lost_share))
 
