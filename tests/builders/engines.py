@@ -59,6 +59,17 @@ from tests.builders.values import (
 )
 
 
+def decided_anew(engine: CoordinatorEngine, now_s: float, event: CoordinatorEvent) -> Decision:
+    """What a coordinator decides that knows its records and what it was taught, and remembers no more."""
+    state = CampusState.from_records(engine.state.records())
+    state.progress, state.preparing = engine.state.progress, engine.state.preparing
+    state.memories = engine.state.memories
+    other = CoordinatorEngine(
+        state=state, policies=engine.policies, timing=engine.timing, timers=engine.timers
+    )
+    return other.handle(now_s, event)
+
+
 class Headquarters:
     """Every decision is audited, its reasons are put in words, and thinking it must leave no trace."""
 
@@ -80,8 +91,10 @@ class Headquarters:
 
     def hears(self, event: CoordinatorEvent) -> Decision:
         before = deepcopy(self.state)
+        anew = decided_anew(self.engine, self.now_s, event)
         decision = self.engine.handle(self.now_s, event)
         assert self.state == before, f"thinking about {event} left a trace"
+        assert decision == anew, f"what was remembered beside the records changed a decision about {event}"
         if isinstance(event, TimerFired):
             self.timers.fired(event.key)
         self.engine.apply(decision)

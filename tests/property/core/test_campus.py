@@ -1,8 +1,8 @@
 """Random days on a small campus: owners, users, wires and machines do as they like, and the rules hold.
 
 After every commit: the audit's invariants, no trace of what was only thought, memory that can be rebuilt from
-its records, epochs and durable steps that only go forward. At every start: no living guest of an older epoch.
-At the end of every day, once everybody is left in peace: every job is over.
+its records and then decides the same, epochs and durable steps that only go forward. At every start: no
+living guest of an older epoch. At the end of every day, once everybody is left in peace: every job is over.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gpunion.domain.reports import (
     RunStarted,
 )
 from gpunion.engine.state import CampusState
-from tests.builders import Campus, Machine, a_spec, at_once, facts
+from tests.builders import Campus, Machine, a_spec, at_once, decided_anew, facts
 from tests.searching import FEW
 
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
@@ -55,7 +55,9 @@ class WatchedCampus(Campus):
         before = deepcopy(self.station.engine.state)
         self.station.decide(self.now_s, event, mark)
         assert self.station.engine.state == before, f"thinking about {event} left a trace"
+        anew = decided_anew(self.station.engine, self.now_s, event)
         commit = super().decide(event, mark)
+        assert commit.decision == anew, f"what was remembered beside the records changed {event}"
         state = self.station.engine.state
         assert state == drafted, f"{event} was applied as something else than was drafted"
         rebuilt = CampusState.from_records(state.records())

@@ -10,7 +10,7 @@ import pickle
 import pytest
 
 from gpunion.domain.checkpoint import Checkpoint
-from gpunion.domain.records import dataclass, open_twin
+from gpunion.domain.records import dataclass, maker, open_twin
 from tests.builders import a_guest, a_job, a_node, a_run
 
 
@@ -53,3 +53,28 @@ def test_it_can_still_be_read_what_a_record_is_made_of():
 def test_nobody_inherits_from_a_record():
     with pytest.raises(TypeError, match="has no subclasses"):
         type("Heir", (Label,), {})
+
+
+def test_what_a_maker_makes_is_what_calling_the_class_makes():
+    make = maker(Label)
+    assert make(kind="a") == Label(kind="a")
+    assert make(kind="b", twin=4, notes=["said"]) == Label(kind="b", twin=4, notes=["said"])
+    assert type(make(kind="a")) is Label
+    assert make(kind="a").notes is not make(kind="a").notes
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(make(kind="a"), "twin", 5)  # noqa: B010
+
+
+@pytest.mark.parametrize("wrong", [{}, {"kind": "a", "colour": "blue"}])
+def test_a_maker_refuses_what_the_class_refuses(wrong):
+    with pytest.raises(TypeError, match=r"make\(\)"):
+        maker(Label)(**wrong)
+
+
+def test_a_kind_that_cannot_be_made_fast_is_its_own_maker():
+    assert maker(Unfrozen) is Unfrozen
+
+
+@dataclasses.dataclass(slots=True)
+class Unfrozen:
+    name: str = ""
