@@ -139,8 +139,10 @@ class KeepingVault:
         """Everything but `put` and `seal` is the vault's own."""
         return getattr(self._vault, name)
 
-    def put(self, block_hash: str, data: bytes | memoryview, like: str | None = None) -> int:
-        stored_bytes = self._vault.put(block_hash, data, like)
+    def put(
+        self, block_hash: str, data: bytes | memoryview, like: str | None = None, *, named: bool = False
+    ) -> int:
+        stored_bytes = self._vault.put(block_hash, data, like, named=named)
         self._desk.arrived(self._job_id, block_hash)
         if self._room:
             try:

@@ -154,11 +154,14 @@ class Vault(Protocol):
         """Those of `hashes` that need not be put again before the seal of an upload begun earlier."""
         ...
 
-    def put(self, block_hash: str, data: bytes | memoryview, like: str | None = None) -> int:
+    def put(
+        self, block_hash: str, data: bytes | memoryview, like: str | None = None, *, named: bool = False
+    ) -> int:
         """Store a block; returns the bytes added, 0 when it was there. `CorruptBlock`: not its name.
 
         `like` names a block that is probably similar, such as the same place in an earlier checkpoint: the
-        vault may store the difference only, and then keeps what that needs. Any number of threads at once.
+        vault may store the difference only, and then keeps what that needs. `named`: the caller has just made
+        the hash from these very bytes, and nobody need do that again. Any number of threads at once.
         """
         ...
 

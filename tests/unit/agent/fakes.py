@@ -211,7 +211,9 @@ class MemoryVault:
     def has(self, hashes: Iterable[str]) -> set[str]:
         return set(hashes)
 
-    def put(self, block_hash: str, data: bytes | memoryview, like: str | None = None) -> int:
+    def put(
+        self, block_hash: str, data: bytes | memoryview, like: str | None = None, *, named: bool = False
+    ) -> int:
         return len(data)
 
     def seal(self, manifest: Manifest) -> None:

@@ -40,13 +40,13 @@ def test_any_bytes_come_back_whatever_they_are_like(data: bytes, other: bytes) -
 FORMS = [(width, top) for width in planes.WIDTHS for top in (width, width // 2) if top > 1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     data=st.binary(max_size=500),
     other=st.binary(min_size=1, max_size=500),
     form=st.sampled_from(FORMS),
     base_form=st.sampled_from([(1, 1), *FORMS]),
-    repeat=st.sampled_from([1, 1000]),
+    repeat=st.sampled_from([1, 1, 1, 3000]),
 )
 def test_every_form_comes_back_also_where_it_would_not_have_been_chosen(
     data: bytes, other: bytes, form: tuple[int, int], base_form: tuple[int, int], repeat: int

@@ -23,9 +23,11 @@ class CountingVault(DirectoryVault):
 
     offered = 0
 
-    def put(self, block_hash: str, data: bytes | memoryview, like: str | None = None) -> int:
+    def put(
+        self, block_hash: str, data: bytes | memoryview, like: str | None = None, *, named: bool = False
+    ) -> int:
         self.offered += 1
-        return super().put(block_hash, data, like)
+        return super().put(block_hash, data, like, named=named)
 
 
 class Saving:

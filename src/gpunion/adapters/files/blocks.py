@@ -88,10 +88,10 @@ class Blocks:
             suspects = self.suspects()
             return {name for name in names if self._rely_on(name, suspects, renew)}
 
-    def put(self, name: str, data: Buffer, like: str | None) -> int:
+    def put(self, name: str, data: Buffer, like: str | None, *, named: bool = False) -> int:
         if self.present([name]):
             return 0  # whatever was offered: it is not needed
-        if len(data) > BLOCK_SIZE_BYTES or not self._fits(name, data):
+        if len(data) > BLOCK_SIZE_BYTES or not (named or self._fits(name, data)):
             raise CorruptBlock(f"the bytes to be stored are not those of {name}")
         with translated("storing a block"):
             path = self.path(name)
@@ -116,7 +116,7 @@ class Blocks:
         data = self.unpacked(name, stored, self.read)
         # Damaged: `put` makes it whole. A base that is itself a difference here: `put` finds the whole one.
         if path.exists() or (base is not None and self.head(base).base is not None):
-            return self.put(name, data, base)
+            return self.put(name, data, base, named=True)
         with translated("storing a block"):
             self._make_folder(path.parent)
             self._replace(path, stored)

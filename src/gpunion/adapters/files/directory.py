@@ -103,9 +103,9 @@ class DirectoryVault:
         plain_names = {self.packing.name(plain_name): plain_name for plain_name in hashes}
         return {plain_names[name] for name in self.blocks.present(plain_names)}
 
-    def put(self, block_hash: str, data: Buffer, like: str | None = None) -> int:
+    def put(self, block_hash: str, data: Buffer, like: str | None = None, *, named: bool = False) -> int:
         similar = None if like is None else self.packing.name(like)
-        return self.blocks.put(self.packing.name(block_hash), data, similar)
+        return self.blocks.put(self.packing.name(block_hash), data, similar, named=named)
 
     def seal(self, manifest: Manifest) -> None:
         manifest_format.check(manifest)

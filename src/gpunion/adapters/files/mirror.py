@@ -64,11 +64,11 @@ class MirrorVault:
         plain_names = {self._stored_as(plain_name): plain_name for plain_name in hashes}
         return {plain_names[name] for name in self._desk.has(tuple(plain_names), self._own)}
 
-    def put(self, block_hash: str, data: Buffer, like: str | None = None) -> int:
+    def put(self, block_hash: str, data: Buffer, like: str | None = None, *, named: bool = False) -> int:
         name = self._stored_as(block_hash)
         if self._desk.has((name,), self._own):
             return 0
-        stored = self._packed(name, data, None if like is None else self._stored_as(like))
+        stored = self._packed(name, data, None if like is None else self._stored_as(like), named)
         try:
             self._desk.put(name, stored, self._own)
         except MissingBlock:
@@ -141,10 +141,10 @@ class MirrorVault:
     def _manifest(self, data: bytes) -> Manifest:
         return self._mirror.packing.open(manifest_format.decode(data))
 
-    def _packed(self, name: str, data: Buffer, like: str | None) -> bytes:
+    def _packed(self, name: str, data: Buffer, like: str | None, named: bool) -> bytes:
         """Names from here on are what a block is stored as."""
         try:
-            self._mirror.blocks.put(name, data, like)
+            self._mirror.blocks.put(name, data, like, named=named)
             return self._mirror.blocks.read_stored(name)
         except CorruptBlock:
             raise  # these are not the bytes of that name; where there is a key the desk could not tell

@@ -32,8 +32,8 @@ AS_IT_IS, COMPRESSED, EXCEPTIONS = range(3)
 WORTH = 0.97
 # The common byte, how the distances and the values are packed, how many there are, bytes of the distances.
 _EXCEPTIONS = struct.Struct("<BBBxII")
-# So many bytes, or exceptions, at a time: positions of those stay in the processor's own cache.
-STRIP = 64 * 1024
+# So many bytes, or exceptions, at a time: the positions stay in the processor's own cache.
+STRIP = 256 * 1024
 GAP_MAX = 255
 # The least share of the common byte at which exceptions are worth a try.
 COMMON_SHARE = 0.5

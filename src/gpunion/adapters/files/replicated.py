@@ -89,8 +89,10 @@ class ReplicatedVault:
     def has(self, hashes: Iterable[str]) -> set[str]:
         return self._of_writer(lambda vault: vault.has(hashes))
 
-    def put(self, block_hash: str, data: bytes | memoryview, like: str | None = None) -> int:
-        return self._of_writer(lambda vault: vault.put(block_hash, data, like))
+    def put(
+        self, block_hash: str, data: bytes | memoryview, like: str | None = None, *, named: bool = False
+    ) -> int:
+        return self._of_writer(lambda vault: vault.put(block_hash, data, like, named=named))
 
     def seal(self, manifest: Manifest) -> None:
         self._of_writer(lambda vault: vault.seal(manifest))

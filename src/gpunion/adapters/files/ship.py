@@ -39,9 +39,9 @@ from gpunion.ports.vault import (
     Vault,
 )
 
-# Two a core: while one waits for the disk the other computes. Also how many blocks an upload may run ahead of
-# its pace, and hold in memory.
-WORKERS = min(8, 2 * (os.cpu_count() or 1))
+# One more than cores: while one waits for the disk the others compute. Also how many blocks an upload may run
+# ahead of its pace, and hold in memory.
+WORKERS = min(8, 1 + (os.cpu_count() or 1))
 
 
 def ship_directory(

@@ -93,7 +93,7 @@ class Upload:
             first = name not in self._claimed
             self._claimed.add(name)
         # The seal finds out if the one who came first did not succeed.
-        return _Sent(name, self.vault.put(name, data, like) if first else 0)
+        return _Sent(name, self.vault.put(name, data, like, named=True) if first else 0)
 
     def _settle(self) -> None:
         future, descriptor = self._under_way.popleft()
