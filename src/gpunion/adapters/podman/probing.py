@@ -42,6 +42,8 @@ def no_means() -> str:
         return "runc is not installed. Next: apt-get install runc"
     if shutil.which("criu", path=SYSTEM_PATH) is None:
         return "CRIU is not installed. Next: tools/install-criu, or your distribution's CRIU 4 or newer"
+    if shutil.which("iptables-restore", path=SYSTEM_PATH) is None:
+        return "CRIU needs iptables to hold a guest's network still. Next: apt-get install iptables"
     return ""
 
 
@@ -56,10 +58,11 @@ def kind_of_machine(engine_version: str, *, host_programs: bool) -> str:
 
 
 def remembered(place: Path, kind: str) -> SystemAbility | None:
+    """That it works. What did not is tried again whenever an agent starts: its owner may have mended it."""
     record = read_json(str(place / MEMORY_FILE))
-    if record is None or record.get("kind") != kind:
+    if record is None or record.get("kind") != kind or record.get("able") is not True:
         return None
-    return SystemAbility(able=record.get("able") is True, why_not=str(record.get("why_not", "")), kind=kind)
+    return SystemAbility(able=True, kind=kind)
 
 
 def remember(place: Path, ability: SystemAbility) -> None:
