@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.decision import AgentDecision, Decision
@@ -58,6 +58,32 @@ from tests.builders.values import (
     facts,
 )
 
+Heard = TypeVar("Heard", contravariant=True)
+Made = TypeVar("Made", Decision, AgentDecision)
+
+
+class Engine(Protocol[Heard, Made]):
+    @property
+    def state(self) -> object: ...
+
+    def handle(self, now_s: float, event: Heard, /) -> Made: ...
+
+    def apply(self, decision: Made, /) -> None: ...
+
+
+def decided(engine: Engine[Heard, Made], timers: Timers, now_s: float, event: Heard) -> Made:
+    """Its reasons can be put in words, and thinking about it has left no trace."""
+    before = deepcopy(engine.state)
+    decision = engine.handle(now_s, event)
+    assert engine.state == before, f"thinking about {event} left a trace"
+    if isinstance(event, TimerFired):
+        timers.fired(event.key)
+    engine.apply(decision)
+    timers.apply(decision.effects)
+    for reason in decision.reasons:
+        assert "{" not in reason.sentence()
+    return decision
+
 
 def decided_anew(engine: CoordinatorEngine, now_s: float, event: CoordinatorEvent) -> Decision:
     """What a coordinator decides that knows its records and what it was taught, and remembers no more."""
@@ -90,20 +116,12 @@ class Headquarters:
         return self
 
     def hears(self, event: CoordinatorEvent) -> Decision:
-        before = deepcopy(self.state)
         anew = decided_anew(self.engine, self.now_s, event)
-        decision = self.engine.handle(self.now_s, event)
-        assert self.state == before, f"thinking about {event} left a trace"
+        decision = decided(self.engine, self.timers, self.now_s, event)
         assert decision == anew, f"what was remembered beside the records changed a decision about {event}"
-        if isinstance(event, TimerFired):
-            self.timers.fired(event.key)
-        self.engine.apply(decision)
-        self.timers.apply(decision.effects)
         violations = audit.check(self.state, decision)
         assert violations == [], violations
-        for reason in decision.reasons:
-            assert "{" not in reason.sentence()
-            self.told.append((self.now_s, reason))
+        self.told += [(self.now_s, reason) for reason in decision.reasons]
         return decision
 
     def joins(
@@ -289,16 +307,7 @@ class LoneAgent:
         return self
 
     def hears(self, event: AgentEvent) -> AgentDecision:
-        before = deepcopy(self.state)
-        decision = self.engine.handle(self.now_s, event)
-        assert self.state == before, f"thinking about {event} left a trace"
-        if isinstance(event, TimerFired):
-            self.timers.fired(event.key)
-        self.engine.apply(decision)
-        self.timers.apply(decision.effects)
-        for reason in decision.reasons:
-            assert "{" not in reason.sentence()
-        return decision
+        return decided(self.engine, self.timers, self.now_s, event)
 
     def ordered(self, order: Order) -> AgentDecision:
         return self.hears(OrderReceived(order=order))

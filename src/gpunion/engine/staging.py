@@ -39,13 +39,13 @@ ON_ITS_WAY_S = 600.0
 def consider(draft: Draft, run_id: RunId) -> None:
     """A save of it has become durable."""
     policy, run = draft.policies.staging, draft.state.runs.get(run_id)
-    if not policy.on or run is None or run.phase is not RunPhase.RUNNING:
+    if policy is None or run is None or run.phase is not RunPhase.RUNNING:
         return
     job = draft.job_of(run)
     if job.migration is not None:
         return
     source = draft.state.nodes[run.node_id]
-    if not policy.wants(job, source, draft.now_s):
+    if not policy.wants(job, draft.now_s):
         return
     if not policy.may_pay(job, source, slowest_bps(draft), draft.now_s):
         return
@@ -63,7 +63,7 @@ def consider(draft: Draft, run_id: RunId) -> None:
 def bring_along(draft: Draft, run: Run, destination: NodeId | None) -> None:
     """It is leaving, and a place is kept there: what will not change any more can go ahead of it."""
     job = draft.job_of(run)
-    if not draft.policies.staging.on or destination is None or destination == run.node_id:
+    if draft.policies.staging is None or destination is None or destination == run.node_id:
         return
     copy = job.copy_on(destination)
     if not copyable(job) or (copy is not None and copy.asked_s > draft.now_s - ON_ITS_WAY_S):

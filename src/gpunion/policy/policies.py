@@ -13,7 +13,7 @@ from gpunion.policy.placement.pick import FastThenTight, Scoring
 from gpunion.policy.preemption import ByLastCheckpoint, NobodyMakesRoom, Preemption
 from gpunion.policy.reclaim import FlushWhatFits, NeverFlush, ReclaimPlan
 from gpunion.policy.scheduling.alarm import BURSTS, Alarm
-from gpunion.policy.staging import NoStaging, Staging
+from gpunion.policy.staging import PreStaging
 from gpunion.policy.suspicion import MissedThenFenced, Suspicion
 
 
@@ -29,7 +29,7 @@ class Policies:
     suspicion: Suspicion = field(default_factory=MissedThenFenced)
     preemption: Preemption = field(default_factory=NobodyMakesRoom)
     alarm: Alarm = field(default_factory=Alarm)
-    staging: Staging = field(default_factory=NoStaging)
+    staging: PreStaging | None = None  # None: no state is brought ahead of its job
     takes_turns: bool = False  # guests of a wanted machine leave one after another, when they have a place
     learning: Learning | None = None  # None: the answers above are final
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log
-from typing import Protocol
 
 from gpunion.domain.ids import NodeId
 from gpunion.domain.job import Job
@@ -57,18 +56,24 @@ class Offer:
     saves_gpu_s: float  # expected
 
 
-class Staging(Protocol):
-    @property
-    def on(self) -> bool: ...
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreStaging:
+    loss: ExpectedLoss
+    least_gpu_s_per_gb: float = LEAST_GPU_S_PER_GB
 
-    def wants(self, job: Job, source: Node, now_s: float) -> bool:
+    def wants(self, job: Job, now_s: float) -> bool:
         """Quick: whether it is worth looking for places at all."""
-        ...
+        if not copyable(job) or rewritten_share(job) > STALE_SHARE:
+            return False
+        return sum(copy.asked_s > now_s - ASKED_WITHIN_S for copy in job.copies) < ASKED_MOST
 
     def may_pay(self, job: Job, source: Node, slowest_bps: float, now_s: float) -> bool:
-        """False: a copy would pay nowhere, so that nobody need ask where it would go. `slowest_bps`: of all
-        places' wires."""
-        ...
+        """False: a copy would pay nowhere, so that nobody need ask where it would go. What the likeliest
+        place would gain if it had the slowest wire of all, against the least that an offer ever moves at the
+        least price there ever is."""
+        most_gpu_s = _saves_gpu_s(job, self._leaves(job, source, now_s), LIKELIHOOD[0], slowest_bps)
+        size_bytes = 0 if job.durable is None else job.durable.size_bytes
+        return most_gpu_s >= self.price(0.0) * STALE_SHARE * size_bytes
 
     def shortlist(
         self,
@@ -84,72 +89,6 @@ class Staging(Protocol):
         `counted_on`: GPUs of a node that other jobs have on their own lists. Whoever comes first is not kept
         waiting for them; they only let others look elsewhere first.
         """
-        ...
-
-    def offers(self, job: Job, source: Node, places: Sequence[Node], now_s: float) -> list[Offer]:
-        """The copies that are lacking, of a shortlist in its order."""
-        ...
-
-    def pays(self, offer: Offer, used_share: float) -> bool:
-        """`used_share`: of what copies may use of the building's wire, what they have used lately, and this
-        one would."""
-        ...
-
-
-class NoStaging:
-    on = False
-
-    def wants(self, job: Job, source: Node, now_s: float) -> bool:
-        return False
-
-    def may_pay(self, job: Job, source: Node, slowest_bps: float, now_s: float) -> bool:
-        return False
-
-    def shortlist(
-        self,
-        job: Job,
-        views: Sequence[NodeView],
-        counted_on: Mapping[NodeId, int],
-        *,
-        leaving: NodeId,
-        now_s: float,
-    ) -> tuple[NodeId, ...]:
-        return ()
-
-    def offers(self, job: Job, source: Node, places: Sequence[Node], now_s: float) -> list[Offer]:
-        return []
-
-    def pays(self, offer: Offer, used_share: float) -> bool:
-        return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreStaging:
-    loss: ExpectedLoss
-    least_gpu_s_per_gb: float = LEAST_GPU_S_PER_GB
-    on: bool = True
-
-    def wants(self, job: Job, source: Node, now_s: float) -> bool:
-        if not copyable(job) or rewritten_share(job) > STALE_SHARE:
-            return False
-        return sum(copy.asked_s > now_s - ASKED_WITHIN_S for copy in job.copies) < ASKED_MOST
-
-    def may_pay(self, job: Job, source: Node, slowest_bps: float, now_s: float) -> bool:
-        """What the likeliest place would gain if it had the slowest wire of all, against the least that an
-        offer ever moves at the least price there ever is."""
-        most_gpu_s = _saves_gpu_s(job, self._leaves(job, source, now_s), LIKELIHOOD[0], slowest_bps)
-        size_bytes = 0 if job.durable is None else job.durable.size_bytes
-        return most_gpu_s >= self.price(0.0) * STALE_SHARE * size_bytes
-
-    def shortlist(
-        self,
-        job: Job,
-        views: Sequence[NodeView],
-        counted_on: Mapping[NodeId, int],
-        *,
-        leaving: NodeId,
-        now_s: float,
-    ) -> tuple[NodeId, ...]:
         request = job.spec.request
 
         def rank(view: NodeView) -> tuple[bool, float, int]:
@@ -163,6 +102,7 @@ class PreStaging:
         return tuple(view.node.id for view in ranked[:SHORTLIST])
 
     def offers(self, job: Job, source: Node, places: Sequence[Node], now_s: float) -> list[Offer]:
+        """The copies that are lacking, of a shortlist in its order."""
         leaves = self._leaves(job, source, now_s)
         found = []
         for place, likelihood in zip(places, LIKELIHOOD, strict=False):
@@ -173,6 +113,8 @@ class PreStaging:
         return found
 
     def pays(self, offer: Offer, used_share: float) -> bool:
+        """`used_share`: of what copies may use of the building's wire, what they have used lately, and this
+        one would."""
         return offer.saves_gpu_s >= self.price(used_share) * offer.move_bytes
 
     def price(self, used_share: float) -> float:

@@ -32,11 +32,6 @@ from tests.unit.agent.fakes import RUN, FakeWorld, an_order, until
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> FakeWorld:
-    return FakeWorld(tmp_path)
-
-
-@pytest.fixture
 def performer(fake: FakeWorld) -> Performer:
     logs = LogPusher(fake.link, fake.root / "logs")
     logs.open()

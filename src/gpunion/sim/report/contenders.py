@@ -18,7 +18,7 @@ from gpunion.policy.reclaim import FlushWhatFits, NeverFlush
 from gpunion.policy.scheduling.alarm import BURSTS, Alarm
 from gpunion.policy.scheduling.notices import NoticeBook
 from gpunion.policy.scheduling.timing import NOTICE_CREDIT, HazardAware
-from gpunion.policy.staging import NoStaging, PreStaging
+from gpunion.policy.staging import PreStaging
 from gpunion.sim.reference.departures import Manner
 from gpunion.sim.reference.scenario import Campus
 
@@ -77,7 +77,7 @@ class Mechanisms:
             reclaim=FlushWhatFits() if self.notice else NeverFlush(),
             destination=destinations[self.destination],
             alarm=BURSTS if self.alarm else Alarm(),
-            staging=PreStaging(loss=here) if self.staging else NoStaging(),
+            staging=PreStaging(loss=here) if self.staging else None,
             takes_turns=self.turns and self.notice,
         )
         return ours if self.homecoming else replace(ours, homecoming=Never())

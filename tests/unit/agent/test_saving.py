@@ -1,0 +1,57 @@
+"""A program is asked to save itself, and heard."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+from gpunion.domain.events import (
+    GuestExited,
+    GuestSaved,
+)
+from gpunion.ports.runtime import ExitReason
+from tests.unit.agent.fakes import RUN, FakeWorld, a_checkpoint, until
+from tests.unit.agent.guests import ask, save, started
+
+
+async def test_a_program_is_asked_in_a_file_and_by_signal_and_its_answer_is_told(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    hands.ask_to_save(ask(final=True, by_s=1060.0))
+    await until(lambda: f"signal {RUN} {int(signal.SIGUSR1)}" in fake.journal)
+    request = fake.control.read_json(fake.runtime.paths(RUN).control_dir, "request.json")
+    assert request is not None
+    assert (request["id"], request["final"], request["reason"]) == (a_checkpoint(1), True, "leaving")
+    fake.clock.at_s += 2.0
+    save(fake)
+    await until(lambda: fake.posted)
+    assert fake.posted == [
+        GuestSaved(
+            run_id=RUN, checkpoint_id=a_checkpoint(1), step=7, progress=0.5, stall_s=2.0, capture_s=2.0
+        )
+    ]
+
+
+async def test_an_answer_to_an_earlier_request_is_not_taken_for_this_one(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    hands.ask_to_save(ask(1))
+    hands.ask_to_save(ask(2))
+    save(fake, 1)
+    await asyncio.sleep(0.15)
+    assert fake.posted == []
+    save(fake, 2, stall_s=0.25)
+    await until(lambda: fake.posted)
+    assert fake.posted == [
+        GuestSaved(run_id=RUN, checkpoint_id=a_checkpoint(2), step=7, progress=0.5, stall_s=0.25)
+    ]
+
+
+async def test_a_program_that_saves_and_leaves_at_once_is_heard_in_that_order(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    hands.ask_to_save(ask(final=True))
+    save(fake)
+    fake.runtime.end(RUN, 85, ExitReason.EXITED)
+    await until(lambda: fake.of(GuestExited))
+    assert [type(event) for event in fake.posted] == [GuestSaved, GuestExited]
+    exited = fake.posted[1]
+    assert isinstance(exited, GuestExited)
+    assert (exited.exit_code, exited.last_step, exited.cause) == (85, 7, None)

@@ -1,0 +1,164 @@
+"""What a guest saved or made gets out, or it is said why not."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from dataclasses import replace
+
+import pytest
+
+from gpunion.agent.hands import GuestHands
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.events import (
+    CheckpointNotShipped,
+    CheckpointShipped,
+    GuestStarted,
+    OutputShipped,
+)
+from gpunion.domain.ids import CheckpointId
+from gpunion.ports.vault import (
+    CheckpointTorn,
+    JobKey,
+    LocalDiskTrouble,
+    OldEpoch,
+    VaultDenied,
+    VaultFault,
+    VaultFull,
+    VaultUnavailable,
+)
+from tests.unit.agent.fakes import JOB, RUN, FakeWorld, a_checkpoint, a_manifest, an_order, until
+from tests.unit.agent.guests import save, saved_guest, ship, start, started
+
+
+async def test_what_the_program_named_and_its_output_so_far_become_durable(fake: FakeWorld) -> None:
+    hands = await saved_guest(fake)
+    hands.ship(ship())
+    await until(lambda: fake.posted)
+    assert fake.posted == [
+        CheckpointShipped(
+            run_id=RUN, checkpoint_id=a_checkpoint(1), step=7, progress=0.5, size_bytes=10, shipped_bytes=5
+        )
+    ]
+    assert fake.vault.trees[a_checkpoint(1)] == {"checkpoint/state": "weights", "output/metrics.csv": "1,2"}
+    assert list((fake.root / "spool" / RUN).iterdir()) == []
+
+
+async def test_trouble_with_older_saves_makes_no_sealed_one_unsaved(
+    fake: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(job_id: str, keep: int) -> tuple[str, ...]:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(fake.vault, "forget", full)
+    hands = await saved_guest(fake)
+    hands.ship(ship())
+    await until(lambda: fake.of(CheckpointShipped))
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(None, 3), ("c9", 3), ("c2", 5)])
+async def test_what_a_gang_would_go_on_from_outlives_newer_saves(
+    fake: FakeWorld, keep: str | None, kept: int
+) -> None:
+    hands = await saved_guest(fake)
+    fake.vault.sealed = [a_manifest(f"c{number}", number) for number in (1, 2, 3, 4, 5)]
+    hands.ship(replace(ship(), keep=keep))  # type: ignore[arg-type]
+    await until(lambda: fake.of(CheckpointShipped))
+    assert fake.vault.kept == kept
+
+
+async def test_a_job_with_a_key_is_looked_for_restored_and_saved_with_it(fake: FakeWorld) -> None:
+    fake.vault.sealed.append(a_manifest("c1", 10))
+    hands = start(fake, an_order(restore=CheckpointId("c1"), restore_step=10, vault_key="ab" * 32))
+    await until(lambda: fake.of(GuestStarted))
+    save(fake, files=None)
+    hands.ship(ship())
+    await until(lambda: fake.of(CheckpointShipped))
+    key = JobKey(job_id=JOB, secret=bytes.fromhex("ab" * 32))
+    assert fake.vault.keys == [key, key, key]
+
+
+async def test_a_program_that_names_no_files_has_its_whole_directory_saved(fake: FakeWorld) -> None:
+    hands = await saved_guest(fake)
+    save(fake, files=None)
+    hands.ship(ship())
+    await until(lambda: fake.posted)
+    assert "checkpoint/half-written" in fake.vault.trees[a_checkpoint(1)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "trouble"),
+    [
+        (OldEpoch("newer"), CheckpointTrouble.OLD_EPOCH),
+        (CheckpointTorn("changed"), CheckpointTrouble.TORN),
+        (VaultUnavailable("away"), CheckpointTrouble.VAULT_UNAVAILABLE),
+        (LocalDiskTrouble("full"), CheckpointTrouble.VAULT_FULL),
+        (VaultDenied("refused"), CheckpointTrouble.VAULT_DENIED),
+    ],
+)
+async def test_trouble_on_the_way_is_told_by_its_name(
+    fake: FakeWorld, fault: VaultFault, trouble: CheckpointTrouble
+) -> None:
+    hands = await saved_guest(fake)
+    fake.vault.ship_fault = fault
+    hands.ship(ship())
+    await until(lambda: fake.posted)
+    told = CheckpointNotShipped(run_id=RUN, checkpoint_id=a_checkpoint(1), trouble=trouble, detail=str(fault))
+    assert fake.posted == [told]
+
+
+async def test_a_full_vault_is_tidied_and_tried_once_more(fake: FakeWorld) -> None:
+    hands = await saved_guest(fake)
+    fake.vault.ship_fault = VaultFull("full")
+    hands.ship(ship())
+    await until(lambda: fake.posted)
+    assert isinstance(fake.posted[0], CheckpointShipped)
+    assert fake.vault.collected == 1
+
+
+async def test_a_cancelled_upload_ends_and_the_next_one_takes_its_place(fake: FakeWorld) -> None:
+    hands = await saved_guest(fake)
+    fake.vault.gate = threading.Event()
+    hands.ship(ship(1))
+    await until(lambda: "begin job-1 1" in fake.journal[1:])
+    hands.cancel_shipping()
+    await until(lambda: fake.posted)
+    [event] = fake.posted
+    assert isinstance(event, CheckpointNotShipped)
+    fake.vault.gate.set()
+    hands.ship(ship(2))
+    await until(lambda: fake.of(CheckpointShipped))
+
+
+async def test_a_program_that_left_nothing_has_no_output(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    hands.ship_output(7)
+    await until(lambda: fake.posted)
+    assert fake.posted == [OutputShipped(run_id=RUN, output=None)]
+
+
+async def test_the_output_is_sealed_under_the_run_s_name(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    (fake.runtime.paths(RUN).output_dir / "weights").write_text("done")
+    hands.ship_output(7)
+    await until(lambda: fake.posted)
+    assert fake.posted == [OutputShipped(run_id=RUN, output=CheckpointId(f"{RUN}-output"))]
+    assert fake.vault.trees[f"{RUN}-output"] == {"weights": "done"}
+
+
+async def test_an_output_that_cannot_be_saved_is_told_with_the_reason(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    (fake.runtime.paths(RUN).output_dir / "weights").write_text("done")
+    fake.vault.epochs["job-1"] = 9
+    hands.ship_output(7)
+    await until(lambda: fake.posted)
+    [event] = fake.posted
+    assert isinstance(event, OutputShipped)
+    assert "could not be saved" in event.detail
+
+
+async def test_shipping_for_a_guest_nobody_knows_is_trouble_and_no_crash(fake: FakeWorld) -> None:
+    hands = GuestHands(fake.world, RUN)
+    hands.ship(ship())
+    hands.ship_output(0)
+    assert [type(event).__name__ for event in fake.posted] == ["CheckpointNotShipped", "OutputShipped"]
