@@ -103,5 +103,7 @@ def test_what_was_tried_is_remembered_until_the_machine_changes(tmp_path: Path) 
     remember(tmp_path, tried)
     assert remembered(tmp_path, tried.kind) == tried
     assert remembered(tmp_path, "x86_64/criu-4.3") is None
+    remember(tmp_path, SystemAbility(able=False, why_not="no iptables", kind=tried.kind))
+    assert remembered(tmp_path, tried.kind) is None  # somebody may have mended it
     (tmp_path / MEMORY_FILE).write_text("rubbish", encoding="ascii")
     assert remembered(tmp_path, tried.kind) is None

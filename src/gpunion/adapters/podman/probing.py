@@ -62,7 +62,7 @@ def remembered(place: Path, kind: str) -> SystemAbility | None:
     record = read_json(str(place / MEMORY_FILE))
     if record is None or record.get("kind") != kind or record.get("able") is not True:
         return None
-    return SystemAbility(able=True, kind=kind)
+    return SystemAbility(able=True, why_not="", kind=kind)
 
 
 def remember(place: Path, ability: SystemAbility) -> None:
