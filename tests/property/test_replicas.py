@@ -27,10 +27,10 @@ from gpunion.adapters.files.replicas import DeskReplicas
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.s3.caretaker import BucketCaretaker
 from gpunion.adapters.s3.objects import Objects
-from gpunion.ports.vault import Manifest, Vault, VaultFault, VaultUnavailable
+from gpunion.ports.vault import Manifest, Vault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
-from tests.property.test_bucket import IN_MEMORY, BucketWorld, new_store
-from tests.property.test_vault import JOB, Action, Cut, World, files
+from tests.builders.bucket_vaults import IN_MEMORY, BucketWorld, new_store
+from tests.builders.vaults import FILES, JOB, KEY, Action, Script, does, play, scripts
 
 pytestmark = [pytest.mark.no_cover, pytest.mark.requires("s3")]
 FOLDER, BUCKET = "folder", "bucket"
@@ -59,7 +59,7 @@ class TwoPlaces(BucketWorld):
 
     def vault(self) -> Any:
         vault = ReplicatedVault([NamedVault(place, self._opener(place)) for place in BOTH])
-        return vault.keyed(self.key()) if self.encrypted else vault
+        return vault.keyed(KEY) if self.encrypted else vault
 
     def _opener(self, place: str) -> Callable[[], Vault]:
         opened: list[Vault] = []
@@ -94,7 +94,7 @@ class TwoPlaces(BucketWorld):
 
     def _labels(self, place: str) -> tuple[Manifest, ...]:
         vault = self.open(place)
-        return (vault.keyed(self.key()) if self.encrypted else vault).manifests(JOB)
+        return (vault.keyed(KEY) if self.encrypted else vault).manifests(JOB)
 
     def come_and_go(self, place: str) -> None:
         self.away ^= {place}
@@ -155,38 +155,45 @@ class TwoPlaces(BucketWorld):
                     self._check(self.vault(), manifest)
 
 
-actions: st.SearchStrategy[Action] = st.one_of(
-    st.builds(lambda content: ("save", lambda world: world.save(content)), files),
-    st.just(("copy", TwoPlaces.copy)),
-    st.just(("copy", TwoPlaces.copy)),
-    st.just(("restart", World.restart)),
-    st.just(("forget", TwoPlaces.forget)),
-    st.just(("collect", World.collect)),
-    st.builds(lambda place: ("come and go", lambda world: world.come_and_go(place)), st.sampled_from(BOTH)),
-    st.builds(lambda place: ("lose", lambda world: world.lose(place)), st.sampled_from(BOTH)),
-    st.builds(lambda place: ("heal", lambda world: world.heal(place)), st.sampled_from(BOTH)),
-    st.builds(
-        lambda place, seed: ("tear", lambda world: world.tear(place, seed)),
+def somewhere(name: str) -> st.SearchStrategy[Action]:
+    return st.builds(
+        lambda place: (name, lambda world: getattr(world, name)(place)),
         st.sampled_from(BOTH),
-        st.integers(0, 1000),
-    ),
+    )
+
+
+SAVES: st.SearchStrategy[Action] = st.builds(
+    lambda content: ("save", lambda world: world.save(content)), FILES
 )
-cuts = st.one_of(st.none(), st.none(), st.integers(min_value=0, max_value=25))
+TEARS: st.SearchStrategy[Action] = st.builds(
+    lambda place, seed: ("tear", lambda world: world.tear(place, seed)),
+    st.sampled_from(BOTH),
+    st.integers(0, 1000),
+)
+CUTS = st.one_of(st.none(), st.none(), st.integers(min_value=0, max_value=25))
+SCRIPTS = scripts(
+    SAVES,
+    does("copy"),
+    does("copy"),
+    does("restart"),
+    does("forget"),
+    does("collect"),
+    somewhere("come_and_go"),
+    somewhere("lose"),
+    somewhere("heal"),
+    TEARS,
+    cuts=CUTS,
+    most=10,
+)
 
 
 @settings(max_examples=30, deadline=None)
-@given(script=st.lists(st.tuples(actions, cuts), max_size=10), encrypted=st.booleans())
+@given(script=SCRIPTS, encrypted=st.booleans())
 def test_whatever_place_is_away_lost_or_torn_a_sealed_checkpoint_s_bytes_come_back_or_a_fault(
-    script: list[tuple[Action, int | None]], encrypted: bool
+    script: Script, encrypted: bool
 ) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
-        world = TwoPlaces(root=Path(folder), encrypted=encrypted)
-        for (_, act), cut in script:
-            world.left = cut
-            with contextlib.suppress(Cut, VaultFault):
-                act(world)
-            world.left = None
-            world.check()
+        play(TwoPlaces(root=Path(folder), encrypted=encrypted), script)
 
 
 def test_a_torn_block_is_no_harm_while_the_replica_is_sound(tmp_path: Path) -> None:

@@ -8,265 +8,66 @@ and never with other bytes; what is saved once the damage has shown may not.
 
 from __future__ import annotations
 
-import contextlib
-import random
 import tempfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunion.adapters.files.blocks import Blocks
-from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.manifests import block_names
-from gpunion.adapters.files.operations import FileOperations
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.ports.vault import (
-    BLOCK_SIZE_BYTES,
-    CheckpointLabel,
-    CorruptBlock,
-    JobKey,
-    Manifest,
-    MissingBlock,
-    VaultFault,
+from gpunion.ports.vault import MissingBlock
+from tests.builders.vaults import (
+    DAMAGES,
+    FILES,
+    JOB,
+    SAVES,
+    STATES,
+    Cut,
+    Script,
+    VaultWorld,
+    does,
+    play,
+    scripts,
+    train,
 )
 
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
 pytestmark = pytest.mark.no_cover
 
-JOB = "job-1"
-
-
-def state(number: int) -> bytes:
-    """Weights that move a little with every number: later ones are stored as differences from earlier."""
-    start = numpy.random.default_rng(0).standard_normal(3000)
-    return (start + 1e-5 * number).astype("f4").tobytes()
-
-
-STATES = [state(number) for number in range(12)]
-CONTENTS = [b"", b"a", b"z" * 5000, b"a" * BLOCK_SIZE_BYTES + b"b", *STATES]
-
-
-class Cut(BaseException):
-    """The process dies here."""
-
-
-class CutOperations(FileOperations):
-    """Dies at the n-th operation, after doing a part of it."""
-
-    def __init__(self) -> None:
-        self.left: int | None = None
-
-    def _may_die(self) -> bool:
-        if self.left is None:
-            return False
-        self.left -= 1
-        return self.left < 0
-
-    def write_new(self, path: Path, data: bytes | memoryview) -> None:
-        if self._may_die():
-            path.write_bytes(data[: len(data) // 2])
-            raise Cut
-        super().write_new(path, data)
-
-    def rename(self, source: Path, target: Path) -> None:
-        if self._may_die():
-            raise Cut
-        super().rename(source, target)
-
-    def unlink(self, path: Path) -> None:
-        if self._may_die():
-            raise Cut
-        super().unlink(path)
-
-    def make_directory(self, path: Path, *, sync: bool = True) -> None:
-        super().make_directory(path, sync=sync)
-        if self._may_die():
-            raise Cut
-
-    def renew(self, path: Path) -> None:
-        if self._may_die():
-            raise Cut
-        super().renew(path)
-
-    def touch(self, path: Path) -> None:
-        if self._may_die():
-            raise Cut
-        super().touch(path)
-
-    def sync_directory(self, path: Path) -> None:
-        super().sync_directory(path)
-        if self._may_die():
-            raise Cut
-
-
-@dataclass
-class World:
-    """The vault, and what we know must or may be in it."""
-
-    root: Path
-    epoch: int = 1
-    saves: int = 0
-    written: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    promised: set[str] = field(default_factory=set)
-    may_fail: set[str] = field(default_factory=set)
-    operations: CutOperations = field(default_factory=CutOperations)
-    encrypted: bool = False
-
-    def vault(self) -> DirectoryVault:
-        vault = DirectoryVault(self.root / "vault", grace_s=0.0, operations=self.operations)
-        return vault.keyed(JobKey(job_id=JOB, secret=bytes(32))) if self.encrypted else vault
-
-    def save(self, files: dict[str, bytes], *, lag: int = 0, tidied: bool = False) -> None:
-        self.saves += 1
-        name = f"c{self.saves}"
-        source = self.root / name
-        source.mkdir()
-        for path, data in files.items():
-            (source / path).write_bytes(data)
-        self.written[name] = files
-        label = CheckpointLabel(
-            checkpoint_id=name,
-            job_id=JOB,
-            epoch=max(0, self.epoch - lag),
-            step=self.saves,
-            progress=0.0,
-            tier="app",
-            created_s=0.0,
-        )
-        # One worker: a cut then falls at the same place whenever the script is tried again.
-        ship_directory(
-            self.vault(), source, label, cancelled=self._tidy if tidied else lambda: False, workers=1
-        )
-        self.promised.add(name)
-
-    def _tidy(self) -> bool:
-        """Another machine collects garbage in the middle of our upload."""
-        DirectoryVault(self.root / "vault", grace_s=0.0).collect_garbage()
-        return False
-
-    def restart(self) -> None:
-        self.epoch += 1
-        self.vault().begin(JOB, self.epoch)
-
-    def forget(self) -> None:
-        kept = {manifest.checkpoint_id for manifest in self.vault().manifests(JOB)[-2:]}
-        self.promised &= kept  # from here on, also when it is cut short
-        self.vault().forget(JOB, keep=2)
-
-    def collect(self) -> None:
-        self.vault().collect_garbage()
-
-    def damage(self, how: str, seed: int) -> None:
-        """Of a block that a visible checkpoint needs; the next check finds it."""
-        vault = self.vault()
-        named = {
-            vault.packing.name(name) for manifest in vault.manifests(JOB) for name in block_names(manifest)
-        }
-        needed = sorted(vault.blocks.with_bases(named))
-        if not needed:
-            return
-        path = vault.blocks.path(random.Random(seed).choice(needed))
-        stored = bytearray(path.read_bytes()) if path.exists() else bytearray()
-        self.may_fail |= set(self.written)
-        if how == "lost" or not stored:
-            path.unlink(missing_ok=True)
-        elif how == "short":
-            path.write_bytes(stored[: len(stored) // 2])
-        else:
-            stored[random.Random(seed).randrange(len(stored))] ^= 0x10
-            path.write_bytes(stored)
-
-    def repair(self) -> None:
-        """After it every visible checkpoint can be restored."""
-        repaired = DirectoryCaretaker(self.root / "vault").repair(None, None, lambda done, total: None)
-        lost = {unreadable.checkpoint_id for unreadable in repaired.set_aside}
-        assert lost <= self.may_fail
-        assert not repaired.in_use
-        self.promised -= lost
-        self.may_fail.clear()
-
-    def check(self) -> None:
-        """Every visible checkpoint has the very bytes that were saved; every promised one is visible."""
-        vault = self.vault()
-        manifests = vault.manifests(JOB)
-        assert self.promised <= {manifest.checkpoint_id for manifest in manifests}
-        assert vault.latest(JOB) == (manifests[-1] if manifests else None)
-        for manifest in manifests:
-            self._check(vault, manifest)
-
-    def _check(self, vault: DirectoryVault, manifest: Manifest) -> None:
-        target = self.root / "restored"
-        try:
-            restore_directory(vault, manifest, target)
-        except (CorruptBlock, MissingBlock):
-            if manifest.checkpoint_id not in self.may_fail:
-                raise
-            return
-        found = {path.name: path.read_bytes() for path in target.iterdir()}
-        assert found == self.written[manifest.checkpoint_id]
-
-
-Action = tuple[str, Callable[[World], None]]
-
-files = st.dictionaries(st.sampled_from(["w", "v", "u"]), st.sampled_from(CONTENTS), max_size=3)
-actions: st.SearchStrategy[Action] = st.one_of(
-    st.builds(
-        lambda content, lag, tidied: ("save", lambda world: world.save(content, lag=lag, tidied=tidied)),
-        files,
-        st.sampled_from([0, 0, 0, 1]),
-        st.booleans(),
-    ),
-    st.just(("restart", World.restart)),
-    st.just(("forget", World.forget)),
-    st.just(("collect", World.collect)),
-    st.just(("repair", World.repair)),
-    st.builds(
-        lambda how, seed: ("damage", lambda world: world.damage(how, seed)),
-        st.sampled_from(["flipped", "short", "lost"]),
-        st.integers(0, 1000),
-    ),
+CUTS = st.one_of(st.none(), st.integers(min_value=0, max_value=40))
+SCRIPTS = scripts(
+    SAVES, does("restart"), does("forget"), does("collect"), does("repair"), DAMAGES, cuts=CUTS, most=12
 )
-cuts = st.one_of(st.none(), st.integers(min_value=0, max_value=40))
 
 
 @settings(max_examples=60, deadline=None)
-@given(script=st.lists(st.tuples(actions, cuts), max_size=12), encrypted=st.booleans())
+@given(script=SCRIPTS, encrypted=st.booleans())
 def test_what_can_be_seen_can_be_restored_byte_for_byte_whatever_was_cut(
-    script: list[tuple[Action, int | None]], encrypted: bool
+    script: Script, encrypted: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(root=Path(folder), encrypted=encrypted)
-        for (_, act), cut in script:
-            world.operations.left = cut
-            with contextlib.suppress(Cut, VaultFault):
-                act(world)
-            world.operations.left = None
-            world.check()
+        play(VaultWorld(root=Path(folder), encrypted=encrypted), script)
 
 
 @settings(max_examples=25, deadline=None)
-@given(cut=st.integers(min_value=0, max_value=60), content=files, other=files, encrypted=st.booleans())
+@given(cut=st.integers(min_value=0, max_value=60), content=FILES, other=FILES, encrypted=st.booleans())
 def test_a_save_cut_anywhere_can_be_repeated(
     cut: int, content: dict[str, bytes], other: dict[str, bytes], encrypted: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(root=Path(folder), encrypted=encrypted)
+        world = VaultWorld(root=Path(folder), encrypted=encrypted)
         world.save(other)
-        world.operations.left = cut
+        world.die_after(cut)
         try:
             world.save(content, tidied=True)
         except Cut:
-            world.operations.left = None
+            world.die_after(None)
             world.collect()
             world.save(content, tidied=True)
-        world.operations.left = None
+        world.die_after(None)
         world.check()
 
 
@@ -279,21 +80,14 @@ def test_a_save_cut_anywhere_can_be_repeated(
 def test_a_training_that_is_saved_forgotten_and_collected_can_always_go_on(
     numbers: list[int], tidy: set[int], encrypted: bool
 ) -> None:
-    """Long series of differences, whose bases were forgotten long ago."""
     with tempfile.TemporaryDirectory() as folder:
-        world = World(root=Path(folder), encrypted=encrypted)
-        for index, number in enumerate(numbers):
-            world.save({"w": STATES[number], "v": STATES[-number]})
-            if index in tidy:
-                world.forget()
-                world.collect()
-            world.check()
+        train(VaultWorld(root=Path(folder), encrypted=encrypted), numbers, tidy)
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
 def test_the_states_of_these_tests_are_stored_as_differences(tmp_path: Path, encrypted: bool) -> None:
     """Else they would show nothing about them."""
-    world = World(root=tmp_path, encrypted=encrypted)
+    world = VaultWorld(root=tmp_path, encrypted=encrypted)
     for number in range(10):
         world.save({"w": STATES[number]})
     vault = world.vault()
@@ -309,7 +103,7 @@ class ForgetsBases(Blocks):
         return set(names)
 
 
-class CarelessWorld(World):
+class CarelessWorld(VaultWorld):
     def vault(self) -> DirectoryVault:
         vault = super().vault()
         vault.blocks.__class__ = ForgetsBases

@@ -1,0 +1,258 @@
+"""A vault and what must or may be in it, with scripts of what happens to it.
+
+Used by the property tests of every kind of vault: saves, restarts, collections, damage, and the death of the
+process in the middle of any of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy
+from hypothesis import strategies as st
+
+from gpunion.adapters.files.caretaker import DirectoryCaretaker
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.manifests import block_names
+from gpunion.adapters.files.operations import FileOperations
+from gpunion.adapters.files.restore import restore_directory
+from gpunion.adapters.files.ship import ship_directory
+from gpunion.ports.vault import (
+    BLOCK_SIZE_BYTES,
+    CheckpointLabel,
+    CorruptBlock,
+    JobKey,
+    Manifest,
+    MissingBlock,
+    VaultFault,
+)
+
+JOB = "job-1"
+KEY = JobKey(job_id=JOB, secret=bytes(32))
+
+
+def state(number: int) -> bytes:
+    """Weights that move a little with every number: later ones are stored as differences from earlier."""
+    start = numpy.random.default_rng(0).standard_normal(3000)
+    return (start + 1e-5 * number).astype("f4").tobytes()
+
+
+STATES = [state(number) for number in range(12)]
+CONTENTS = [b"", b"a", b"z" * 5000, b"a" * BLOCK_SIZE_BYTES + b"b", *STATES]
+
+
+class Cut(BaseException):
+    """The process dies here."""
+
+
+class CutOperations(FileOperations):
+    """Dies at the n-th operation, after doing a part of it."""
+
+    def __init__(self) -> None:
+        self.left: int | None = None
+
+    def _may_die(self) -> bool:
+        if self.left is None:
+            return False
+        self.left -= 1
+        return self.left < 0
+
+    def write_new(self, path: Path, data: bytes | memoryview) -> None:
+        if self._may_die():
+            path.write_bytes(data[: len(data) // 2])
+            raise Cut
+        super().write_new(path, data)
+
+    def rename(self, source: Path, target: Path) -> None:
+        if self._may_die():
+            raise Cut
+        super().rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        if self._may_die():
+            raise Cut
+        super().unlink(path)
+
+    def make_directory(self, path: Path, *, sync: bool = True) -> None:
+        super().make_directory(path, sync=sync)
+        if self._may_die():
+            raise Cut
+
+    def renew(self, path: Path) -> None:
+        if self._may_die():
+            raise Cut
+        super().renew(path)
+
+    def touch(self, path: Path) -> None:
+        if self._may_die():
+            raise Cut
+        super().touch(path)
+
+    def sync_directory(self, path: Path) -> None:
+        super().sync_directory(path)
+        if self._may_die():
+            raise Cut
+
+
+@dataclass
+class VaultWorld:
+    """The vault, and what we know must or may be in it."""
+
+    root: Path
+    epoch: int = 1
+    saves: int = 0
+    written: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    promised: set[str] = field(default_factory=set)
+    may_fail: set[str] = field(default_factory=set)
+    operations: CutOperations = field(default_factory=CutOperations)
+    encrypted: bool = False
+
+    def die_after(self, operations: int | None) -> None:
+        """From now on; None: live on."""
+        self.operations.left = operations
+
+    def vault(self) -> DirectoryVault:
+        vault = DirectoryVault(self.root / "vault", grace_s=0.0, operations=self.operations)
+        return vault.keyed(KEY) if self.encrypted else vault
+
+    def save(self, files: dict[str, bytes], *, lag: int = 0, tidied: bool = False) -> None:
+        self.saves += 1
+        name = f"c{self.saves}"
+        source = self.root / name
+        source.mkdir()
+        for path, data in files.items():
+            (source / path).write_bytes(data)
+        self.written[name] = files
+        label = CheckpointLabel(
+            checkpoint_id=name,
+            job_id=JOB,
+            epoch=max(0, self.epoch - lag),
+            step=self.saves,
+            progress=0.0,
+            tier="app",
+            created_s=0.0,
+        )
+        # One worker: a cut then falls at the same place whenever the script is tried again.
+        ship_directory(
+            self.vault(), source, label, cancelled=self._tidy if tidied else lambda: False, workers=1
+        )
+        self.promised.add(name)
+
+    def _tidy(self) -> bool:
+        """Another machine collects garbage in the middle of our upload."""
+        DirectoryVault(self.root / "vault", grace_s=0.0).collect_garbage()
+        return False
+
+    def restart(self) -> None:
+        self.epoch += 1
+        self.vault().begin(JOB, self.epoch)
+
+    def forget(self) -> None:
+        kept = {manifest.checkpoint_id for manifest in self.vault().manifests(JOB)[-2:]}
+        self.promised &= kept  # from here on, also when it is cut short
+        self.vault().forget(JOB, keep=2)
+
+    def collect(self) -> None:
+        self.vault().collect_garbage()
+
+    def damage(self, how: str, seed: int) -> None:
+        """Of a block that a visible checkpoint needs; the next check finds it."""
+        vault = self.vault()
+        named = {
+            vault.packing.name(name) for manifest in vault.manifests(JOB) for name in block_names(manifest)
+        }
+        needed = sorted(vault.blocks.with_bases(named))
+        if not needed:
+            return
+        path = vault.blocks.path(random.Random(seed).choice(needed))
+        stored = bytearray(path.read_bytes()) if path.exists() else bytearray()
+        self.may_fail |= set(self.written)
+        if how == "lost" or not stored:
+            path.unlink(missing_ok=True)
+        elif how == "short":
+            path.write_bytes(stored[: len(stored) // 2])
+        else:
+            stored[random.Random(seed).randrange(len(stored))] ^= 0x10
+            path.write_bytes(stored)
+
+    def repair(self) -> None:
+        """After it every visible checkpoint can be restored."""
+        repaired = DirectoryCaretaker(self.root / "vault").repair(None, None, lambda done, total: None)
+        lost = {unreadable.checkpoint_id for unreadable in repaired.set_aside}
+        assert lost <= self.may_fail
+        assert not repaired.in_use
+        self.promised -= lost
+        self.may_fail.clear()
+
+    def check(self) -> None:
+        """Every visible checkpoint has the very bytes that were saved; every promised one is visible."""
+        vault = self.vault()
+        manifests = vault.manifests(JOB)
+        assert self.promised <= {manifest.checkpoint_id for manifest in manifests}
+        assert vault.latest(JOB) == (manifests[-1] if manifests else None)
+        for manifest in manifests:
+            self._check(vault, manifest)
+
+    def _check(self, vault: DirectoryVault, manifest: Manifest) -> None:
+        target = self.root / "restored"
+        try:
+            restore_directory(vault, manifest, target)
+        except (CorruptBlock, MissingBlock):
+            if manifest.checkpoint_id not in self.may_fail:
+                raise
+            return
+        found = {path.name: path.read_bytes() for path in target.iterdir()}
+        assert found == self.written[manifest.checkpoint_id]
+
+
+Action = tuple[str, Callable[[Any], None]]  # on a world of the kind that the script is for
+Script = list[tuple[Action, int | None]]  # each with the operation at which the process dies, or none
+
+FILES = st.dictionaries(st.sampled_from(["w", "v", "u"]), st.sampled_from(CONTENTS), max_size=3)
+SAVES: st.SearchStrategy[Action] = st.builds(
+    lambda content, lag, tidied: ("save", lambda world: world.save(content, lag=lag, tidied=tidied)),
+    FILES,
+    st.sampled_from([0, 0, 0, 1]),
+    st.booleans(),
+)
+DAMAGES: st.SearchStrategy[Action] = st.builds(
+    lambda how, seed: ("damage", lambda world: world.damage(how, seed)),
+    st.sampled_from(["flipped", "short", "lost"]),
+    st.integers(0, 1000),
+)
+
+
+def does(name: str) -> st.SearchStrategy[Action]:
+    """What the world has under this name, without more to say."""
+    return st.just((name, lambda world: getattr(world, name)()))
+
+
+def scripts(
+    *actions: st.SearchStrategy[Action], cuts: st.SearchStrategy[int | None], most: int
+) -> st.SearchStrategy[Script]:
+    return st.lists(st.tuples(st.one_of(*actions), cuts), max_size=most)
+
+
+def play(world: VaultWorld, script: Script) -> None:
+    """After each line, whatever became of it, all is as promised."""
+    for (_, act), cut in script:
+        world.die_after(cut)
+        with contextlib.suppress(Cut, VaultFault):
+            act(world)
+        world.die_after(None)
+        world.check()
+
+
+def train(world: VaultWorld, numbers: list[int], tidy: set[int]) -> None:
+    """Long series of differences, whose bases were forgotten long ago."""
+    for index, number in enumerate(numbers):
+        world.save({"w": STATES[number], "v": STATES[-number]})
+        if index in tidy:
+            world.forget()
+            world.collect()
+        world.check()
