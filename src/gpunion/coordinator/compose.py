@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gpunion.adapters.files.bounded import bounded_desk
+from gpunion.adapters.files.bounded import bounded_desk, bounded_vault
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of, why_not
@@ -66,13 +66,15 @@ def _desk_opener(vault: Callable[[], Place]) -> Callable[[], VaultDesk]:
     """One for all requests, since it keeps what nodes hold; opened when a node first asks."""
     lock = threading.Lock()
     opened: list[VaultDesk] = []
+    patience = Patience(READ_LIMIT_S, DESK_STALL_S)
 
     def open_desk() -> VaultDesk:
-        check(vault())  # also of one that was opened before: it may not be mounted any more
+        # Also of one that was opened before: it may not be mounted any more.
+        patience.carry(CAMPUS, lambda: check(vault()))
         with lock:
             if not opened:
-                desk = DirectoryDesk(DirectoryVault(vault().directory))
-                opened.append(bounded_desk(desk, CAMPUS, Patience(stall_s=DESK_STALL_S)))
+                desk = patience.ask(CAMPUS, lambda: DirectoryDesk(DirectoryVault(vault().directory)))
+                opened.append(bounded_desk(desk, CAMPUS, patience))
             return opened[0]
 
     return open_desk
@@ -103,19 +105,23 @@ def _vault_opener(
     """For reading what jobs leave. A bucket is opened when it is first needed, and stays open."""
     lock = threading.Lock()
     buckets: dict[Place, Vault] = {}
-    patience = Patience(READ_LIMIT_S)
+    patience = Patience(READ_LIMIT_S, DESK_STALL_S)
+
+    def open_own() -> Vault:
+        folder = marks.folder(CAMPUS)
+        check(folder)
+        return DirectoryVault(folder.directory, create=False)
 
     def open_one(name: str) -> Vault:
         place = places.known.get(name)
         if place is None:
             raise VaultUnavailable(f"the campus has no place called {name!r} any more")
         if place.kind is PlaceKind.CAMPUS:
-            folder = marks.folder(CAMPUS)
-            check(folder)
-            return DirectoryVault(folder.directory, create=False)
+            return bounded_vault(patience.ask(name, open_own), name, patience)
         mirrors = settings.data_dir / PLACES_DIR
         if place.kind is PlaceKind.DIRECTORY:
-            return open_place(marks.marked(place), os.environ, mirrors, 0).vault
+            vault = patience.ask(name, lambda: open_place(marks.marked(place), os.environ, mirrors, 0).vault)
+            return bounded_vault(vault, name, patience)
         with lock:
             found = buckets.get(place)
         if found is None:  # opened without the lock: a bucket that is silent keeps nobody from the others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -16,9 +17,9 @@ from gpunion.coordinator import compose
 from gpunion.coordinator.places import places_from
 from gpunion.coordinator.settings import Settings
 from gpunion.coordinator.whereabouts import Whereabouts
-from gpunion.domain.place import Place
+from gpunion.domain.place import Place, PlaceKind
 from gpunion.ports.storage import Opened
-from gpunion.ports.vault import Vault, VaultDenied
+from gpunion.ports.vault import Vault, VaultDenied, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 from tests.builders.values import a_job
 from tests.unit.agent.fakes import MemoryVault, a_manifest
@@ -82,6 +83,30 @@ def test_a_bucket_that_is_slow_to_open_keeps_nobody_from_another(
     assert opened == ["silent", "store"]
     answers.set()
     stuck.join()
+
+
+def test_a_vault_whose_folder_hangs_keeps_no_request_waiting_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = threading.Event(), list[str]()
+
+    def hang(place: Place) -> None:
+        asked.append(place.name)
+        answers.wait()
+
+    monkeypatch.setattr(compose, "check", hang)
+    monkeypatch.setattr(compose, "DESK_STALL_S", 0.01)
+    own = Place(name="campus", kind=PlaceKind.CAMPUS, directory=str(tmp_path / "vault"))
+    open_desk = compose._desk_opener(lambda: own)
+    for told in ("has got nothing done for", "has not answered what it was asked before"):
+        with pytest.raises(VaultUnavailable, match=told):
+            open_desk()
+    assert asked == ["campus"]
+    answers.set()
+    while True:
+        with suppress(VaultUnavailable):  # late on a busy machine, which it says
+            assert open_desk().latest("job-1") is None
+            break
 
 
 def started(work: Callable[[], object]) -> threading.Thread:
