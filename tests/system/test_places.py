@@ -69,6 +69,11 @@ def test_a_job_lives_in_the_places_it_chose_where_they_are_reached_and_outlives_
     assert (job["node_id"], job["places"]) == ("a", ["bucket", "campus"])
     wait_for(lambda: ["bucket", "campus"] in lies_in(scene, job_id), "a checkpoint is copied")
 
+    full = ("507 Insufficient Storage", "XMinioStorageFull")
+    server.trouble = lambda method, path: full if method == "PUT" and "/blocks/" in path else None
+    wait_for(lambda: "saved_elsewhere" in told(scene, job_id), "a save goes into the campus's vault instead")
+    wait_for(lambda: ["campus"] in lies_in(scene, job_id), "and lies there alone")
+
     server.trouble = lambda method, path: ("503 Away", "SlowDown")
     owner_client.reclaim(scene.campus.state_dir("a"), 60.0)
     moved = scene.until(job_id, "moved", lambda job: job["epoch"] == 2 and job["phase"] == "running")
@@ -90,3 +95,8 @@ def test_a_job_lives_in_the_places_it_chose_where_they_are_reached_and_outlives_
 
 def lies_in(scene: Scene, job_id: str) -> list[list[str]]:
     return [found["places"] for found in scene.campus.client().checkpoints(job_id)]
+
+
+def told(scene: Scene, job_id: str) -> set[str]:
+    story = scene.patiently(lambda: scene.campus.client().why(job_id))["story"]
+    return {line["code"] for line in story}
