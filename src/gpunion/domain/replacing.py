@@ -7,14 +7,33 @@ written over. Type checkers see the library's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from gpunion.domain.records import compiled, open_twin
+
+T = TypeVar("T")
+
+
+def changer(kind: type[T], *names: str) -> Callable[..., T]:
+    """`replace` of always the same fields of one kind of record, in half the time again: for what every save
+    of every guest changes. The fields are given by name, all of them."""
+    twin = open_twin(kind)  # type: ignore[arg-type]
+    fields = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    strange = set(names).difference(fields)
+    if twin is None or strange:
+        raise TypeError(f"no changer of {kind.__name__} can be made for {strange or 'its fields'}")
+    lines = [f"    new.{name} = {name if name in names else f'record.{name}'}" for name in fields]
+    begin = [f"def change(record, /, *, {', '.join(names)}):", "    new = _twin()"]
+    source = "\n".join([*begin, *lines, "    new.__class__ = _kind", "    return new"])
+    change: Callable[..., T] = compiled(source, "change", {"_twin": twin, "_kind": kind})
+    return change
+
 
 if TYPE_CHECKING:
     from dataclasses import replace as replace
 else:
-    import dataclasses
 
     def replace(record, /, **changes):
         kind = type(record)

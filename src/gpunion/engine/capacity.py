@@ -51,10 +51,13 @@ def hopeful(draft: Draft, wishes: Iterable[Wish]) -> set[Wish]:
         if since is None:
             found.add(wish)
             continue
-        if since not in changed:
-            changed[since] = [view(draft, one) for one in room.changed_since(since) if one in nodes]
-        for one in changed[since]:
-            if has_room(wish.request, one):
+        views = changed.get(since)
+        if views is None:
+            views = [view(draft, one) for one in room.changed_since(since) if one in nodes]
+            changed[since] = views
+        request = wish.request
+        for one in views:
+            if len(one.free_gpus) >= request.gpus and has_room(request, one):  # most are full
                 found.add(wish)
                 break
         else:

@@ -114,7 +114,8 @@ class CoordinatorEngine:
         if draft.changed:  # else no node came or went, and no run has ended
             lending.follow(draft)
             accounts.follow_ends(draft)
-        staging.follow_ends(draft)
+        if draft.any_over:
+            staging.follow_ends(draft)
         planner.reconcile(draft)
 
     def waits_because(self, now_s: float, job_id: JobId) -> list[Reason]:

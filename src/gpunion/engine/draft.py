@@ -38,6 +38,7 @@ class Draft:
         self.timing = timing
         self.now_s = now_s
         self.look_again = False  # something the records do not show changed: time passed
+        self.any_over = False  # a job that is over was put
         self._moved = self._room = self._freed = False  # see `changed`, `may_place`, `freed`
         self._timers = timers
         self._fired: str | None = None
@@ -52,6 +53,8 @@ class Draft:
         former = self.state.find(record)
         self._former.setdefault(key, former)
         self._changes[key] = record
+        if type(record) is Job and record.phase.over:
+            self.any_over = True
         if only_counts(former, record):
             self.state.put_count(record)
             return

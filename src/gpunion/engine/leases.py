@@ -23,6 +23,8 @@ class LeaseBook:
         return min(self._heard_s.values()) + self.silence_s if self._heard_s else None
 
     def overdue(self, now_s: float) -> list[tuple[NodeId, float]]:
+        if not self._heard_s:
+            return []
         # The same sum as in next_s: a difference may round the other way, and who sleeps until next_s would
         # then find nothing due, for ever where the clock is virtual.
         late = [(node, at) for node, at in self._heard_s.items() if at + self.silence_s <= now_s]

@@ -13,7 +13,7 @@ from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.orders import TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.records import maker
-from gpunion.domain.replacing import replace
+from gpunion.domain.replacing import changer, replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import gangs
 from gpunion.engine.draft import Draft
@@ -22,6 +22,7 @@ from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.run import RUN
 
 _checkpoint, _take_checkpoint = maker(Checkpoint), maker(TakeCheckpoint)
+_with_one_more = changer(Run, "checkpoints")
 
 # A flush without an owner's deadline (homecoming) is given up after the save timeout, this, and twice what
 # sending should take: as long as nobody wants the machine, waiting costs less than doing the work again.
@@ -133,7 +134,7 @@ def request_checkpoint(
         by_s=by_s,
     )
     draft.put(checkpoint)
-    draft.put(replace(run, checkpoints=number))
+    draft.put(_with_one_more(run, checkpoints=number))
     draft.order(
         run.node_id,
         _take_checkpoint(

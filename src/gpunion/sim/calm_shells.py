@@ -82,6 +82,9 @@ class CalmAgentShell(AgentShell):
             self._arm()
         return True
 
+    def _heard(self, outcome: AgentEvent) -> None:
+        self.post(outcome)
+
     def frame_arrived(self, frame: CoordinatorFrame) -> None:
         station = self.station
         if station is None:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId
 from gpunion.domain.records import dataclass
-from gpunion.domain.replacing import replace
+from gpunion.domain.replacing import changer
 from gpunion.sim.network import Flow
 
 _age = attrgetter("epoch", "step")
@@ -25,6 +25,9 @@ class Sealed:
     added_bytes: int
     written_bytes: int = 0  # all that its job has had written by then
     keep: CheckpointId | None = None  # stays, however many come after it
+
+
+_as_written = changer(Sealed, "written_bytes")
 
 
 class ModelVault:
@@ -53,7 +56,7 @@ class ModelVault:
             return CheckpointTrouble.VAULT_FULL
         written_bytes = self.written_bytes.get(sealed.job_id, 0) + sealed.added_bytes
         self.written_bytes[sealed.job_id] = written_bytes
-        kept[sealed.checkpoint_id] = replace(sealed, written_bytes=written_bytes)
+        kept[sealed.checkpoint_id] = _as_written(sealed, written_bytes=written_bytes)
         if len(kept) > KEEP:
             for old in sorted(kept.values(), key=_age)[:-KEEP]:
                 if old.checkpoint_id != sealed.keep:

@@ -9,7 +9,7 @@ from gpunion.domain.migration import MigrationPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.records import maker
-from gpunion.domain.replacing import replace
+from gpunion.domain.replacing import changer, replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.system_tier import Tier
@@ -20,6 +20,11 @@ from gpunion.lifecycle.checkpoint import CHECKPOINT
 from gpunion.policy.bandwidth import periodic_rate_bps
 
 _durable_point = maker(DurablePoint)
+_with_capture = changer(
+    Checkpoint, "phase", "step", "progress", "stall_s", "captured_s", "tier", "tier_why", "kind"
+)
+_with_arrival = changer(Checkpoint, "phase", "step", "progress", "size_bytes", "shipped_bytes", "durable_s")
+_with_save = changer(Job, "durable", "cost", "copies")
 
 # Half of a new measurement counts: costs follow the job's growth within a few saves.
 _SMOOTHING = 0.5
@@ -43,7 +48,7 @@ def captured(draft: Draft, report: CheckpointCaptured) -> None:
     if checkpoint is None or checkpoint.phase is not CheckpointPhase.REQUESTED:
         return
     draft.put(
-        replace(
+        _with_capture(
             checkpoint,
             phase=CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.CAPTURED),
             step=report.step,
@@ -80,7 +85,7 @@ def durable(draft: Draft, report: CheckpointDurable) -> None:
     if checkpoint is None or checkpoint.phase not in _OPEN:
         return
     draft.put(
-        replace(
+        _with_arrival(
             checkpoint,
             phase=CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.DURABLE),
             step=report.step,
@@ -181,7 +186,7 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
     if job.durable is not None and report.step < job.durable.step:
         draft.because(job.id, Why.STEP_BEHIND, step=report.step, durable=job.durable.step)
         return
-    ship_bytes = _learned(job, job.cost.ship_bytes, report.shipped_bytes)
+    ship_bytes = int(_learned(job, job.cost.ship_bytes, report.shipped_bytes))
     saved = draft.state.checkpoints[report.checkpoint_id]
     point = _durable_point(
         checkpoint_id=report.checkpoint_id,
@@ -193,8 +198,8 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
         size_bytes=report.size_bytes,
     )
     copies = job.copies and staging.behind(job.copies, report.shipped_bytes)
-    cost = replace(job.cost, ship_bytes=int(ship_bytes))
-    job = replace(job, durable=point, cost=cost, copies=copies)
+    cost = job.cost if ship_bytes == job.cost.ship_bytes else replace(job.cost, ship_bytes=ship_bytes)
+    job = _with_save(job, durable=point, cost=cost, copies=copies)
     kept = staging.kept_where_it_runs(draft, job, report.run_id)
     draft.put(job if kept is job.copies else replace(job, copies=kept))
     if point.tier is Tier.SYSTEM:

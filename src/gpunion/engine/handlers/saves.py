@@ -9,7 +9,7 @@ from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import CheckpointId, RunId, own_checkpoint_id
 from gpunion.domain.reasons import Why
 from gpunion.domain.records import maker
-from gpunion.domain.replacing import replace
+from gpunion.domain.replacing import changer, replace
 from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
@@ -17,13 +17,15 @@ from gpunion.engine.agent_draft import AgentDraft
 
 _ask_to_save, _ship = maker(AskToSave), maker(ShipCheckpoint)
 _captured, _durable = maker(CheckpointCaptured), maker(CheckpointDurable)
+_with_saving, _after_save = changer(Guest, "saving"), changer(Guest, "saving", "last_step")
+_as_saved = changer(Saving, "saved", "step", "progress", "tier")
 
 # Between two tries to bring a last save to a vault that did not take it.
 SHIP_AGAIN_S = 2.0
 
 
 def ask(draft: AgentDraft, guest: Guest, saving: Saving, *, by_s: float | None) -> None:
-    draft.put(replace(guest, saving=saving))
+    draft.put(_with_saving(guest, saving=saving))
     draft.do(
         _ask_to_save(
             run_id=guest.run_id,
@@ -57,8 +59,8 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
         return
     draft.cancel_timer(f"save:{guest.run_id}")
     step = _step_of(guest, event)
-    saving = replace(guest.saving, saved=True, step=step, progress=event.progress, tier=event.tier)
-    guest = draft.put(replace(guest, saving=saving, last_step=max(guest.last_step, step)))
+    saving = _as_saved(guest.saving, saved=True, step=step, progress=event.progress, tier=event.tier)
+    guest = draft.put(_after_save(guest, saving=saving, last_step=max(guest.last_step, step)))
     report_captured(draft, guest, saving, event.stall_s, event.capture_s)
     ship(draft, guest)
     if saving.final:
@@ -207,6 +209,6 @@ def _step_of(guest: Guest, event: GuestSaved) -> int:
 
 
 def _saving_over(draft: AgentDraft, guest: Guest) -> None:
-    guest = draft.put(replace(guest, saving=None))
+    guest = draft.put(_with_saving(guest, saving=None))
     if guest.phase is GuestPhase.SHIPPING:
         draft.farewell(guest.run_id)
