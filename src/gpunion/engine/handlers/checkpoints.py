@@ -66,7 +66,8 @@ def captured(draft: Draft, report: CheckpointCaptured) -> None:
     if report.stall_s > 0:  # a program that had ended by itself stood still for nobody
         stall_s = _learned(job, job.cost.stall_s, report.stall_s)
         capture_s = _learned(job, job.cost.save_s, max(report.capture_s, report.stall_s))
-        draft.put(replace(job, cost=replace(job.cost, stall_s=stall_s, capture_s=capture_s)))
+        if stall_s != job.cost.stall_s or capture_s != job.cost.capture_s:  # mostly it took as long as ever
+            draft.put(replace(job, cost=replace(job.cost, stall_s=stall_s, capture_s=capture_s)))
     migration = moving.migration_of(draft, job)
     if migration is not None and migration.flush == checkpoint.id and migration.stopped_s is None:
         draft.put(replace(migration, stopped_s=draft.now_s - report.stall_s))
