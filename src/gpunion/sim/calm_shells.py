@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 from functools import partial
+from math import inf
 
 from gpunion.domain.commit import AgentCommit, InboxMark, SavedAgent
-from gpunion.domain.effects import SetTimer
+from gpunion.domain.effects import SendReport, SetTimer
 from gpunion.domain.events import AgentEvent, CoordinatorEvent, NodeJoined
 from gpunion.domain.frames import AgentFrame, CoordinatorFrame, OrderFrame, ReportFrame, Welcome
 from gpunion.domain.guest import Tenure
@@ -22,6 +23,7 @@ from gpunion.sim.disks import AgentDisk
 from gpunion.sim.hands import OF_THE_STATION
 from gpunion.sim.transport import Transport
 
+_SHARING = Tenure.SHARING
 # A lease that stands. Beyond any horizon, and still a number that clocks can add to.
 STANDING_S = 1e12
 
@@ -71,19 +73,20 @@ class CalmAgentShell(AgentShell):
         commit = station.decide(self._kernel.now_s, event, order_seq)
         self.place.watch.agent_committed(self.node_id, commit)
         station.committed(commit)
+        timers_changed = False
         for effect in commit.decision.effects:
-            if type(effect) not in OF_THE_STATION:
+            kind = type(effect)
+            if kind not in OF_THE_STATION:
                 hands.perform(effect)
-        if station.engine.state.holding.tenure is not Tenure.SHARING:
+            elif kind is not SendReport:
+                timers_changed = True
+        if station.engine.state.holding.tenure is not _SHARING:
             hands.owner_has_it()
         if commit.reports:
             self._flush()
-        if any_set(commit.decision.effects):
+        if timers_changed:
             self._arm()
         return True
-
-    def _heard(self, outcome: AgentEvent) -> None:
-        self.post(outcome)
 
     def frame_arrived(self, frame: CoordinatorFrame) -> None:
         station = self.station
@@ -100,15 +103,15 @@ class CalmAgentShell(AgentShell):
         return self._kernel.now_s
 
     def _arm(self) -> None:
-        """A lease that stands never ends, so that nobody need be woken for it."""
+        """A lease that stands never ends, and a save that is over is not waited for: nobody need be woken."""
         next_s = None if self.station is None else self.station.timers.next_s()
-        if next_s is not None and next_s < STANDING_S:
-            at_s, wake = next_s + ROUNDING_S, self._wake
-            if wake is not None and wake.pending:
-                if wake.at_s <= at_s:
-                    return
-                wake.cancel()
-            self._wake = self._kernel.at(at_s, self._woken)
+        at_s = inf if next_s is None or next_s >= STANDING_S else next_s + ROUNDING_S
+        wake = self._wake
+        if wake is not None:
+            if wake.pending and wake.at_s <= at_s < inf:
+                return  # it wakes early, looks, and sleeps again
+            wake.cancel()
+        self._wake = self._kernel.at(at_s, self._woken) if at_s < inf else None
 
     def _tick(self) -> None:
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpunion.sim.clocks import Clock
-from gpunion.sim.kernel import Kernel
+from gpunion.sim.kernel import STRETCH_S, Kernel
 from gpunion.sim.streams import Streams
 
 
@@ -26,6 +26,30 @@ def test_a_cancelled_event_never_runs() -> None:
     kernel.run(10.0)
     assert seen == []
     assert not alarm.pending
+
+
+def test_the_order_is_the_same_however_far_ahead_things_are_asked_for() -> None:
+    """What is far off is put aside and looked at when its time comes near."""
+    kernel, seen, asked = Kernel(), [], []
+    chance = Streams(1).named("moments")
+    for name in range(300):
+        at_s = float(chance.randrange(40)) * STRETCH_S / 7
+        alarm = kernel.at(at_s, lambda name=name: seen.append(name))  # type: ignore[misc]
+        if chance.random() < 0.2:
+            alarm.cancel()
+        else:
+            asked.append((at_s, name))
+
+    def ask_for_more() -> None:
+        kernel.after(3 * STRETCH_S, lambda: seen.append("asked for later"))
+
+    kernel.at(STRETCH_S / 2, ask_for_more)
+    kernel.run(STRETCH_S)
+    assert seen == [name for at_s, name in sorted(asked) if at_s <= STRETCH_S]
+    kernel.run(10 * STRETCH_S)
+    assert [name for name in seen if name != "asked for later"] == [name for _, name in sorted(asked)]
+    before = [name for at_s, name in sorted(asked) if at_s <= 3.5 * STRETCH_S]
+    assert seen.index("asked for later") == len(before)
 
 
 def test_a_time_that_has_passed_means_now() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.records import dataclass, maker, open_twin
+from gpunion.domain.replacing import changer
 from tests.builders import a_guest, a_job, a_node, a_run
 
 
@@ -69,6 +70,22 @@ def test_what_a_maker_makes_is_what_calling_the_class_makes():
 def test_a_maker_refuses_what_the_class_refuses(wrong):
     with pytest.raises(TypeError, match=r"make\(\)"):
         maker(Label)(**wrong)
+
+
+def test_a_changer_changes_its_fields_and_keeps_the_others():
+    change, label = changer(Label, "twin", "notes"), Label(kind="a")
+    assert change(label, twin=7, notes=["new"]) == Label(kind="a", twin=7, notes=["new"])
+    assert label == Label(kind="a")
+    with pytest.raises(TypeError, match="missing"):
+        change(label, twin=7)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(change(label, twin=7, notes=[]), "twin", 5)  # noqa: B010
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Label, "colour"), (Checkpoint, "")])
+def test_no_changer_is_made_for_a_field_that_is_not_there(kind, name):
+    with pytest.raises(TypeError, match="no changer"):
+        changer(kind, name)
 
 
 def test_a_kind_that_cannot_be_made_fast_is_its_own_maker():
