@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,10 @@ class CutOperations(FileOperations):
         super().sync_directory(path)
         if self._may_die():
             raise Cut
+
+    def sync_directories(self, paths: Collection[Path]) -> None:
+        for path in paths:  # one after the other: a cut then falls at the same place every time
+            self.sync_directory(path)
 
 
 @dataclass

@@ -63,8 +63,7 @@ class Blocks:
         if not names:
             return
         folders = {self.path(name).parent for name in self.with_bases(names)}
-        for folder in sorted(folders):
-            self._do.sync_directory(folder)
+        self._do.sync_directories(sorted(folders))
         if not folders <= self._durable_folders:
             self._do.sync_directory(self._root)
             self._durable_folders |= folders

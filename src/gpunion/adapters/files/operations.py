@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gpunion.adapters.files.room import room
+
+SYNCS_MAX = 8  # at a time
 
 
 class FileOperations:
@@ -51,6 +55,13 @@ class FileOperations:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def sync_directories(self, paths: Collection[Path]) -> None:
+        """At once: the file system writes them together, and each one's wait is the same wait."""
+        if not paths:
+            return
+        with ThreadPoolExecutor(min(len(paths), SYNCS_MAX)) as pool:
+            list(pool.map(self.sync_directory, paths))
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()

@@ -142,7 +142,9 @@ class _Shipment:
             self.learnt[path] = lambda: seen
             return lambda: seen.blocks
         descriptor = open_it()
-        proven = seen is not None and prove(descriptor, about)
-        blocks = self.upload.file(descriptor, about.st_size, self.likeness.blocks(path))
-        self.learnt[path] = lambda: Known(look=look_of(about), blocks=blocks(), proven=proven)
+        proof = None if seen is None else self.upload.ahead(lambda: prove(descriptor, about))
+        blocks = self.upload.file(descriptor, about.st_size, self.likeness.blocks(path), proof)
+        self.learnt[path] = lambda: Known(
+            look=look_of(about), blocks=blocks(), proven=proof is not None and proof.result()
+        )
         return blocks

@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -36,6 +36,7 @@ class Upload:
     cancelled: Callable[[], bool]
     stored_bytes: int = 0
     _under_way: deque[tuple[Future[_Sent], int | None]] = field(default_factory=deque)
+    _ahead: list[Future[bool]] = field(default_factory=list)
     _claimed: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -55,28 +56,43 @@ class Upload:
         sent = self._begin(lambda: self._put(data, None))
         return lambda: (sent.result().name,)
 
-    def file(self, descriptor: int, size_bytes: int, like: tuple[str, ...]) -> Names:
-        """Closes the descriptor when its last block is read."""
+    def ahead(self, work: Callable[[], bool]) -> Future[bool]:
+        """Something to be done before a file is read, beside what is under way."""
+        future = self.pool.submit(work)
+        self._ahead.append(future)
+        return future
+
+    def file(
+        self, descriptor: int, size_bytes: int, like: tuple[str, ...], after: Future[bool] | None = None
+    ) -> Names:
+        """Closes the descriptor when its last block is read. Nothing is read before `after` is done: that was
+        begun earlier, so whoever waits for it keeps nobody from doing it."""
         offsets = range(0, size_bytes, BLOCK_SIZE_BYTES)
         sent: list[Future[_Sent]] = []
         try:
             for index, offset in enumerate(offsets):
                 wanted_bytes = min(BLOCK_SIZE_BYTES, size_bytes - offset)
                 similar = like[index] if index < len(like) else None
-                sent.append(self._begin_reading(descriptor, offset, wanted_bytes, similar))
+                sent.append(self._begin_reading(descriptor, offset, wanted_bytes, similar, after))
         except BaseException:
             self._under_way.append((Future(), descriptor))
             raise
         if sent:
             self._under_way[-1] = (sent[-1], descriptor)
         else:
+            wait(() if after is None else (after,))
             os.close(descriptor)
         return lambda: tuple(future.result().name for future in sent)
 
     def _begin_reading(
-        self, descriptor: int, offset: int, wanted_bytes: int, like: str | None
+        self, descriptor: int, offset: int, wanted_bytes: int, like: str | None, after: Future[bool] | None
     ) -> Future[_Sent]:
-        return self._begin(lambda: self._put(read_exactly(descriptor, offset, wanted_bytes), like))
+        def send() -> _Sent:
+            if after is not None:
+                after.result()
+            return self._put(read_exactly(descriptor, offset, wanted_bytes), like)
+
+        return self._begin(send)
 
     def _begin(self, send: Callable[[], _Sent]) -> Future[_Sent]:
         while len(self._under_way) >= self.under_way_max:
@@ -110,6 +126,7 @@ class Upload:
         """What has begun ends by itself; what has not, never does. Only then may a descriptor be closed."""
         for future, _ in self._under_way:
             future.cancel()
+        wait([future for future in self._ahead if not future.cancel()])
         for future, descriptor in self._under_way:
             if not future.cancelled():
                 future.exception()
