@@ -31,7 +31,7 @@ from gpunion.ports.checkpointer import RestoreRefused
 from gpunion.ports.coordinator_link import LinkFault
 from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
-from gpunion.ports.vault import VaultFault
+from gpunion.ports.vault import VaultDenied, VaultFault, VaultFull, VaultUnavailable
 
 log = structlog.get_logger()
 
@@ -60,6 +60,9 @@ async def start_guest(world: World, start: Start) -> GuestStarted:
         raise
     except NoRoom as full:
         raise StartTrouble(str(full), Why.NO_ROOM_FOR_IMAGE) from full
+    except (VaultUnavailable, VaultDenied, VaultFull) as away:
+        # No fault of the job's: it waits, and begins when its place is back or on a machine that reaches it.
+        raise StartTrouble(str(away), Why.PLACE_NOT_REACHED) from away
     except (
         ImageTrouble,
         ImageFault,

@@ -19,6 +19,7 @@ from gpunion.domain.events import (
 )
 from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, RunId
+from gpunion.domain.reasons import Why
 from gpunion.domain.resources import GIB
 from gpunion.domain.run import EndReason
 from gpunion.ports.coordinator_link import LinkFault
@@ -26,6 +27,10 @@ from gpunion.ports.packages import PackagesFault, Wish
 from gpunion.ports.runtime import RuntimeFault
 from gpunion.ports.vault import (
     CorruptBlock,
+    VaultDenied,
+    VaultFault,
+    VaultFull,
+    VaultUnavailable,
     WrongKey,
 )
 from tests.trees import a_tree
@@ -131,6 +136,20 @@ async def test_an_older_epoch_than_the_vault_knows_does_not_start(fake: FakeWorl
     start(fake)
     await until(lambda: fake.of(GuestStartFailed))
     assert f"start {RUN}" not in fake.journal
+
+
+@pytest.mark.parametrize("fault", [VaultUnavailable, VaultDenied, VaultFull])
+async def test_a_place_that_is_away_is_no_failed_start_of_the_job(
+    fake: FakeWorld, fault: type[VaultFault], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(job_id: str, epoch: int) -> None:
+        raise fault("attic is not mounted")
+
+    monkeypatch.setattr(fake.vault, "begin", away)
+    start(fake)
+    await until(lambda: fake.posted)
+    failed = GuestStartFailed(run_id=RUN, detail="attic is not mounted", why=Why.PLACE_NOT_REACHED)
+    assert fake.posted == [failed]
 
 
 async def test_the_owner_s_kill_wins_the_race_with_a_start(fake: FakeWorld) -> None:
