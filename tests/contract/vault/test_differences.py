@@ -32,6 +32,7 @@ def test_every_state_of_a_long_series_comes_back(vault: Vault) -> None:
     assert min(stored) < 0.9 * stored[0]
     for number in range(12):
         assert vault.read_block(name_of(state(number))) == state(number)
+        assert bytes(vault.lend_block(name_of(state(number)))) == state(number)
 
 
 def test_what_a_kept_difference_needs_outlives_its_own_checkpoint(place: Place) -> None:
