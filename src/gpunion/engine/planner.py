@@ -7,7 +7,7 @@ wanted nodes are emptied, waiting jobs placed, jobs that fare better at home sen
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunion.domain.ids import JobId, NodeId, run_id
 from gpunion.domain.job import Job, JobPhase
@@ -33,7 +33,7 @@ from gpunion.engine import (
 from gpunion.engine.capacity import hopeful, in_vain, view, views
 from gpunion.engine.draft import Draft
 from gpunion.engine.keeping import Kept
-from gpunion.engine.wishes import Line, Wish
+from gpunion.engine.wishes import Line, Waiting, Wish
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.policy.ordering import URGENT, Queue
@@ -97,9 +97,10 @@ def blockers(verdicts: Iterable[Verdict]) -> str:
 class _Turns:
     """Whose turn may change anything in this pass."""
 
-    jobs: frozenset[JobId] = frozenset()
+    jobs: list[Waiting] = field(default_factory=list)  # by their keys
     begun: frozenset[JobId] = frozenset()  # to wait, in this very decision: each is told of it once
     keeps: bool = False  # who asks for several GPUs and has waited for too long may have a node kept for it
+    only_hope: bool = False  # nobody has a turn but for a node that came free and may do
 
 
 def _place_waiting(draft: Draft) -> None:
@@ -110,10 +111,11 @@ def _place_waiting(draft: Draft) -> None:
         return
     hopeless: set[Wish] = set()  # what did not fit once in this pass fits nobody else: room only shrinks
     # Where shares decide, also who gets no turn counts for the order of the others.
-    ordered = [one.job for one in line.jobs if ordering.fair or one.job.id in turns.jobs]
+    ordered = [one.job for one in (line.jobs if ordering.fair else turns.jobs)]
+    called = {one.job.id for one in turns.jobs} if ordering.fair else None
     queue, kept = Queue(_place_at_home(draft, ordered), ordering, accounts.shares(draft)), Kept()
     for job in queue:
-        if job.id not in turns.jobs:
+        if called is not None and job.id not in called:
             continue
         if job.spec.seat is not None:
             if _start_gang(draft, job, kept):
@@ -154,25 +156,38 @@ def _place_waiting(draft: Draft) -> None:
         else:
             _start(draft, job, found)
             queue.served()
+            if turns.only_hope and not hopeful(draft, line.asked):
+                return  # what had come free is taken
 
 
 def _worth_a_turn(draft: Draft, line: Line) -> _Turns:
     """What they ask for is looked at once for all who ask the same."""
-    begun = [job.id for job in draft.changed_jobs() if job.phase.waiting and _has_just_begun(draft, job)]
+    changed = draft.changed_jobs()
+    begun = frozenset([job.id for job in changed if job.phase.waiting and _has_just_begun(draft, job)])
     may_do = hopeful(draft, line.asked)
     if line.all_plain and not begun and not may_do:
         return _Turns()
-    lane, now_s = draft.policies.ordering.lane, draft.now_s
-    wide = [one.job for one in line.jobs if one.wish.request.gpus > 1]
-    keeps = any(lane(job, now_s)[1] == URGENT for job in wide)
+    keeps = _keeps(draft, line)
     if draft.state.room.reserved:  # what is given back in the middle of the pass may fit anybody
-        turns = [one.job.id for one in line.jobs]
-    else:
-        turns = [one.job.id for one in line.jobs if one.wish in may_do or not one.plain or one.job.spec.seat]
-        turns += begun
-    if keeps:
-        turns += [job.id for job in wide]
-    return _Turns(jobs=frozenset(turns), begun=frozenset(begun), keeps=keeps)
+        return _Turns(jobs=list(line.jobs), begun=begun, keeps=keeps)
+    if line.all_plain and not begun and not keeps and not line.gangs:
+        return _Turns(jobs=[one for one in line.jobs if one.wish in may_do], only_hope=True)
+    jobs = [
+        one
+        for one in line.jobs
+        if one.wish in may_do
+        or not one.plain
+        or one.job.id in begun
+        or one.job.spec.seat is not None
+        or (keeps and one.wish.request.gpus > 1)
+    ]
+    return _Turns(jobs=jobs, begun=begun, keeps=keeps)
+
+
+def _keeps(draft: Draft, line: Line) -> bool:
+    ordering, now_s = draft.policies.ordering, draft.now_s
+    wide = [one.job for one in line.jobs if one.wish.request.gpus > 1] if ordering.fair else []
+    return any(ordering.lane(job, now_s)[1] == URGENT for job in wide)
 
 
 def _has_just_begun(draft: Draft, job: Job) -> bool:

@@ -44,6 +44,7 @@ class Line:
     jobs: tuple[Waiting, ...] = ()  # by their keys
     asked: frozenset[Wish] = frozenset()  # by those of them that are plain
     all_plain: bool = True
+    gangs: bool = False  # members of gangs are among them
 
 
 @dataclass(slots=True)
@@ -108,7 +109,8 @@ class Wishes:
 def _lined_up(jobs: list[Waiting]) -> Line:
     plain = [one for one in jobs if one.plain]
     asked = frozenset(map(_wish_of, plain))
-    return Line(jobs=tuple(jobs), asked=asked, all_plain=len(plain) == len(jobs))
+    gangs = any(one.job.spec.seat is not None for one in jobs)
+    return Line(jobs=tuple(jobs), asked=asked, all_plain=len(plain) == len(jobs), gangs=gangs)
 
 
 def _shape(job: Job) -> object:

@@ -20,7 +20,7 @@ PATIENCE_S = 86_400.0
 
 
 class Ordering(Protocol):
-    fair: bool  # whether shares decide among the usual
+    fair: bool  # whether shares decide among the usual; where they do not, all are in one usual lane
 
     def key(self, job: Job) -> SortKey:
         """Smaller goes first within a lane. Depends on nothing but the job, so that it can be remembered."""
