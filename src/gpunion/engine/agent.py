@@ -32,6 +32,7 @@ from gpunion.domain.events import (
     StateFetched,
     TimerFired,
 )
+from gpunion.domain.guest import Tenure
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_draft import AgentDraft
@@ -49,6 +50,8 @@ from gpunion.engine.handlers import (
 from gpunion.engine.state import AgentState
 from gpunion.engine.timers import Timers
 
+_SHARING = Tenure.SHARING
+
 
 class AgentEngine:
     """`handle` only thinks; `apply` follows once the decision is on disk."""
@@ -62,8 +65,9 @@ class AgentEngine:
     def handle(self, now_s: float, event: AgentEvent) -> AgentDecision:
         draft = AgentDraft(self.state, self.facts, self.timing, self.timers, now_s)
         _dispatch(draft, event)
-        ownership.settle(draft)
-        gpu_ownership.settle(draft)
+        if draft.holding.tenure is not _SHARING or draft.holding.gpus:  # else its owner waits for nothing
+            ownership.settle(draft)
+            gpu_ownership.settle(draft)
         return draft.decision()
 
     def apply(self, decision: AgentDecision) -> None:

@@ -24,14 +24,11 @@ class Box:
     began_s: float = 0.0
     resumed_step: int = 0
     saved: dict[CheckpointId, int] = field(default_factory=dict)  # steps of what its directory holds
+    run_id: RunId = field(init=False)
+    job_id: JobId = field(init=False)
 
-    @property
-    def run_id(self) -> RunId:
-        return self.order.run_id
-
-    @property
-    def job_id(self) -> JobId:
-        return self.order.job_id
+    def __post_init__(self) -> None:
+        self.run_id, self.job_id = self.order.run_id, self.order.job_id
 
     @property
     def alive(self) -> bool:

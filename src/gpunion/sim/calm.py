@@ -15,7 +15,7 @@ from typing import Any
 from gpunion.domain.commit import AgentCommit, Commit
 from gpunion.domain.decision import Decision
 from gpunion.domain.events import CoordinatorEvent, JobSubmitted, LeaseRenewed
-from gpunion.domain.frames import CoordinatorFrame
+from gpunion.domain.frames import CoordinatorFrame, OrderFrame
 from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.engine.agent_station import AgentStation, Posted
 from gpunion.engine.coordinator import CoordinatorEngine
@@ -91,8 +91,11 @@ class CalmCoordinatorStation(CoordinatorStation):
 
 class CalmAgentStation(AgentStation):
     def frame_arrived(self, now_s: float, frame: CoordinatorFrame) -> list[Posted]:
+        found = super().frame_arrived(now_s, frame)
+        if type(frame) is OrderFrame:
+            return found  # no lease comes with it
         posted: list[Posted] = []
-        for event, seq in super().frame_arrived(now_s, frame):
+        for event, seq in found:
             if not isinstance(event, LeaseRenewed):
                 posted.append((event, seq))
             elif self.engine.state.lease_until_s is None:
@@ -108,7 +111,7 @@ class CalmCampusDisk(CampusDisk):
         self._jobs: set[JobId] = set()
 
     def commit(self, commit: Commit) -> None:
-        if isinstance(commit.event, JobSubmitted):
+        if type(commit.event) is JobSubmitted:
             self._jobs.add(commit.event.job_id)
 
     def acknowledged(self, node_id: NodeId, waiting: Container[int]) -> None:
@@ -153,7 +156,7 @@ class CalmWorld(World, Watch):
         self.watchers.add(self)
 
     def agent_committed(self, node_id: NodeId, commit: AgentCommit) -> None:
-        if isinstance(commit.event, OWNERS_WORDS):
+        if type(commit.event) in OWNERS_WORDS:
             self.machines[node_id].agent_committed(node_id, commit)
 
     def guest_began(self, box: Box) -> None:

@@ -22,12 +22,13 @@ class Topology:
             capacity_bps[f"up:{node.id}"] = node.facts.capacity.uplink_bps
             capacity_bps[f"down:{node.id}"] = node.downlink_bps
             capacity_bps[self._building[node.id]] = plan.building_bps
+        self._to_vault = {node.id: (f"up:{node.id}", self._building[node.id], CORE, VAULT) for node in nodes}
         self.network = Network(kernel, capacity_bps)
         self._kernel = kernel
         self._plan = plan
 
     def to_vault(self, node_id: NodeId) -> tuple[str, ...]:
-        return (f"up:{node_id}", self._building[node_id], CORE, VAULT)
+        return self._to_vault[node_id]
 
     def from_vault(self, node_id: NodeId) -> tuple[str, ...]:
         return (VAULT, CORE, self._building[node_id], f"down:{node_id}")

@@ -20,11 +20,16 @@ def age_class(age_s: float) -> int:
     return max(0, bisect_right(AGE_FROM_S, age_s) - 1)
 
 
+def age_ends_s(age: int) -> float:
+    """How old a node is when it passes into the next class."""
+    return AGE_FROM_S[age + 1] if age + 1 < AGES else inf
+
+
 def ages_of(from_s: float, to_s: float, free_since_s: float) -> Iterator[tuple[int, float, float]]:
     """The span cut where the node passes from one class of age to the next: (class, from, to)."""
     age = age_class(from_s - free_since_s)
     while from_s < to_s:
-        ends_s = free_since_s + AGE_FROM_S[age + 1] if age + 1 < AGES else inf
+        ends_s = free_since_s + age_ends_s(age)
         until_s = min(to_s, ends_s)
         if until_s > from_s:
             yield age, from_s, until_s

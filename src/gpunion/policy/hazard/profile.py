@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import accumulate
 from math import exp
 
-from gpunion.policy.hazard.age import age_class, ages_of
+from gpunion.policy.hazard.age import age_class, age_ends_s, ages_of
 from gpunion.policy.hazard.credible import upper_ratio
 from gpunion.policy.hazard.week import HOUR_S, WEEK_HOURS, WEEK_S, hour_of_week, week_position_s
 
@@ -89,6 +89,9 @@ class RateProfile:
         return exp(-factor * self._integral(prefix, now_s, now_s + horizon_s, free_since_s))
 
     def _integral(self, prefix: Sequence[float], from_s: float, to_s: float, free_since_s: float) -> float:
+        age = age_class(from_s - free_since_s)
+        if from_s < to_s <= free_since_s + age_ends_s(age):  # most spans are within one class
+            return self.age_factor[age] * self._weekly(prefix, from_s, to_s)
         return sum(
             self.age_factor[age] * self._weekly(prefix, age_from_s, age_to_s)
             for age, age_from_s, age_to_s in ages_of(from_s, to_s, free_since_s)

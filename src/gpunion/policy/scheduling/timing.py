@@ -41,13 +41,14 @@ class HazardAware:
     def interval_s(self, job: Job, node: Node, now_s: float, company: Sequence[Job] = ()) -> float:
         stall_s = max(job.cost.stall_s, LEAST_STALL_S)
         rate_now_per_s = self.hazard.rate_per_s(node, now_s)
+        cap_bps = reclaim_cap_bps(node.facts.lent_uplink_bps)
         if self.coupled:
-            price = self._price(job, node, rate_now_per_s, company)
+            price = self._price(job, node, rate_now_per_s, company, cap_bps)
             if price == inf:
                 return as_wished(job, MOST_INTERVAL_S)
             if price > 0.0:
                 stall_s += price * job.cost.ship_bytes / _weight(job)
-        lost_share = 1.0 - self._saved_share(job, node, company)
+        lost_share = 1.0 - self._saved_share(job, node, company, cap_bps)
         return as_wished(job, self._until_one(node, now_s, rate_now_per_s, stall_s, lost_share))
 
     def _until_one(
@@ -63,20 +64,22 @@ class HazardAware:
             rate_per_s = self.hazard.rate_per_s(node, now_s + passed_s)
         return MOST_INTERVAL_S
 
-    def _price(self, job: Job, node: Node, rate_per_s: float, company: Sequence[Job]) -> float:
+    def _price(
+        self, job: Job, node: Node, rate_per_s: float, company: Sequence[Job], cap_bps: float
+    ) -> float:
         everybody = (job, *company)
-        budget_bytes_per_s = reclaim_cap_bps(node.facts.lent_uplink_bps) / 8.0
+        budget_bytes_per_s = cap_bps / 8.0
         # If all fit even when no notice helps anybody, they fit; nearly always, and quickly seen.
         most_bytes_per_s = 0.0
         for one in everybody:
             most_bytes_per_s += unpriced_bytes_per_s(one.cost.stall_s, one.cost.ship_bytes, rate_per_s)
         if most_bytes_per_s <= budget_bytes_per_s:
             return 0.0
-        lost = [1.0 - self._saved_share(one, node, everybody) for one in everybody]
+        lost = [1.0 - self._saved_share(one, node, everybody, cap_bps) for one in everybody]
         savers = [_saver(one, rate_per_s * share) for one, share in zip(everybody, lost, strict=True)]
         return price_of_a_byte(savers, budget_bytes_per_s)
 
-    def _saved_share(self, job: Job, node: Node, company: Sequence[Job]) -> float:
+    def _saved_share(self, job: Job, node: Node, company: Sequence[Job], cap_bps: float) -> float:
         """Of the departures, those announced so early that this job and its company can all be flushed."""
         if not self.counts_notice:
             return 0.0
@@ -86,9 +89,7 @@ class HazardAware:
                 ship_bytes += one.cost.ship_bytes
                 stall_s = max(stall_s, one.cost.save_s)
         bits = 8.0 * ship_bytes
-        needs_s = (stall_s + bits / max(reclaim_cap_bps(node.facts.lent_uplink_bps), 1.0) + GUARD_S) / (
-            1.0 - GUARD_SHARE
-        )
+        needs_s = (stall_s + bits / max(cap_bps, 1.0) + GUARD_S) / (1.0 - GUARD_SHARE)
         return self.notice_credit * self.notices.chance_in_time(needs_s, node.facts.terms.notice_s)
 
 
