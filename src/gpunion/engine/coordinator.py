@@ -116,7 +116,8 @@ class CoordinatorEngine:
             accounts.follow_ends(draft)
         if draft.any_over:
             staging.follow_ends(draft)
-        planner.reconcile(draft)
+        if draft.changed:
+            planner.reconcile(draft)
 
     def waits_because(self, now_s: float, job_id: JobId) -> list[Reason]:
         """What besides the nodes decides when a waiting job gets its turn."""

@@ -53,15 +53,17 @@ class Draft:
         former = self.state.find(record)
         self._former.setdefault(key, former)
         self._changes[key] = record
+        if kind not in _MOVING:
+            self.state.put(record)
+            return
         if type(record) is Job and record.phase.over:
             self.any_over = True
         if only_counts(former, record):
             self.state.put_count(record)
             return
-        if kind in _MOVING:
-            self._moved = True
-            self._room = self._room or _may_make_room(record)
-            self._freed = self._freed or _may_free(record)
+        self._moved = True
+        self._room = self._room or _may_make_room(record)
+        self._freed = self._freed or _may_free(record)
         self.state.put(record)
 
     def has_put(self, record: Record) -> bool:

@@ -45,8 +45,7 @@ _BLOCKERS_SHOWN = 3
 
 
 def reconcile(draft: Draft) -> None:
-    if not draft.changed:
-        return
+    """Nobody need ask where nothing has `changed` that could let a job be placed or moved."""
     neighbours.warn(draft)
     triage.empty_wanted_nodes(draft)
     gang_moves.follow(draft)
