@@ -13,7 +13,7 @@ from math import inf
 
 from gpunion.domain.commit import AgentCommit, InboxMark, SavedAgent
 from gpunion.domain.effects import SendReport, SetTimer
-from gpunion.domain.events import AgentEvent, CoordinatorEvent, NodeJoined
+from gpunion.domain.events import AgentEvent, CoordinatorEvent, NodeJoined, TimerFired
 from gpunion.domain.frames import AgentFrame, CoordinatorFrame, OrderFrame, ReportFrame, Welcome
 from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId
@@ -37,7 +37,9 @@ class CalmCoordinatorShell(CoordinatorShell):
         self.disk.commit(commit)
         station.committed(commit)
         self._watch.coordinator_committed(commit, station)
-        if commit.orders or type(event) is NodeJoined:  # nobody else has anything to hear
+        if type(event) is TimerFired and len(commit.orders) == 1:  # most that is ordered: a save
+            self._flush(commit.orders[0].node_id)
+        elif commit.orders or type(event) is NodeJoined:  # nobody else has anything to hear
             for node_id in touched(commit):
                 self._flush(node_id)
         if any_set(commit.decision.effects):

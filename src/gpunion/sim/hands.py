@@ -120,16 +120,16 @@ class Hands:
     def perform(self, effect: AgentEffect) -> None:
         if type(effect) in OF_THE_STATION:
             return
-        match effect:
+        match effect:  # the commonest first
+            case AskToSave():
+                self._ask_to_save(effect)
+            case ShipCheckpoint():
+                self._ship_checkpoint(effect)
             case StartGuest():
                 self._place.runtime.limit(effect.order.run_id, effect.lease_until_s, None)
                 self._start(effect.order)
             case FetchState() | DropState():
                 self._stagings.perform(effect)
-            case AskToSave():
-                self._ask_to_save(effect)
-            case ShipCheckpoint():
-                self._ship_checkpoint(effect)
             case ShipOutput():
                 self._ship_output(effect)
             case CancelShipping():
