@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpunion.adapters.files.manifests import check, check_link
+from gpunion.adapters.files.operations import WRITE_BYTES
 from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
     CorruptBlock,
@@ -154,7 +155,7 @@ def _restore_block(read_block: ReadBlock, block: _Block, staging: Path) -> None:
 def _write_at(descriptor: int, data: bytes | memoryview, offset: int) -> None:
     left = memoryview(data)
     while left:
-        written = os.pwrite(descriptor, left, offset)
+        written = os.pwrite(descriptor, left[:WRITE_BYTES], offset)
         left, offset = left[written:], offset + written
 
 
