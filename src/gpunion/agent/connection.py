@@ -72,8 +72,12 @@ class Connection:
                 sending = group.create_task(self._send(session))
                 await self._receive(session)
                 sending.cancel()
-        except* LinkFault as faults:
-            raise _first_of(faults) from faults
+        except BaseExceptionGroup as group:
+            # Not `except*`: Python 3.11 before its fourth release wraps what is raised in there once more.
+            faults, others = group.split(LinkFault)
+            if faults is None or others is not None:
+                raise
+            raise _first_of(faults) from group
 
     async def _receive(self, session: LinkSession) -> None:
         frames = aiter(session.frames())

@@ -19,8 +19,8 @@ _CAUSES: dict[ExitReason, EndReason | None] = {
 }
 
 _DETAILS = {
-    ExitReason.OUT_OF_MEMORY: "it used more memory than it asked for",
-    ExitReason.OUT_OF_DISK: "it put more on this machine's disk than it may have there",
+    ExitReason.OUT_OF_MEMORY: "it used more memory than it asked for; ask for more with --memory",
+    ExitReason.OUT_OF_DISK: "it put more on this machine's disk than its owner allows there",
     ExitReason.LOST: "nobody saw its end: its keeper or the machine died",
     ExitReason.NOT_STARTED: "its program could not be started",
 }

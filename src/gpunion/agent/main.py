@@ -79,8 +79,9 @@ def one_agent_only(state_dir: Path) -> Iterator[None]:
         raise CannotStart(f"{state_dir} cannot be used: {error.strerror}") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(lock, 0)
-        os.write(lock, f"{os.getpid()}\n".encode())
+        with contextlib.suppress(OSError):  # on a full disk nobody can be told who has it
+            os.ftruncate(lock, 0)
+            os.write(lock, f"{os.getpid()}\n".encode())
         yield
     except BlockingIOError as error:
         holder = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"

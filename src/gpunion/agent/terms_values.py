@@ -27,6 +27,7 @@ _WORD = re.compile(r"[^\s,\x00-\x1f\x7f]{1,128}")
 WORDS_MAX = 1000
 # More than any machine or network has: a typing error.
 SIZE_MAX_BYTES, RATE_MAX_BPS = 2**50, 1e13
+BARE_SIZE_MIN_BYTES = 2**20  # nobody who writes a smaller number without a unit means bytes
 DAY_S = 86400.0
 
 
@@ -168,7 +169,7 @@ def _read_size(value: Any) -> int:
     given = int(value) if isinstance(value, str) and value.isdecimal() else value
     try:
         found = amount_of_memory(given, "")
-        if found > SIZE_MAX_BYTES:
+        if found > SIZE_MAX_BYTES or (isinstance(given, int) and 0 < found < BARE_SIZE_MIN_BYTES):
             raise ValueError
         return found
     except (ValueError, OverflowError):

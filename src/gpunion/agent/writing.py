@@ -12,9 +12,13 @@ def write_whole(path: Path, text: str) -> None:
     """OSError where the disk does not take it; what was there before is there still."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(unfinished, path)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(unfinished, path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)  # nothing of ours stays that nobody knows
+        raise
     sync_directory(os.fspath(path.parent))

@@ -163,8 +163,8 @@ def _folder(value: Any) -> str | bool:
 
 
 def _size(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
     return size_bytes(_text(value))
 
 

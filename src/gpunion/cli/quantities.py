@@ -41,12 +41,18 @@ def positive_duration_s(text: str) -> float:
     return seconds
 
 
+# Nobody who writes a smaller number without a unit means bytes.
+BARE_SIZE_MIN_BYTES = 2**20
+
+
 def size_bytes(text: str) -> int:
     """Bytes from '512MiB' or '20GB' (GB is 10^9, GiB is 2^30)."""
     match = _SIZE.fullmatch(text)
     if match is None or match[2].lower() not in SIZE_UNITS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write it like 20GB, 16GiB or 512MiB")
     size = int(float(match[1]) * SIZE_UNITS[match[2].lower()])
+    if not match[2] and 0 < size < BARE_SIZE_MIN_BYTES:
+        raise argparse.ArgumentTypeError(f"{text!r} has no unit; write {text}GB or {text}MiB")
     if size > SIZE_MAX_BYTES:
         raise argparse.ArgumentTypeError(f"{text!r} is more than any machine has")
     return size

@@ -13,7 +13,7 @@ fail() {
   exit 1
 }
 
-usage="usage: install.sh --token TOKEN [--url URL] [--home DIR] [--no-service] [words of gpunion join ...]"
+usage="usage: install.sh --token TOKEN [--url URL] [--home DIR] [--state-dir DIR] [--no-service] [words of gpunion join ...]"
 token="" home="" service=yes
 # The words for `gpunion join` go round to the end of the list; what is ours is taken out on the way.
 left=$#
@@ -22,12 +22,13 @@ while [ "$left" -gt 0 ]; do
   shift
   left=$((left - 1))
   case "$word" in
-    --token | --url | --home)
+    --token | --url | --home | --state-dir)
       [ "$left" -gt 0 ] || fail "$word needs a value. $usage"
       case "$word" in
         --token) token=$1 ;;
         --url) url=$1 ;;
         --home) home=$1 ;;
+        --state-dir) GPUNION_STATE_DIR=$1 ;;
       esac
       shift
       left=$((left - 1))

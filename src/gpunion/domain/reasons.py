@@ -90,6 +90,7 @@ class Why(StrEnum):
     CAPTURE_FITS = "capture_fits"
     NOTICE_TOO_SHORT = "notice_too_short"
     MOVED = "moved"
+    MOVED_ANEW = "moved_anew"
     STAGED = "staged"
     STATE_READY = "state_ready"
     STATE_WAS_THERE = "state_was_there"
@@ -232,6 +233,8 @@ SENTENCES: dict[Why, str] = {
     Why.NO_DIRECT_WAY: "{node} could not fetch its state straight from where it ran ({trouble}); "
     "the vault gave it",
     Why.STATE_WAS_THERE: "{found} bytes of its state lay ready on {node}",
+    Why.MOVED_ANEW: "moved from {source} to {node}; stood still for {downtime_s} and begins anew: "
+    "nothing of it was saved",
     Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s}, {redone} steps to redo",
     Why.FELL_BACK: "the last save did not arrive ({trouble}); going on from step {durable}",
     Why.OWNER_KILLED: "the owner of {node} took it back without notice",

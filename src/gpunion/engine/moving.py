@@ -202,14 +202,12 @@ def arrived(draft: Draft, job: Job, run: Run) -> None:
     )
     draft.put(done)
     draft.put(replace(job, migration=None))
-    draft.because(
-        job.id,
-        Why.MOVED,
-        source=migration.source_node,
-        node=run.node_id,
-        downtime_s=done.downtime_s or 0.0,
-        redone=redone,
-    )
+    left, node, downtime_s = migration.source_node, run.node_id, done.downtime_s or 0.0
+    if resumed_from is None and redone == 0:
+        # A program that counts no steps has none to do again, and yet begins anew.
+        draft.because(job.id, Why.MOVED_ANEW, source=left, node=node, downtime_s=downtime_s)
+    else:
+        draft.because(job.id, Why.MOVED, source=left, node=node, downtime_s=downtime_s, redone=redone)
 
 
 def moves(draft: Draft, job: Job) -> int:

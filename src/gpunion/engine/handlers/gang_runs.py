@@ -34,7 +34,7 @@ def ended(draft: Draft, ending: Ending) -> None:
         draft.because(job.id, Why.GANG_BROKEN, code=code)
         _interrupted(draft, ending)
     elif report.reason is EndReason.FAILED:
-        _hold(draft, ending, failure=f"exit code {report.exit_code}; see its log")
+        _hold(draft, ending, failure=runs.failure_of(report))
     elif runs.start_is_hopeless(job, report):
         _hold(draft, ending, failure=runs.hopeless_because(report))
     else:

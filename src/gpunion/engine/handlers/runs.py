@@ -120,7 +120,7 @@ def ended(draft: Draft, ending: Ending) -> None:
     elif report.reason is EndReason.FINISHED:
         _finished(draft, job, run, report)
     elif report.reason is EndReason.FAILED:
-        _failed(draft, job, report, f"exit code {report.exit_code}; see its log")
+        _failed(draft, job, report, failure_of(report))
     elif start_is_hopeless(job, report):
         _failed(draft, job, report, hopeless_because(report))
     else:
@@ -341,6 +341,12 @@ def _avoid(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
 
 def start_is_hopeless(job: Job, report: RunEnded) -> bool:
     return report.reason is EndReason.START_FAILED and job.start_failures + 1 >= START_ATTEMPTS
+
+
+def failure_of(report: RunEnded) -> str:
+    """In words for whoever ran it: what its machine saw of its end, or where to look."""
+    code = f"exit code {report.exit_code}"
+    return f"{report.detail} ({code})" if report.detail else f"{code}; see its log"
 
 
 def hopeless_because(report: RunEnded) -> str:

@@ -171,12 +171,12 @@ def drop(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> Guest:
 
 
 def _worth_another_try(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> bool:
-    """An owner who lets guests go when it is safe waits for a vault that is away for a moment."""
-    holding = draft.holding
-    if not holding.when_safe or holding.deadline_s is None or guest.saving is None or not guest.saving.final:
+    """A vault that is away for a moment may be back before the guest has to be gone."""
+    deadline_s = draft.deadline_for(guest)
+    if deadline_s is None or guest.saving is None or not guest.saving.final:
         return False
     passing = trouble in (CheckpointTrouble.VAULT_UNAVAILABLE, CheckpointTrouble.VAULT_FULL)
-    return passing and draft.now_s + SHIP_AGAIN_S < holding.deadline_s
+    return passing and draft.now_s + SHIP_AGAIN_S < deadline_s
 
 
 def _waiting_for(draft: AgentDraft, run_id: RunId, checkpoint_id: CheckpointId) -> Guest | None:

@@ -257,11 +257,14 @@ def test_a_last_save_the_vault_did_not_take_is_sent_again_until_the_deadline() -
     agent.hears(OwnerResumed())
 
 
-def test_without_that_word_a_lost_save_is_lost() -> None:
+def test_without_that_word_it_is_sent_again_too_and_lost_only_when_no_time_is_left() -> None:
     agent = an_agent_with_a_guest(now_s=100.0)
     agent.later(9.0).hears(OwnerReclaimed(notice_s=300.0))
     agent.fires("own_save")
     agent.saves("job-e1-a1")
+    assert not reports(agent.cannot_ship("job-e1-a1", CheckpointTrouble.VAULT_UNAVAILABLE))
+    agent.fires("ship:job-e1")
+    agent.later(409.0 - 1.0 - agent.now_s)
     assert reports(agent.cannot_ship("job-e1-a1", CheckpointTrouble.VAULT_UNAVAILABLE))
 
 
