@@ -56,19 +56,28 @@ def test_a_gang_gets_its_turn_in_a_crowd_and_moves_whole() -> None:
     assert max(member.steps_redone for member in pair) < 100
 
 
-def test_going_when_it_is_safe_loses_no_step_where_a_plain_notice_as_long_does() -> None:
+def test_going_when_it_is_safe_loses_no_step_where_a_short_notice_does() -> None:
     waited = run_scenario(SCENARIOS / "when-safe.toml")
     assert waited.violations == ()
     assert {job.phase for job in waited.jobs.values()} == {"succeeded"}
     assert waited.totals.steps_redone == 0
+    assert redone_with_notice(600.0) == 0  # as long, it is sent again as often
+    assert redone_with_notice(30.0) > 0  # the disk is full for longer than that
+
+
+def redone_with_notice(notice_s: float) -> int:
     scenario = read_scenario(SCENARIOS / "when-safe.toml")
-    plain = tuple(
+    owners = tuple(
         replace(
-            plan, acts=tuple(replace(act, do=act.do.replace("when_safe", "reclaim")) for act in plan.acts)
+            plan,
+            acts=tuple(
+                replace(act, do="reclaim", notice_s=notice_s) if act.do == "when_safe" else act
+                for act in plan.acts
+            ),
         )
         for plan in scenario.owners
     )
-    assert run_scenario(replace(scenario, owners=plain)).totals.steps_redone > 0
+    return run_scenario(replace(scenario, owners=owners)).totals.steps_redone
 
 
 def test_small_scenario_is_reclaimed_moved_lost_recovered_taken_home_and_finished() -> None:
