@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.system.scene import Scene
 pytestmark = [pytest.mark.xdist_group("gangs"), pytest.mark.timeout(300)]
 
 JOB_FILE = Path(__file__).with_name("gang_job.py")
+LABS = ("a", "b", "c")
 NOTICE_S = 60.0  # long for a test: how long a busy machine takes is no matter of the outcome
 STEPS_AFTERWARDS = 40
 NEEDS = {"gpus": 1, "cpus": 0.1, "memory": "64MiB"}
@@ -22,11 +24,20 @@ NEEDS = {"gpus": 1, "cpus": 0.1, "memory": "64MiB"}
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
     # A lease that a busy machine does not lose: one more interruption would be another story.
-    opened = Scene.open(tmp_path / "campus", labs=("a", "b", "c"), timing={"lease_s": 30.0})
+    opened = Scene.open(tmp_path / "campus", labs=LABS, timing={"lease_s": 30.0})
     try:
+        until_all_lend(opened)
         yield opened
     finally:
         opened.close()
+
+
+def until_all_lend(scene: Scene) -> None:
+    """A gang that finds fewer machines than it needs is turned away at once."""
+    until_s = time.monotonic() + 120.0
+    while [node["phase"] for node in scene.campus.client().nodes()] != ["sharing"] * len(LABS):
+        assert time.monotonic() < until_s, "not all machines lend"
+        time.sleep(0.05)
 
 
 def submit_pair(scene: Scene) -> list[str]:
