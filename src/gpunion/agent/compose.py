@@ -292,8 +292,8 @@ class TriedRuntime:
 
 def try_runtime(name: str, image: str | None = None) -> TriedRuntime:
     """Whether guests can be run in it on this machine, as this user. Tried, not looked for."""
-    with tempfile.TemporaryDirectory(prefix="gpunion-try-") as folder:
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="gpunion-try-") as folder:
             match name:
                 case "docker":
                     opened: Runtime = open_docker(folder, image=image)
@@ -301,10 +301,13 @@ def try_runtime(name: str, image: str | None = None) -> TriedRuntime:
                     opened = open_podman(folder, image=image)
                 case _:
                     opened = SandboxRuntime(folder)
-        except RuntimeFault as fault:
-            trouble, _, mend = str(fault).partition("Next: ")
-            return TriedRuntime(name=name, trouble=trouble.strip(), mend=mend)
-        return TriedRuntime(name=name, described=opened.describe())
+            return TriedRuntime(name=name, described=opened.describe())
+    except RuntimeFault as fault:
+        trouble, _, mend = str(fault).partition("Next: ")
+        return TriedRuntime(name=name, trouble=trouble.strip(), mend=mend)
+    except OSError as error:
+        mend = "make room for temporary files, or say where there is some: export TMPDIR=DIR"
+        return TriedRuntime(name=name, trouble=f"it could not be tried: {error.strerror}", mend=mend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

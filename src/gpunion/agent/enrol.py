@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,10 @@ from gpunion.agent.writing import write_whole
 from gpunion.domain.resources import Gpu
 from gpunion.domain.terms import Terms
 from gpunion.ports.coordinator_link import Application, Enrolment, Registrar
+
+# Written before the token is spent and held until the files are there: a token works once, and the name it
+# gives stays taken. Far more than the files have, for what an agent writes when it first starts.
+ROOM_BYTES = 4 * 1024**2
 
 
 class JoinTrouble(Exception):
@@ -66,17 +72,14 @@ async def join(
         checked_url(request.url)
         # Before the token is spent: settings that the agent would refuse are refused now.
         settings_of(_table(request, "node", request.vault or "vault"), request.state_dir, {})
-        request.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except SettingsTrouble as trouble:
         raise JoinTrouble(str(trouble)) from trouble
-    except OSError as error:
-        raise JoinTrouble(f"{request.state_dir} cannot be made: {error.strerror}") from error
-    given = await registrar.enrol(
-        Application(join_token=request.join_token, name=request.name, lab=request.lab)
-    )
+    with _room_in(request.state_dir):
+        given = await registrar.enrol(
+            Application(join_token=request.join_token, name=request.name, lab=request.lab)
+        )
     vault = request.vault or _vault_for(given, shares)
-    _write(request.state_dir / CREDENTIAL_FILE, f"{given.credential}\n")
-    _write(settings_file, to_toml(_table(request, given.node_id, vault)))
+    _keep(request.state_dir, given, to_toml(_table(request, given.node_id, vault)))
     next_step = "gpunion agent, to start lending; gpunion status, to see who is here"
     if vault is None:
         next_step = (
@@ -142,10 +145,42 @@ def _given(table: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in table.items() if value is not None}
 
 
-def _write(path: Path, text: str) -> None:
+@contextlib.contextmanager
+def _room_in(state_dir: Path) -> Iterator[None]:
+    """Tried, not asked: quotas, read-only mounts and file servers tell only who writes."""
+    room = state_dir / f".room.{os.getpid()}"
     try:
-        write_whole(path, text)
+        try:
+            state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(room, "wb") as file:
+                file.write(bytes(ROOM_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise JoinTrouble(
+                f"{state_dir} does not take the {ROOM_BYTES >> 20} MiB that an agent begins with: "
+                f"{error.strerror}. Nothing was asked of the campus: your token is as good as before.\n"
+                "Next: make room or give yourself access there, or choose another --state-dir; "
+                "then the same command again"
+            ) from error
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            room.unlink()
+
+
+def _keep(state_dir: Path, given: Enrolment, settings: str) -> None:
+    """The settings last: they are what makes the machine one that has joined."""
+    credential = state_dir / CREDENTIAL_FILE
+    try:
+        write_whole(credential, f"{given.credential}\n")
+        write_whole(state_dir / SETTINGS_FILE, settings)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            credential.unlink()  # of no use to anybody without the settings
         raise JoinTrouble(
-            f"{path} cannot be written: {error.strerror}. Next: make room and ask for a new token"
+            f"The campus let this machine in as {given.node_id}, but {state_dir} did not take what it gave: "
+            f"{error.strerror}. The token is spent and the name {given.node_id} is taken.\n"
+            "Next: make room there, ask the campus operator for a new token (`gpunion coordinator token`) "
+            "and join with it under a --name you like"
         ) from error

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,6 +69,39 @@ async def test_bad_settings_do_not_cost_the_token(tmp_path: Path, changes: dict[
     with pytest.raises(JoinTrouble):
         await join(a_request(tmp_path, **changes), registrar)
     assert registrar.applications == []
+
+
+@contextlib.contextmanager
+def files_end_after(size_bytes: int) -> Iterator[None]:
+    """What is written beyond is refused by the kernel, as a full disk or a quota refuses it."""
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+
+async def test_a_disk_without_room_does_not_cost_the_token(tmp_path: Path) -> None:
+    registrar = OneTokenRegistrar()
+    with files_end_after(100_000), pytest.raises(JoinTrouble, match="token is as good as before"):
+        await join(a_request(tmp_path), registrar)
+    assert registrar.applications == []
+    assert list((tmp_path / "state").iterdir()) == []
+    await join(a_request(tmp_path), registrar)  # the same command again, once there is room
+    assert load_settings(tmp_path / "state", {}).credential() == "secret"
+    assert sorted(file.name for file in (tmp_path / "state").iterdir()) == ["agent.toml", "credential"]
+
+
+async def test_a_disk_that_fills_while_joining_is_told_with_the_name_that_is_taken(tmp_path: Path) -> None:
+    class ThenNoRoom(OneTokenRegistrar):
+        async def enrol(self, application: Application) -> Enrolment:
+            (tmp_path / "state" / "agent.toml").mkdir()  # nothing can be put in its place
+            return await super().enrol(application)
+
+    with pytest.raises(JoinTrouble, match=r"name alpha-1 is taken.*\nNext: .*new token"):
+        await join(a_request(tmp_path), ThenNoRoom())
+    assert [file.name for file in (tmp_path / "state").iterdir()] == ["agent.toml"]
 
 
 async def test_without_any_vault_the_next_step_says_so(tmp_path: Path) -> None:
