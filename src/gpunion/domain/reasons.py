@@ -89,6 +89,8 @@ class Why(StrEnum):
     FLUSH_FITS = "flush_fits"
     CAPTURE_FITS = "capture_fits"
     NOTICE_TOO_SHORT = "notice_too_short"
+    WORKS_ON_TO_THE_END = "works_on_to_the_end"
+    LEAVES_IN_TURN = "leaves_in_turn"
     MOVED = "moved"
     MOVED_ANEW = "moved_anew"
     STAGED = "staged"
@@ -227,6 +229,10 @@ SENTENCES: dict[Why, str] = {
     "what was saved is sent afterwards",
     Why.NOTICE_TOO_SHORT: "saving takes about {needs_s} and does not fit the {left_s} left; "
     "going on from step {durable} later",
+    Why.WORKS_ON_TO_THE_END: "no other machine has room for it now: it works on there for up to {works_s}, "
+    "is saved before its time is up, and goes on as soon as there is a place",
+    Why.LEAVES_IN_TURN: "the guests of {node} leave one after another: it works on there for up to "
+    "{works_s}, is saved then, and goes on elsewhere",
     Why.STAGED: "a copy of its state goes to {node}, where it would go next ({bytes} bytes; {because})",
     Why.STATE_READY: "its state lies ready on {node} ({fetched} bytes fetched, {direct} of them directly)",
     Why.STATE_CAME_DIRECTLY: "{direct} bytes of its state came to {node} straight from where it ran",

@@ -54,6 +54,7 @@ class Run:
     last_step: int = 0  # the furthest step known when it ended
     wanted_by_s: float | None = None  # the node's terms let it stay no longer than this
     wanted_why: str = ""
+    told_of_s: float | None = None  # the moment it has to be gone by that its user was told of
     checkpoints: int = 0  # how many were asked for; numbers the next one
     parking: bool = False  # its agent moves it off its GPUs into memory, or has done so
     parked_s: float | None = None  # since when it stands still there

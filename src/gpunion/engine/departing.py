@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.job import Job, JobPhase
@@ -13,13 +14,24 @@ from gpunion.engine.draft import Draft
 from gpunion.engine.moving import migration_of
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE, AtStake, work_per_byte
-from gpunion.policy.scheduling.turns import Leaver, turns
+from gpunion.policy.scheduling.turns import Leaver, Turn, turns
 
 # Closer to its latest moment than this a turn is taken: looking once more would only lose the time.
 AT_ONCE_S = 0.5
 
 
-def whose_turn(draft: Draft, node: Node, stakes: Sequence[AtStake], deadline_s: float) -> set[RunId]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """It works on for now. `latest_s`: from now, when it will be saved at the latest."""
+
+    run_id: RunId
+    latest_s: float
+    has_place: bool
+
+
+def whose_turn(
+    draft: Draft, node: Node, stakes: Sequence[AtStake], deadline_s: float
+) -> tuple[set[RunId], list[Later]]:
     """Who is to be dealt with now. The rest work on; the end of a flush, a place that comes free or the
     timer set here brings the planner back to them."""
     left_s = deadline_s - draft.now_s
@@ -32,10 +44,19 @@ def whose_turn(draft: Draft, node: Node, stakes: Sequence[AtStake], deadline_s: 
         rate_bps=rate_bps,
     )
     if plan is None:
-        return {stake.run_id for stake in stakes}  # no time for that: everybody at once
+        return {stake.run_id for stake in stakes}, []  # no time for that: everybody at once
+    has_place = {leaver.run_id for leaver in leavers if leaver.has_place}
+    now = _first(draft, node, plan, has_place)
+    return now, [
+        Later(run_id=turn.run_id, latest_s=turn.latest_s, has_place=turn.run_id in has_place)
+        for turn in plan
+        if turn.run_id not in now
+    ]
+
+
+def _first(draft: Draft, node: Node, plan: Sequence[Turn], has_place: set[RunId]) -> set[RunId]:
     if active_flush_bps(draft, node.id) > 0.0:
         return set()
-    has_place = {leaver.run_id for leaver in leavers if leaver.has_place}
     first, *later = plan
     if first.run_id in has_place or first.latest_s <= AT_ONCE_S:
         _look_again(draft, node, later[0].latest_s if later else None)

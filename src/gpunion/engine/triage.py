@@ -11,8 +11,8 @@ from gpunion.domain.node import Node
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
-from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
-from gpunion.engine import gangs, moving, prefetch, staging
+from gpunion.domain.withheld import HoldCause
+from gpunion.engine import announcing, gangs, moving, prefetch, staging
 from gpunion.engine.capacity import view, views
 from gpunion.engine.departing import active_flush_bps, whose_turn
 from gpunion.engine.draft import Draft
@@ -55,23 +55,21 @@ def empty_wanted_nodes(draft: Draft) -> None:
 def _want(draft: Draft, node: Node, run: Run) -> Want | None:
     wanted = (node.wanted_by_s(run.grant.gpu_indices), run.wanted_by_s)
     deadline_s = min((at_s for at_s in wanted if at_s is not None), default=None)
-    if deadline_s is None or any(gpu.cause is HoldCause.SICK for gpu in _wanted_gpus(node, run)):
+    if deadline_s is None or any(gpu.cause is HoldCause.SICK for gpu in announcing.wanted_gpus(node, run)):
         return None  # nothing is saved from a broken GPU: its agent ends the run and says so
     if node.deadline_s is not None:
         return Want(deadline_s=deadline_s, sent_by_s=node.deadline_s)
     return Want(deadline_s=deadline_s, sent_by_s=deadline_s + draft.timing.save_timeout_s)
 
 
-def _wanted_gpus(node: Node, run: Run) -> list[WithheldGpu]:
-    held = run.grant.gpu_indices
-    return [g for g in node.withheld if g.index in held and g.phase is GpuPhase.RECLAIMING]
-
-
 def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
     parties = {party[0].id: party for party in _parties(draft, runs)}
     stakes = [_at_stake(draft, party[0]) for party in parties.values()]
     if draft.policies.takes_turns and not want.sends_afterwards:
-        now = whose_turn(draft, node, stakes, want.deadline_s)
+        now, later = whose_turn(draft, node, stakes, want.deadline_s)
+        for turn in later:
+            for run in parties[turn.run_id]:
+                announcing.say_it_works_on(draft, node, run, turn, want.deadline_s)
         stakes = [stake for stake in stakes if stake.run_id in now]
     if not stakes:
         return  # nobody's turn yet
@@ -153,7 +151,8 @@ def _carry_out(
 ) -> None:
     job = draft.job_of(run)
     needs_s, left_s = fate.needs_s, want.deadline_s - draft.now_s
-    _say_who_wants_it(draft, node, run, max(0.0, left_s))
+    announcing.say_who_wants_it(draft, node, run, want.deadline_s)
+    run = draft.state.runs[run.id]
     if fate.rate_bps is None:
         durable = draft.durable_step(job.id)
         draft.because(job.id, Why.NOTICE_TOO_SHORT, needs_s=needs_s, left_s=left_s, durable=durable)
@@ -179,37 +178,6 @@ def _carry_out(
     )
     prefetch.hint(draft, run, destination)
     staging.bring_along(draft, run, destination)
-
-
-def _say_who_wants_it(draft: Draft, node: Node, run: Run, notice_s: float) -> None:
-    gpus = _wanted_gpus(node, run)
-    by_terms = _terms_want_it(node, run, gpus)
-    if by_terms is not None:
-        why, detail = by_terms
-        draft.because(run.job_id, why, node=node.id, detail=detail, notice_s=notice_s)
-        return
-    if not gpus or node.deadline_s is not None:
-        draft.because(run.job_id, Why.OWNER_WANTS_NODE, node=node.id, notice_s=notice_s)
-        return
-    indices = ", ".join(str(gpu.index) for gpu in gpus)
-    if any(gpu.cause is HoldCause.OWNER for gpu in gpus):
-        draft.because(run.job_id, Why.OWNER_WANTS_GPU, node=node.id, gpus=indices, notice_s=notice_s)
-        return
-    detail = gpus[0].detail or "a process of theirs"
-    draft.because(
-        run.job_id, Why.OWNER_COMPUTES, node=node.id, gpus=indices, detail=detail, notice_s=notice_s
-    )
-
-
-def _terms_want_it(node: Node, run: Run, gpus: list[WithheldGpu]) -> tuple[Why, str] | None:
-    """Where it is not the owner's word but their terms: which of them."""
-    if node.deadline_s is not None:
-        return (Why.TERMS_END_LENDING, node.wanted_why) if node.wanted_why else None
-    if run.wanted_by_s is not None:
-        return Why.TERMS_END_STAY, run.wanted_why or "no detail given"
-    if gpus and all(gpu.cause is HoldCause.TERMS for gpu in gpus):
-        return Why.TERMS_END_STAY, "; ".join(gpu.because() for gpu in gpus)
-    return None
 
 
 def _at_stake(draft: Draft, run: Run) -> AtStake:

@@ -30,7 +30,9 @@ def _asked_to_go(draft: Draft, node_id: NodeId, report: GuestAskedToGo) -> None:
     run = draft.state.runs.get(report.run_id)
     if run is None or not run.living:
         return
-    draft.put(replace(run, wanted_by_s=report.deadline_s, wanted_why=report.detail))
+    run = replace(run, wanted_by_s=report.deadline_s, wanted_why=report.detail)
+    draft.put(run)
     if report.deadline_s is None:
+        draft.put(replace(run, told_of_s=None))
         draft.because(run.job_id, Why.MAY_STAY, node=node_id)
         stay_if_they_can(draft, draft.state.nodes[node_id])

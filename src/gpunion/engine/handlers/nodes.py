@@ -15,7 +15,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NoticeGiven
 from gpunion.domain.run import Run
 from gpunion.domain.withheld import HoldCause, after_resume
-from gpunion.engine import dumps, moving
+from gpunion.engine import announcing, dumps, moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.node import NODE
@@ -166,13 +166,18 @@ def stay_if_they_can(draft: Draft, node: Node) -> None:
 def _stays_if_it_can(draft: Draft, run: Run) -> None:
     job = draft.job_of(run)
     migration = moving.migration_of(draft, job)
-    if migration is None or migration.phase is not MigrationPhase.FLUSHING:
+    if migration is None:
+        announcing.say_it_may_stay(draft, run)
+        return
+    if migration.phase is not MigrationPhase.FLUSHING:
         return
     if migration.flush is None:
         moving.abandon(draft, job)
+        announcing.say_it_may_stay(draft, run)
     elif draft.state.checkpoints[migration.flush].phase is CheckpointPhase.FAILED:
         moving.stay(draft, run)
-        set_checkpoint_timer(draft, run)
+        announcing.say_it_may_stay(draft, draft.state.runs[run.id])
+        set_checkpoint_timer(draft, draft.state.runs[run.id])
 
 
 def _new(draft: Draft, event: NodeJoined, former: Node | None) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from gpunion.domain.job import JobPhase
 from gpunion.domain.orders import TakeCheckpoint
-from gpunion.domain.reports import NodeReclaimed, NoticeGiven
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
 from gpunion.domain.run import EndReason, RunPhase
 from gpunion.policy.policies import BASELINE
 from gpunion.policy.scheduling.alarm import BURSTS
-from tests.builders import TIMING, Headquarters, a_spec, facts, orders
+from tests.builders import TIMING, Headquarters, a_spec, facts, orders, whys
 
 PATIENT = replace(BASELINE, takes_turns=True)
 
@@ -59,6 +62,38 @@ def test_who_has_nowhere_to_go_works_on_until_the_last_moment() -> None:
         asked = asked or saves(headquarters.fires("leave:alpha"))
     assert len(asked) == 1
     assert headquarters.now_s < deadline_s - 5.0
+
+
+def test_who_has_nowhere_to_go_is_told_at_once_and_only_once_for_each_deadline() -> None:
+    headquarters = two_guests(spare=False)
+    first = NoticeGiven(deadline_s=headquarters.now_s + 300.0)
+    decision = headquarters.reported("alpha", first)
+    assert whys(decision, "a") == whys(decision, "b") == [Why.OWNER_WANTS_NODE, Why.WORKS_ON_TO_THE_END]
+    owner_wants, works_on = [reason for reason in decision.reasons if reason.subject == "a"]
+    assert owner_wants.sentence() == "the owner of alpha wants it back in 5 min"
+    assert dict(works_on.facts)["works_s"] == pytest.approx(270.0, abs=30.0)
+    assert whys(headquarters.later(1.0).submits("other"), "a") == []
+    sooner = NoticeGiven(deadline_s=headquarters.now_s + 200.0)
+    assert whys(headquarters.reported("alpha", sooner), "a") == [
+        Why.OWNER_WANTS_NODE,
+        Why.WORKS_ON_TO_THE_END,
+    ]
+    asked: list[str] = []
+    for _ in range(4):
+        decision = headquarters.fires("leave:alpha")
+        asked = saves(decision)
+        if asked:
+            break
+    assert whys(decision, asked[0].removesuffix("-e1")) == [Why.FLUSH_FITS]
+
+
+def test_who_waits_for_its_turn_is_told_and_told_again_when_the_owner_thinks_better_of_it() -> None:
+    headquarters = two_guests(spare=True)
+    notice = NoticeGiven(deadline_s=headquarters.now_s + 300.0)
+    decision = headquarters.reported("alpha", notice)
+    other = "b" if saves(decision) == ["a-e1"] else "a"
+    assert whys(decision, other) == [Why.OWNER_WANTS_NODE, Why.LEAVES_IN_TURN]
+    assert whys(headquarters.later(1.0).reported("alpha", NodeResumed()), other) == [Why.MAY_STAY]
 
 
 def test_a_place_that_comes_free_is_taken_at_once() -> None:

@@ -250,7 +250,7 @@ def test_an_owner_who_changes_their_mind_keeps_a_guest_that_was_only_waiting() -
     headquarters.reported("alpha", NoticeGiven(deadline_s=headquarters.now_s + 1))
     assert headquarters.job().migration is not None
     decision = headquarters.reported("alpha", NodeResumed())
-    assert whys(decision) == [Why.NODE_BACK]
+    assert whys(decision) == [Why.NODE_BACK, Why.MAY_STAY]
     assert (headquarters.job().phase, headquarters.job().migration) == (JobPhase.RUNNING, None)
     assert migration(headquarters).phase is MigrationPhase.ABANDONED
     assert headquarters.node().deadline_s is None
