@@ -31,7 +31,7 @@ UNSAVED_STEPS = 10
 
 def perform(options: Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    audience = Audience(quiet=options.json)
+    audience = Audience(sys.stderr if options.json else sys.stdout)
     root = Path(tempfile.mkdtemp(prefix="gpunion-demo-"))
     campus = LocalCampus(
         root=root,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import queue
-import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any
 
+from gpunion.cli.screen import screen_width
 from gpunion.sdk.client import Client
 
 POLL_S = 0.1
 # How often a plain (not a terminal) audience hears of progress.
 PLAIN_PROGRESS_S = 5.0
+# A terminal that says it is narrower than this is not believed.
+NARROWEST = 40
 
 Job = dict[str, Any]
 
@@ -24,9 +27,9 @@ class DemoFailed(Exception):
 
 
 class Audience:
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._out = sys.stderr if quiet else sys.stdout
-        self._terminal = self._out.isatty()
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        self._terminal = out.isatty()
         self._began_s = time.monotonic()
         self._status = ""
         self._plain_s = 0.0
@@ -41,7 +44,19 @@ class Audience:
         self._redraw()
 
     def tell(self, text: str) -> None:
-        self.say(f"{time.monotonic() - self._began_s:6.1f} s  {text}")
+        when = f"{time.monotonic() - self._began_s:6.1f} s  "
+        self.say(self._folded(text, when) if self._terminal else when + text)
+
+    def _folded(self, text: str, when: str) -> str:
+        """Under each other's words, so that the times stay in a column of their own."""
+        return textwrap.fill(
+            text,
+            width=max(screen_width(), NARROWEST),
+            initial_indent=when,
+            subsequent_indent=" " * len(when),
+            break_long_words=False,
+            break_on_hyphens=False,  # an id is copied whole
+        )
 
     def progress(self, job: Job) -> None:
         live = job["live"] or {}
@@ -72,7 +87,8 @@ class Audience:
 
     def _redraw(self) -> None:
         if self._terminal and self._status:
-            print(self._status, end="", file=self._out, flush=True)
+            # A line that reached the edge would go on in the next, which nobody clears.
+            print(self._status[: screen_width() - 1], end="", file=self._out, flush=True)
 
 
 class Watch:

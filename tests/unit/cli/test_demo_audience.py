@@ -1,0 +1,46 @@
+"""What the demo's audience sees, on a terminal and in a file."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from gpunion.cli.demo.audience import Audience
+
+LONG = "job job-01m7j3rda5brqch3w96k39h4vd submitted; an uninterrupted run of the same seed is the yardstick"
+JOB = {"live": {"step": 250, "progress": 0.5}, "node_id": "a-machine-with-a-long-name", "phase": "running"}
+
+
+class FakeTerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_sentence_longer_than_the_terminal_is_folded_beside_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = FakeTerminal()
+    Audience(out).tell(LONG)
+    first, second = out.getvalue().splitlines()
+    assert len(first) <= 80
+    assert second.startswith(" " * 10)
+    assert f"{first[10:]} {second[10:]}" == LONG
+
+
+def test_a_file_gets_each_sentence_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = io.StringIO()
+    Audience(out).tell(LONG)
+    assert out.getvalue().endswith(f" s  {LONG}\n")
+    assert out.getvalue().count("\n") == 1
+
+
+def test_the_progress_stays_in_one_line_of_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    out = FakeTerminal()
+    audience = Audience(out)
+    audience.progress(JOB)
+    assert "step 250" in out.getvalue()
+    assert len(out.getvalue()) < 50
