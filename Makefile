@@ -17,7 +17,7 @@ BENCH_LIMIT_S ?= 600
 help: ## say what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
-demo: $(VENV)/.stamp-demo ## three labs on this machine: a job is reclaimed, moved, killed, recovered and finished
+demo: $(VENV)/.stamp-demo ## three labs on this machine: a job is moved, killed, recovered
 	$(BIN)/gpunion demo
 
 test: $(VENV)/.stamp-dev ## everything: check, then all tests with the coverage gate
@@ -27,7 +27,7 @@ test: $(VENV)/.stamp-dev ## everything: check, then all tests with the coverage 
 	tools/with-services $(BIN)/python -m pytest tests -n $(TEST_WORKERS) --dist loadgroup \
 		--cov --cov-context=test --cov-report= --core-coverage 95 $(PYTEST_ARGS)
 
-explore: $(VENV)/.stamp-dev ## the property tests with examples nobody has tried: for who goes looking for bugs
+explore: $(VENV)/.stamp-dev ## the property tests with examples nobody has tried yet
 	GPUNION_EXPLORE=1 $(BIN)/python -m pytest -q tests/property tests/unit -n $(TEST_WORKERS) $(PYTEST_ARGS)
 
 check: lint ## style, types, import rules, fresh generated documents, tidiness
