@@ -36,6 +36,7 @@ class Saving:
     tier: Tier = Tier.APP
     tier_why: str = ""
     at_step: int = 0
+    saved_for: EndReason | None = None  # what would end it else, where nobody but its agent asked for it
 
 
 class Parking(StrEnum):
@@ -59,6 +60,7 @@ class Guest:
     saving: Saving | None = None
     own_saves: int = 0  # checkpoints the agent took by itself; numbers the next one
     final_saved: bool = False
+    saved_for: EndReason | None = None  # as that last save was
     end_cause: EndReason | None = None  # set by who decided to end it, before it is gone
     exit_code: int | None = None
     last_step: int = 0

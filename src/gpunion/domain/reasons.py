@@ -74,6 +74,7 @@ class Why(StrEnum):
     DUMP_REFUSED_THERE = "dump_refused_there"
     DUMP_GIVEN_UP = "dump_given_up"
     OWNER_WANTS_NODE = "owner_wants_node"
+    OWNER_TOOK_NODE = "owner_took_node"
     OWNER_WANTS_GPU = "owner_wants_gpu"
     TERMS_CHANGED = "terms_changed"
     TERMS_END_LENDING = "terms_end_lending"
@@ -117,6 +118,8 @@ class Why(StrEnum):
     START_FAILED = "start_failed"
     STOP_ASKED = "stop_asked"
     ENDED_ITSELF = "ended_itself"
+    SAVED_OUT_OF_TOUCH = "saved_out_of_touch"
+    SAVED_FOR_OWNER = "saved_for_owner"
     GUEST_VANISHED = "guest_vanished"
     FINISHED = "finished"
     FAILED = "failed"
@@ -209,6 +212,7 @@ SENTENCES: dict[Why, str] = {
     Why.DUMP_GIVEN_UP: "its dump came to life nowhere; going on from what its program saved, or anew",
     Why.STEP_BEHIND: "a checkpoint of step {step} was ignored; step {durable} is already durable",
     Why.OWNER_WANTS_NODE: "the owner of {node} wants it back in {notice_s}",
+    Why.OWNER_TOOK_NODE: "the owner of {node} took it back {ago_s} ago, while it was out of touch",
     Why.OWNER_WANTS_GPU: "the owner of {node} wants GPU {gpus} back in {notice_s}",
     Why.TERMS_CHANGED: "the owner of {node} changed the terms: {said}",
     Why.TERMS_END_LENDING: "the terms of {node} end its lending in {notice_s}: {detail}",
@@ -261,6 +265,10 @@ SENTENCES: dict[Why, str] = {
     Why.START_FAILED: "could not start on {node}: {detail}",
     Why.STOP_ASKED: "its user asked to stop it",
     Why.ENDED_ITSELF: "it saved itself and ended without being asked from here; it is run again",
+    Why.SAVED_OUT_OF_TOUCH: "{node} and the coordinator were out of touch for too long: "
+    "it was saved there and ended, {ago_s} ago; it is run again",
+    Why.SAVED_FOR_OWNER: "the owner of {node} wanted it back: it was saved there and ended, {ago_s} ago; "
+    "it is run again",
     Why.GUEST_VANISHED: "it died on {node} without a word from itself or its owner",
     Why.FINISHED: "finished on {node} after {moves} move(s)",
     Why.FAILED: "failed: {detail}",

@@ -37,6 +37,8 @@ class RunEnded:
     output: CheckpointId | None = None
     why: Why | None = None  # a refusal's reason
     detail: str = ""
+    at_s: float | None = None  # when it stood still
+    saved_for: EndReason | None = None  # what would have ended it, had its agent not asked it to save itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
-from gpunion.engine.departing import Later
+from gpunion.engine.departing import AT_ONCE_S, Later
 from gpunion.engine.draft import Draft
 
 
@@ -49,7 +49,11 @@ def _say_who_wants_it(draft: Draft, node: Node, run: Run, notice_s: float) -> No
         draft.because(run.job_id, why, node=node.id, detail=detail, notice_s=notice_s)
         return
     if not gpus or node.deadline_s is not None:
-        draft.because(run.job_id, Why.OWNER_WANTS_NODE, node=node.id, notice_s=notice_s)
+        late_s = 0.0 if node.deadline_s is None else draft.now_s - node.deadline_s
+        if late_s > AT_ONCE_S:
+            draft.because(run.job_id, Why.OWNER_TOOK_NODE, node=node.id, ago_s=late_s)
+        else:
+            draft.because(run.job_id, Why.OWNER_WANTS_NODE, node=node.id, notice_s=notice_s)
         return
     indices = ", ".join(str(gpu.index) for gpu in gpus)
     if any(gpu.cause is HoldCause.OWNER for gpu in gpus):

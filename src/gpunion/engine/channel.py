@@ -13,14 +13,14 @@ from operator import itemgetter
 from typing import Generic, TypeVar
 
 from gpunion.domain.orders import Order, TakeCheckpoint
-from gpunion.domain.reports import DepartureForetold, GuestAskedToGo, NoticeGiven, Report
+from gpunion.domain.reports import DepartureForetold, GuestAskedToGo, NoticeGiven, Report, RunEnded
 
 T = TypeVar("T")
 
 # Frames on the way to one peer at a time; more wait for acknowledgements. Bounds memory at a slow peer.
 WINDOW = 256
 # Reports that name a moment by their sender's clock.
-_WITH_A_TIME = frozenset({NoticeGiven, GuestAskedToGo, DepartureForetold})
+_WITH_A_TIME = frozenset({NoticeGiven, GuestAskedToGo, DepartureForetold, RunEnded})
 # A clock-skew estimate older than this is forgotten, so that drift is followed.
 SKEW_MEMORY_S = 60.0
 
@@ -108,7 +108,7 @@ def report_in_our_time(report: Report, skew: Skew) -> Report:
             return replace(report, deadline_s=skew.here(report.deadline_s))
         case GuestAskedToGo(deadline_s=float(deadline_s)):
             return replace(report, deadline_s=skew.here(deadline_s))
-        case DepartureForetold(at_s=float(at_s)):
+        case DepartureForetold(at_s=float(at_s)) | RunEnded(at_s=float(at_s)):
             return replace(report, at_s=skew.here(at_s))
         case _:
             return report

@@ -154,8 +154,9 @@ def _carry_out(
     announcing.say_who_wants_it(draft, node, run, want.deadline_s)
     run = draft.state.runs[run.id]
     if fate.rate_bps is None:
-        durable = draft.durable_step(job.id)
-        draft.because(job.id, Why.NOTICE_TOO_SHORT, needs_s=needs_s, left_s=left_s, durable=durable)
+        if left_s > 0.0:  # else all is over there, and what its agent made of it comes with its next words
+            durable = draft.durable_step(job.id)
+            draft.because(job.id, Why.NOTICE_TOO_SHORT, needs_s=needs_s, left_s=left_s, durable=durable)
         moving.begin(
             draft, job, run, Cause.OWNER_RECLAIM, phase=MigrationPhase.FLUSHING, deadline_s=want.deadline_s
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.job import JobPhase
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
-from gpunion.domain.run import EndReason, Run
+from gpunion.domain.run import EndReason
 from gpunion.engine import gangs, moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import runs
@@ -74,11 +74,12 @@ def _stopped_as_told(draft: Draft, ending: Ending) -> None:
     if failed and not gangs.interrupted(draft, ending.job):
         _hold(draft, ending, failure="")
     else:
-        _goes_with_the_others(draft, ending.job, ending.run)
+        _goes_with_the_others(draft, ending)
 
 
-def _goes_with_the_others(draft: Draft, job: Job, run: Run) -> None:
+def _goes_with_the_others(draft: Draft, ending: Ending) -> None:
     """From what it had saved before it was told to stop, once that has arrived, where all have that."""
+    job, run = ending.job, ending.run
     phase = JOB.check(job.id, job.phase, JobPhase.MIGRATING)
     job = replace(job, phase=phase, waiting_since_s=draft.now_s)
     draft.put(job)
@@ -86,9 +87,12 @@ def _goes_with_the_others(draft: Draft, job: Job, run: Run) -> None:
     migration = moving.migration_of(draft, job)
     if migration is None:
         begun = MigrationPhase.SEEKING if save is None else MigrationPhase.FLUSHING
-        migration = moving.begin(draft, job, run, Cause.GANG, phase=begun, stopped_s=draft.now_s)
+        migration = moving.begin(draft, job, run, Cause.GANG, phase=begun)
+    stopped_s = runs.stood_still(draft, run, ending.report, migration)
+    migration = replace(migration, stopped_s=stopped_s)
+    draft.put(migration)
     if migration.phase is MigrationPhase.FLUSHING:
-        _flushed_as_told(draft, replace(migration, stopped_s=migration.stopped_s or draft.now_s), save)
+        _flushed_as_told(draft, migration, save)
     elif migration.phase is MigrationPhase.RESTARTING:
         seeking = MIGRATION.check(migration.id, migration.phase, MigrationPhase.SEEKING)
         draft.put(replace(migration, phase=seeking, destination=None, reserved_gpus=()))

@@ -122,7 +122,7 @@ def save_unasked(draft: AgentDraft, index: int) -> None:
     for guest in _on(draft, [index]):
         final_asked = guest.saving is not None and guest.saving.final
         if guest.phase is GuestPhase.RUNNING and guest.parking is None and not final_asked:
-            saves.ask_by_ourselves(draft, guest, by_s=gpu.deadline_s)
+            saves.ask_by_ourselves(draft, guest, by_s=gpu.deadline_s, saved_for=EndReason.DEADLINE)
 
 
 def deadline_came(draft: AgentDraft, index: int) -> None:

@@ -192,7 +192,10 @@ def _ship_what_it_left(draft: AgentDraft, guest: Guest) -> Guest:
     else:
         saving = guest.saving
     saving = replace(saving, final=True, saved=True, step=guest.last_step)
-    guest = draft.put(replace(guest, saving=saving, final_saved=True))
+    saved_for = saving.saved_for
+    if saved_for is None and draft.deadline_for(guest) is not None:
+        saved_for = EndReason.DEADLINE  # it read the notice
+    guest = draft.put(replace(guest, saving=saving, final_saved=True, saved_for=saved_for))
     saves.report_captured(draft, guest, saving, stall_s=0.0)  # else nobody would wait for it to arrive
     saves.ship(draft, guest)
     return guest
@@ -218,5 +221,7 @@ def _report_end(
             output=None if output is None else output.output,
             why=why,
             detail=detail,
+            at_s=draft.now_s,
+            saved_for=guest.saved_for if reason is EndReason.SAVED else None,
         )
     )

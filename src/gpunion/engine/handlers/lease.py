@@ -29,7 +29,7 @@ def ran_out(draft: AgentDraft) -> None:
     for guest in draft.living():
         final_asked = guest.saving is not None and guest.saving.final
         if guest.phase is GuestPhase.RUNNING and guest.parking is None and not final_asked:
-            saves.ask_by_ourselves(draft, guest, by_s=end_s)
+            saves.ask_by_ourselves(draft, guest, by_s=end_s, saved_for=EndReason.LEASE_ENDED)
     draft.set_timer("lease_end", end_s)
 
 

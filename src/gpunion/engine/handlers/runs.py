@@ -231,24 +231,23 @@ def _begin_after_the_fact(
     draft: Draft, job: Job, run: Run, report: RunEnded, awaited: Checkpoint | None
 ) -> None:
     """Nobody planned this one: the agent acted alone, or everything went at once."""
-    cause = _CAUSES[report.reason]
+    cause = _CAUSES[report.saved_for or report.reason]
     node = draft.state.nodes[run.node_id]
-    if report.reason is EndReason.SAVED and node.wanted_by_s(run.grant.gpu_indices) is not None:
+    if cause is Cause.SELF_SAVED and node.wanted_by_s(run.grant.gpu_indices) is not None:
         cause = Cause.OWNER_RECLAIM
+    stopped_s = stood_still(draft, run, report)
     on_its_way = awaited or _save_on_its_way(draft, run, report)
     if on_its_way is not None:
-        migration = moving.begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, stopped_s=draft.now_s)
+        migration = moving.begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, stopped_s=stopped_s)
         moving.await_save(draft, migration, on_its_way)
         return
-    moving.begin(
-        draft, job, run, cause, phase=MigrationPhase.SEEKING, stopped_s=_stood_still(draft, run, report)
-    )
+    moving.begin(draft, job, run, cause, phase=MigrationPhase.SEEKING, stopped_s=stopped_s)
 
 
 def _after_the_flush(
     draft: Draft, run: Run, migration: Migration, report: RunEnded, awaited: Checkpoint | None
 ) -> None:
-    migration = replace(migration, stopped_s=migration.stopped_s or draft.now_s)
+    migration = replace(migration, stopped_s=stood_still(draft, run, report, migration))
     draft.put(migration)
     checkpoint = None if migration.flush is None else draft.state.checkpoints[migration.flush]
     if checkpoint is None or checkpoint.phase is CheckpointPhase.FAILED:
@@ -286,13 +285,22 @@ def _save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | N
     return max(pending, key=lambda c: (c.step, c.id), default=None)
 
 
-def _stood_still(draft: Draft, run: Run, report: RunEnded) -> float:
-    node = draft.state.nodes[run.node_id]
+def stood_still(draft: Draft, run: Run, report: RunEnded, migration: Migration | None = None) -> float:
+    """Since when. Its last save may have been heard of first, as `migration` says; after an outage both
+    words come late, and the agent's own time is the truer one."""
+    since_s = draft.now_s if migration is None or migration.stopped_s is None else migration.stopped_s
     if run.parked_s is not None:
-        return run.parked_s
+        return min(since_s, run.parked_s)
     if report.reason is EndReason.NODE_LOST:
-        return min(draft.now_s, node.phase_since_s)
-    return draft.now_s
+        return min(since_s, draft.state.nodes[run.node_id].phase_since_s)
+    return min(since_s, _ended_s(draft, run, report))
+
+
+def _ended_s(draft: Draft, run: Run, report: RunEnded) -> float:
+    """As its agent has it. A clock that names a moment before the run was ordered is not to be believed."""
+    if report.at_s is None or report.at_s < run.ordered_s:
+        return draft.now_s
+    return min(draft.now_s, report.at_s)
 
 
 def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
@@ -318,7 +326,7 @@ def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
         case EndReason.START_FAILED:
             draft.because(job.id, Why.START_FAILED, node=node, detail=report.detail or "no detail given")
         case EndReason.SAVED if job.migration is None:
-            draft.because(job.id, Why.ENDED_ITSELF)
+            _say_why_it_was_saved(draft, job, run, report)
         case EndReason.DEADLINE if job.migration is None and run.parked_s is not None:
             waited_s = draft.now_s - run.parked_s
             draft.because(job.id, Why.PARKED_TOO_LONG, node=node, patience_s=waited_s)
@@ -328,6 +336,17 @@ def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
             draft.because(job.id, Why.GUEST_VANISHED, node=node)
         case _:
             pass  # a planned move: its reason was given when it began
+
+
+def _say_why_it_was_saved(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
+    ago_s = draft.now_s - _ended_s(draft, run, report)
+    match report.saved_for:
+        case EndReason.LEASE_ENDED:
+            draft.because(job.id, Why.SAVED_OUT_OF_TOUCH, node=run.node_id, ago_s=ago_s)
+        case None:
+            draft.because(job.id, Why.ENDED_ITSELF)
+        case _:
+            draft.because(job.id, Why.SAVED_FOR_OWNER, node=run.node_id, ago_s=ago_s)
 
 
 def _avoid(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:

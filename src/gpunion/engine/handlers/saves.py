@@ -41,14 +41,15 @@ def ask(draft: AgentDraft, guest: Guest, saving: Saving, *, by_s: float | None) 
     draft.set_timer(f"save:{guest.run_id}", give_up_s)
 
 
-def ask_by_ourselves(draft: AgentDraft, guest: Guest, by_s: float) -> None:
+def ask_by_ourselves(draft: AgentDraft, guest: Guest, by_s: float, saved_for: EndReason) -> None:
     """A last save without an order: nobody could be asked in time."""
     if guest.saving is not None:
         guest = drop(draft, guest, CheckpointTrouble.SUPERSEDED)
     guest = draft.put(replace(guest, own_saves=guest.own_saves + 1))
     draft.because(guest.job_id, Why.OWN_SAVE, run=guest.run_id)
     own = own_checkpoint_id(guest.run_id, guest.own_saves)
-    ask(draft, guest, Saving(checkpoint_id=own, final=True, rate_bps=0.0), by_s=by_s)
+    saving = Saving(checkpoint_id=own, final=True, rate_bps=0.0, saved_for=saved_for)
+    ask(draft, guest, saving, by_s=by_s)
 
 
 def saved(draft: AgentDraft, event: GuestSaved) -> None:
@@ -70,6 +71,7 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
                 guest,
                 phase=GuestPhase.ENDING,
                 final_saved=True,
+                saved_for=saving.saved_for,
                 end_cause=guest.end_cause or EndReason.SAVED,
             )
         )

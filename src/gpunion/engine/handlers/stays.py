@@ -128,7 +128,7 @@ def _save_unasked(draft: AgentDraft, run_id: RunId) -> None:
         return
     final_asked = guest.saving is not None and guest.saving.final
     if guest.phase is GuestPhase.RUNNING and guest.parking is None and not final_asked:
-        saves.ask_by_ourselves(draft, guest, by_s=guest.leave_by_s)
+        saves.ask_by_ourselves(draft, guest, by_s=guest.leave_by_s, saved_for=EndReason.DEADLINE)
 
 
 def _asked(draft: AgentDraft, run_id: RunId) -> Guest | None:

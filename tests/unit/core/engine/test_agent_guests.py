@@ -70,7 +70,7 @@ ALL_PHASES = list(GuestPhase)
 
 
 def the_end(reason: EndReason, **more: object) -> RunEnded:
-    end = RunEnded(run_id=RUN, job_id=JOB, epoch=1, reason=reason, last_step=0)
+    end = RunEnded(run_id=RUN, job_id=JOB, epoch=1, reason=reason, last_step=0, at_s=100.0)
     return replace(end, **more)  # type: ignore[arg-type]
 
 
@@ -239,7 +239,7 @@ def test_a_guest_that_is_stopped_is_asked_first_and_killed_later(phase: GuestPha
     )
     assert deeds(agent.fires("kill:job-e1")) == [KillGuest(run_id=RUN, cause=EndReason.STOPPED)]
     ended = agent.exits(code=None, cause=EndReason.STOPPED)
-    assert reports(ended) == [the_end(EndReason.STOPPED)]
+    assert reports(ended) == [the_end(EndReason.STOPPED, at_s=agent.now_s)]
 
 
 @pytest.mark.parametrize("phase", [GuestPhase.ENDING, GuestPhase.SHIPPING])
@@ -260,7 +260,7 @@ def test_a_stop_calls_off_a_last_save_that_is_on_its_way() -> None:
 
 def test_a_guest_nobody_knows_is_reported_as_unknown() -> None:
     decision = LoneAgent().ordered(a_stop())
-    assert reports(decision) == [the_end(EndReason.UNKNOWN)]
+    assert reports(decision) == [the_end(EndReason.UNKNOWN, at_s=None)]
 
 
 def test_a_stop_because_of_another_member_leaves_a_save_on_its_way() -> None:

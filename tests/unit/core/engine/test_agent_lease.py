@@ -75,7 +75,8 @@ def test_a_guest_that_saved_in_the_grace_has_saved() -> None:
     agent.fires("lease")
     agent.saves("job-e1-a1", step=20)
     ended = agent.exits(code=None, cause=EndReason.SAVED)
-    assert [r.reason for r in reports(ended) if isinstance(r, RunEnded)] == [EndReason.SAVED]
+    [end] = [report for report in reports(ended) if isinstance(report, RunEnded)]
+    assert (end.reason, end.saved_for, end.at_s) == (EndReason.SAVED, EndReason.LEASE_ENDED, agent.now_s)
 
 
 def test_a_renewal_in_the_grace_keeps_the_guests() -> None:

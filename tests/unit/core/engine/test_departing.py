@@ -96,6 +96,13 @@ def test_who_waits_for_its_turn_is_told_and_told_again_when_the_owner_thinks_bet
     assert whys(headquarters.later(1.0).reported("alpha", NodeResumed()), other) == [Why.MAY_STAY]
 
 
+def test_who_reads_the_notice_and_saves_itself_sooner_went_for_the_owner() -> None:
+    headquarters = two_guests(spare=False)
+    wanted(headquarters)
+    decision = headquarters.later(5.0).ended("a-e1", EndReason.SAVED, saved_for=EndReason.DEADLINE)
+    assert whys(decision, "a") == [Why.SAVED_FOR_OWNER, Why.WAITING]
+
+
 def test_a_place_that_comes_free_is_taken_at_once() -> None:
     headquarters = two_guests(spare=False)
     wanted(headquarters)

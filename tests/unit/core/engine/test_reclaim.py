@@ -383,10 +383,11 @@ def test_a_second_word_moves_the_deadline() -> None:
     assert len(headquarters.state.migrations) == 1
 
 
-def test_a_deadline_in_the_past_is_too_short_for_everybody() -> None:
+def test_of_a_deadline_in_the_past_nobody_guesses_what_the_agent_made_of_it() -> None:
     headquarters = a_running_job()
     decision = headquarters.reported("alpha", NoticeGiven(deadline_s=headquarters.now_s - 5))
-    assert whys(decision, "job") == [Why.OWNER_WANTS_NODE, Why.NOTICE_TOO_SHORT]
+    assert whys(decision, "job") == [Why.OWNER_TOOK_NODE]
+    assert whys(headquarters.ended("job-e1", EndReason.DEADLINE), "job") == [Why.FELL_BACK, Why.WAITING]
 
 
 def test_on_the_wire_a_reclaim_loses_nothing_and_frees_the_machine_at_once() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gpunion.domain.commit import Commit
 from gpunion.domain.effects import CancelTimer, ForgetOrders, SetTimer
-from gpunion.domain.events import NodeFellSilent, NodeHeard, TimerFired
+from gpunion.domain.events import NodeFellSilent, NodeHeard, OwnerReclaimed, TimerFired
 from gpunion.domain.ids import NodeId
 from gpunion.domain.job import JobPhase
 from gpunion.domain.migration import Cause, MigrationPhase
@@ -314,3 +314,49 @@ def test_a_second_lost_memory_does_not_put_the_fence_off() -> None:
     fence_s = headquarters.timers.at("fence:job-e1")
     headquarters.later(5).joins("alpha", incarnation="third")
     assert headquarters.timers.at("fence:job-e1") == fence_s
+
+
+def test_after_an_outage_of_the_coordinator_the_agent_says_since_when_it_stood_still_and_why() -> None:
+    campus = a_campus(["alpha"])
+    campus.submits("job", a_spec(expected_s=5000))
+    campus.advance(30)
+    campus.falls()
+    campus.advance(600)
+    campus.rises()
+    campus.advance(20)
+    told = {reason.why: reason for _, reason in campus.told if reason.subject == "job"}
+    assert Why.ENDED_ITSELF not in told
+    [move] = campus.station.engine.state.migrations.values()
+    assert move.cause is Cause.LEASE_ENDED
+    alone_s = TIMING.lease_s + TIMING.grace_s + TIMING.heartbeat_s
+    assert move.downtime_s == pytest.approx(600.0, abs=alone_s + TIMING.heartbeat_s)
+    ago_s = dict(told[Why.SAVED_OUT_OF_TOUCH].facts)["ago_s"]
+    assert ago_s == pytest.approx(600.0, abs=alone_s)
+
+
+def test_a_reclaim_while_the_coordinator_was_away_is_told_as_one() -> None:
+    campus = a_campus(["alpha", "beta"])
+    campus.submits("job", a_spec(expected_s=5000))
+    campus.advance(30)
+    source = campus.machine_of()
+    campus.falls()
+    campus.advance(2)
+    source.owner(OwnerReclaimed(notice_s=5))
+    campus.advance(100)
+    campus.rises()
+    campus.advance(20)
+    told = set(campus.whys("job"))
+    assert Why.OWNER_TOOK_NODE in told
+    assert not {Why.ENDED_ITSELF, Why.NOTICE_TOO_SHORT, Why.OWNER_WANTS_NODE} & told
+    [move] = campus.station.engine.state.migrations.values()
+    assert move.cause is Cause.OWNER_RECLAIM
+    assert move.downtime_s == pytest.approx(100.0, abs=10.0)
+
+
+@pytest.mark.parametrize("told_s", [-1e6, 1e6])
+def test_a_clock_that_names_an_impossible_moment_is_not_believed(told_s: float) -> None:
+    headquarters = a_running_job()
+    at_s = headquarters.later(50).now_s
+    headquarters.ended("job-e1", EndReason.LEASE_ENDED, at_s=told_s)
+    [move] = headquarters.state.migrations.values()
+    assert move.stopped_s == at_s
