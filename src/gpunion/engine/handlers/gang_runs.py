@@ -8,7 +8,7 @@ from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import EndReason
-from gpunion.engine import gangs, moving
+from gpunion.engine import endings, gangs, moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import runs
 from gpunion.engine.handlers.runs import Ending
@@ -88,7 +88,7 @@ def _goes_with_the_others(draft: Draft, ending: Ending) -> None:
     if migration is None:
         begun = MigrationPhase.SEEKING if save is None else MigrationPhase.FLUSHING
         migration = moving.begin(draft, job, run, Cause.GANG, phase=begun)
-    stopped_s = runs.stood_still(draft, run, ending.report, migration)
+    stopped_s = endings.stood_still(draft, run, ending.report, migration)
     migration = replace(migration, stopped_s=stopped_s)
     draft.put(migration)
     if migration.phase is MigrationPhase.FLUSHING:

@@ -14,7 +14,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import dumps, gangs, moving, prefetch, staging
+from gpunion.engine import dumps, endings, gangs, moving, prefetch, staging
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
@@ -146,7 +146,7 @@ def interrupted(
     draft: Draft, job: Job, run: Run, report: RunEnded, awaited: Checkpoint | None = None
 ) -> None:
     """It did not end by its own will: it goes on elsewhere, once `awaited` has arrived."""
-    _say_why(draft, job, run, report)
+    endings.say_why(draft, job, run, report)
     job = dumps.did_not(draft, _avoid(draft, job, run, report), run, report)
     draft.put(
         replace(
@@ -235,7 +235,7 @@ def _begin_after_the_fact(
     node = draft.state.nodes[run.node_id]
     if cause is Cause.SELF_SAVED and node.wanted_by_s(run.grant.gpu_indices) is not None:
         cause = Cause.OWNER_RECLAIM
-    stopped_s = stood_still(draft, run, report)
+    stopped_s = endings.stood_still(draft, run, report)
     on_its_way = awaited or _save_on_its_way(draft, run, report)
     if on_its_way is not None:
         migration = moving.begin(draft, job, run, cause, phase=MigrationPhase.FLUSHING, stopped_s=stopped_s)
@@ -247,7 +247,7 @@ def _begin_after_the_fact(
 def _after_the_flush(
     draft: Draft, run: Run, migration: Migration, report: RunEnded, awaited: Checkpoint | None
 ) -> None:
-    migration = replace(migration, stopped_s=stood_still(draft, run, report, migration))
+    migration = replace(migration, stopped_s=endings.stood_still(draft, run, report, migration))
     draft.put(migration)
     checkpoint = None if migration.flush is None else draft.state.checkpoints[migration.flush]
     if checkpoint is None or checkpoint.phase is CheckpointPhase.FAILED:
@@ -283,70 +283,6 @@ def _save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | N
     unsettled = (draft.state.checkpoints[c] for c in draft.state.unsettled.get(run.id, ()))
     pending = [checkpoint for checkpoint in unsettled if checkpoint.phase is CheckpointPhase.CAPTURED]
     return max(pending, key=lambda c: (c.step, c.id), default=None)
-
-
-def stood_still(draft: Draft, run: Run, report: RunEnded, migration: Migration | None = None) -> float:
-    """Since when. Its last save may have been heard of first, as `migration` says; after an outage both
-    words come late, and the agent's own time is the truer one."""
-    since_s = draft.now_s if migration is None or migration.stopped_s is None else migration.stopped_s
-    if run.parked_s is not None:
-        return min(since_s, run.parked_s)
-    if report.reason is EndReason.NODE_LOST:
-        return min(since_s, draft.state.nodes[run.node_id].phase_since_s)
-    return min(since_s, _ended_s(draft, run, report))
-
-
-def _ended_s(draft: Draft, run: Run, report: RunEnded) -> float:
-    """As its agent has it. A clock that names a moment before the run was ordered is not to be believed."""
-    if report.at_s is None or report.at_s < run.ordered_s:
-        return draft.now_s
-    return min(draft.now_s, report.at_s)
-
-
-def _say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
-    node, durable = run.node_id, draft.durable_step(job.id)
-    match report.reason:
-        case EndReason.NODE_LOST:
-            draft.because(job.id, Why.NODE_GIVEN_UP, node=node, durable=durable)
-        case EndReason.KILLED_BY_OWNER:
-            draft.because(job.id, Why.OWNER_KILLED, node=node)
-        case EndReason.LEASE_ENDED:
-            draft.because(job.id, Why.LEASE_LOST, node=node)
-        case EndReason.SICK_GPU:
-            gpus = ", ".join(map(str, run.grant.gpu_indices))
-            detail = report.detail or "no detail given"
-            draft.because(job.id, Why.GPU_SICK, node=node, gpus=gpus, detail=detail)
-        case EndReason.REFUSED if report.why is Why.DUMP_REFUSED_THERE:
-            detail = report.detail or "no detail given"
-            draft.because(job.id, Why.DUMP_REFUSED_THERE, node=node, detail=detail)
-        case EndReason.REFUSED:
-            said = "no reason given" if report.why is None else report.why.value.replace("_", " ")
-            refusal = report.detail or said
-            draft.because(job.id, Why.RUN_REFUSED, node=node, refusal=refusal)
-        case EndReason.START_FAILED:
-            draft.because(job.id, Why.START_FAILED, node=node, detail=report.detail or "no detail given")
-        case EndReason.SAVED if job.migration is None:
-            _say_why_it_was_saved(draft, job, run, report)
-        case EndReason.DEADLINE if job.migration is None and run.parked_s is not None:
-            waited_s = draft.now_s - run.parked_s
-            draft.because(job.id, Why.PARKED_TOO_LONG, node=node, patience_s=waited_s)
-        case EndReason.DEADLINE if job.migration is None:
-            draft.because(job.id, Why.OWNER_WANTS_NODE, node=node, notice_s=0.0)
-        case EndReason.GUEST_LOST | EndReason.UNKNOWN | EndReason.STOPPED:
-            draft.because(job.id, Why.GUEST_VANISHED, node=node)
-        case _:
-            pass  # a planned move: its reason was given when it began
-
-
-def _say_why_it_was_saved(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
-    ago_s = draft.now_s - _ended_s(draft, run, report)
-    match report.saved_for:
-        case EndReason.LEASE_ENDED:
-            draft.because(job.id, Why.SAVED_OUT_OF_TOUCH, node=run.node_id, ago_s=ago_s)
-        case None:
-            draft.because(job.id, Why.ENDED_ITSELF)
-        case _:
-            draft.because(job.id, Why.SAVED_FOR_OWNER, node=run.node_id, ago_s=ago_s)
 
 
 def _avoid(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
