@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import ERROR, OK
+from gpunion.cli.job_names import short
 from gpunion.cli.times import clock_time
 from gpunion.sdk.errors import Unreachable
 
@@ -22,6 +23,11 @@ FASTEST_S, SLOWEST_S, SLOWING = 0.2, 2.0, 1.3
 LAST_WORDS_S = 0.5
 # The client tries for some seconds by itself; so many rounds of that are minutes. The job does not mind.
 SILENT_ROUNDS_MAX = 20
+# A machine lets its guests go on for its lease, and what its owner's terms add to that, and no longer.
+LEFT_ALONE = (
+    "A running job goes on by itself for some seconds; then its machine saves and ends it, "
+    "and it goes on from there when the coordinator is back."
+)
 # One line for each checkpoint would drown the program's own words.
 QUIET_CODES = frozenset({"saved"})
 
@@ -35,6 +41,12 @@ class Follower:
     _told: int = 0  # lines of the story
     _last_sentence: str = ""
     _at_line_start: bool = True
+    _silent: bool = False  # the coordinator does not answer at the moment
+
+    @property
+    def prospect(self) -> str:
+        """What becomes of the job while nobody follows it."""
+        return LEFT_ALONE if self._silent else f"Job {short(self.job_id)} goes on."
 
     def follow(self) -> Json:
         """Returns the job as it ended."""
@@ -52,12 +64,13 @@ class Follower:
                 if silent > SILENT_ROUNDS_MAX:
                     raise
                 if silent == 1:
+                    self._silent = True
                     self.context.screen.note(
-                        "The coordinator does not answer; the job goes on. Asking again ..."
+                        f"The coordinator does not answer. {LEFT_ALONE} Asking again ..."
                     )
                 self.context.pause(SLOWEST_S)
                 continue
-            silent = 0
+            silent, self._silent = 0, False
             pause_s = FASTEST_S if news else min(SLOWEST_S, pause_s * SLOWING)
             self.context.pause(pause_s)
 

@@ -96,7 +96,7 @@ def test_ctrl_c_detaches_and_says_how_to_come_back(gpunion: Terminal) -> None:
 
     terminal.happens(interrupts)
     assert terminal("run", "--no-dir", "--", "true") == 130
-    assert "Detached; job 00000001 goes on." in terminal.err
+    assert "Detached. Job 00000001 goes on." in terminal.err
     assert "gpunion logs -f 00000001" in terminal.err
     assert gpunion.campus.stopped == []
 
@@ -114,7 +114,23 @@ def test_a_coordinator_that_restarts_costs_nothing_but_a_moment(gpunion: Termina
 
     terminal.happens(goes, comes_back)
     assert terminal("run", "--no-dir", "--", "true") == 0
-    assert "the job goes on" in terminal.err
+    assert "its machine saves and ends it" in terminal.err
+
+
+def test_who_leaves_while_the_coordinator_is_away_is_not_told_that_the_job_goes_on(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    campus.submit({"name": "train", "command": ["true"]})
+
+    def goes() -> None:
+        campus.refuses = Unreachable(campus.url, "connection refused")
+
+    def interrupts() -> None:
+        raise KeyboardInterrupt
+
+    terminal.happens(goes, interrupts)
+    assert terminal("logs", "-f", "00000001") == 130
+    assert terminal.err.count("its machine saves and ends it") == 2
+    assert "Job 00000001 goes on" not in terminal.err
 
 
 def test_a_coordinator_that_stays_away_ends_the_following_and_not_the_job(gpunion: Terminal) -> None:
@@ -125,7 +141,7 @@ def test_a_coordinator_that_stays_away_ends_the_following_and_not_the_job(gpunio
 
     terminal.happens(goes)
     assert terminal("run", "--no-dir", "--", "true") == 6
-    assert "the job is not affected" in terminal.err
+    assert "its machine saves and ends it" in terminal.err
 
 
 def test_for_programs_everything_is_one_stream_of_objects(gpunion: Terminal) -> None:

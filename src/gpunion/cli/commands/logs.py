@@ -26,10 +26,11 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     campus = context.campus(arguments)
     job_id = find_job(campus, arguments.job)
     if arguments.follow:
+        follower = Follower(context, campus, job_id)
         try:
-            ended = Follower(context, campus, job_id).follow()
+            ended = follower.follow()
         except KeyboardInterrupt:
-            context.screen.note(f"\nThe job goes on. Come back: gpunion logs -f {short(job_id)}")
+            context.screen.note(f"\n{follower.prospect}\nCome back: gpunion logs -f {short(job_id)}")
             return INTERRUPTED
         if context.screen.as_json:
             context.screen.record({"type": "ended", "job": ended})

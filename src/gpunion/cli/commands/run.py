@@ -54,13 +54,14 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.note(
             f"Job {short(job_id)} ({answer['job']['name']}) is handed in. Ctrl-C leaves it running."
         )
+    follower = Follower(context, campus, job_id)
     try:
-        ended = Follower(context, campus, job_id).follow()
+        ended = follower.follow()
     except KeyboardInterrupt:
-        return _detached(context, job_id)
+        return _detached(context, follower)
     except ClientError as error:
         trouble = trouble_of(error)
-        trouble.next_step = f"the job is not affected; follow it later with: gpunion logs -f {short(job_id)}"
+        trouble.next_step = f"follow it later with: gpunion logs -f {short(job_id)}. {follower.prospect}"
         raise trouble from error
     if context.screen.as_json:
         context.screen.record({"type": "ended", "job": ended})
@@ -92,11 +93,12 @@ def _outputs(context: Context, campus: Campus, job: Json, target: Path | None) -
         context.screen.note(f"What it made: {told(fetched)}")
 
 
-def _detached(context: Context, job_id: str) -> int:
+def _detached(context: Context, follower: Follower) -> int:
+    job_id = follower.job_id
     if context.screen.as_json:
         context.screen.record({"type": "detached", "job_id": job_id})
     context.screen.note(
-        f"\nDetached; job {short(job_id)} goes on.\n"
+        f"\nDetached. {follower.prospect}\n"
         f"Come back: gpunion logs -f {short(job_id)}   Stop it: gpunion stop {short(job_id)}"
     )
     return INTERRUPTED
