@@ -16,7 +16,7 @@ from gpunion.domain.effects import (
 from gpunion.domain.guest import Guest, GuestPhase
 from gpunion.domain.ids import JobId, NodeId, RunId, checkpoint_id
 from gpunion.domain.job import CheckpointWish, Job, JobPhase, JobSpec, Priority
-from gpunion.domain.node import Node, NodeFacts, NodePhase
+from gpunion.domain.node import DiskRoom, Node, NodeFacts, NodePhase
 from gpunion.domain.orders import Order, StartRun, StopRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import (
@@ -53,6 +53,7 @@ def facts(
     sandboxed: bool = True,
     places: tuple[str, ...] = (),
     places_away: tuple[str, ...] = (),
+    disk: DiskRoom = DiskRoom.FINE,
 ) -> NodeFacts:
     cards = some_gpus(gpus, speed=speed) if isinstance(gpus, int) else gpus
     capacity = Capacity(gpus=cards, cpus=cpus, memory_bytes=int(memory_gib * GIB), uplink_bps=uplink_bps)
@@ -63,6 +64,7 @@ def facts(
         sandboxed=sandboxed,
         places=places,
         places_away=places_away,
+        disk=disk,
     )
 
 

@@ -18,6 +18,7 @@ import structlog
 from gpunion.agent.compose import AGENT_DIR, Parts, block_server, compose, facts_of, world_of
 from gpunion.agent.connection import Connection
 from gpunion.agent.decision_log import DecisionLog, configure_logs
+from gpunion.agent.disk_watch import DiskWatch
 from gpunion.agent.gpu_users import Attribution
 from gpunion.agent.gpu_watch import GpuWatch
 from gpunion.agent.logs import LogPusher
@@ -156,18 +157,24 @@ class Agent:
             in_force=self._performer.small_things_done,
             more_found=self._more_gpus,
         )
-        self._storage_watch = StorageWatch(
-            storage=parts.storage,
-            link=parts.link,
-            station=self._station,
-            greet_again=self._connection.greet_again,
-        )
+        self._storage_watch, self._disk_watch = self._watch_places()
         self._desk, self._terms_watch = self._keep_terms()
         self._owner_api = self._answer_the_owner()
         self._told = False  # the coordinator, of our leaving
         self._server: BlockServing | None = None  # where other machines fetch blocks, if the owner lets them
         self._deciding: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _watch_places(self) -> tuple[StorageWatch, DiskWatch]:
+        """Where guests' states go, and where guests themselves write."""
+        greet_again = self._connection.greet_again
+        storage = StorageWatch(
+            storage=self._parts.storage,
+            link=self._parts.link,
+            station=self._station,
+            greet_again=greet_again,
+        )
+        return storage, DiskWatch(folder=self._settings.state_dir, loop=self.loop, greet_again=greet_again)
 
     def _keep_terms(self) -> tuple[TermsDesk, TermsWatch]:
         settings, parts = self._settings, self._parts
@@ -205,6 +212,7 @@ class Agent:
             loop=self.loop,
             connection=self._connection,
             watch=self._gpu_watch,
+            disk=self._disk_watch,
             terms=self._desk,
             times=self._terms_watch,
         )
@@ -238,6 +246,7 @@ class Agent:
             self._try_dumping(),
             self._terms_watch.run(),
             self._storage_watch.run(),
+            self._disk_watch.run(),
             self._parts.replicator.run(),
         )
         self._tasks = [asyncio.create_task(job) for job in jobs]

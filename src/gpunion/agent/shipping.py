@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import threading
 import time
@@ -124,8 +125,10 @@ def trouble_of(fault: VaultFault | OSError) -> CheckpointTrouble:
             return CheckpointTrouble.TORN
         case ShipCancelled():
             return CheckpointTrouble.SUPERSEDED
-        case VaultFull() | LocalDiskTrouble():
+        case VaultFull():
             return CheckpointTrouble.VAULT_FULL
+        case LocalDiskTrouble() | OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            return CheckpointTrouble.DISK_FULL
         case VaultDenied():
             return CheckpointTrouble.VAULT_DENIED
         case _:

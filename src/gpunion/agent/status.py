@@ -10,6 +10,7 @@ from typing import Any
 from gpunion._version import __version__
 from gpunion.agent.connection import Connection
 from gpunion.agent.control import read_reached
+from gpunion.agent.disk_watch import DiskWatch
 from gpunion.agent.gpu_status import gpu_rows
 from gpunion.agent.gpu_watch import GpuWatch
 from gpunion.agent.loop import AgentLoop
@@ -28,6 +29,7 @@ class StatusBoard:
     loop: AgentLoop
     connection: Connection
     watch: GpuWatch | None = None
+    disk: DiskWatch | None = None
     terms: TermsDesk | None = None
     times: TermsWatch | None = None
 
@@ -67,6 +69,7 @@ class StatusBoard:
             "gpus_not_seen": "" if self.watch is None else self.watch.last.trouble,
             "images": None if self.world.images is None else self.world.images.shown(),
             "vault": str(self.settings.vault or THROUGH_COORDINATOR),
+            "disk": None if self.disk is None else self.disk.shown(),
             "disk_trouble": self.loop.forgettable,
             "state_dir": str(self.settings.state_dir),
             "pid": os.getpid(),

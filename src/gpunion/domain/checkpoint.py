@@ -25,6 +25,7 @@ class CheckpointTrouble(StrEnum):
     GUEST_ENDED = "guest_ended"
     DEADLINE = "deadline"
     VAULT_FULL = "vault_full"
+    DISK_FULL = "disk_full"  # the machine's own, on which it is set aside before it is sent
     VAULT_UNAVAILABLE = "vault_unavailable"
     VAULT_DENIED = "vault_denied"  # the node's credentials are refused there
     OLD_EPOCH = "old_epoch"

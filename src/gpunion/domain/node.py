@@ -27,6 +27,14 @@ class NodePhase(StrEnum):
     LEFT = "left"
 
 
+class DiskRoom(StrEnum):
+    """Of the disk that guests of a machine write to."""
+
+    FINE = "fine"
+    SHORT = "short"  # who is there may go on; nobody new comes
+    FULL = "full"  # what they write fails
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
     """What an agent says of its machine when it says hello."""
@@ -43,6 +51,7 @@ class NodeFacts:
     places: tuple[str, ...] = ()  # named ones for checkpoints that it reaches, beside the campus's own
     data_address: str = ""  # host:port where other machines may fetch blocks from it; "": nowhere
     places_away: tuple[str, ...] = ()  # and those that it has reached, and that do not answer now
+    disk: DiskRoom = DiskRoom.FINE
 
     @property
     def takes_images(self) -> bool:

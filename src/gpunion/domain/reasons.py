@@ -103,6 +103,10 @@ class Why(StrEnum):
     OWNER_KILLED = "owner_killed"
     OWNER_LEFT = "owner_left"
     LEASE_LOST = "lease_lost"
+    DISK_SHORT_THERE = "disk_short_there"
+    DISK_SHORT = "disk_short"
+    DISK_FULL = "disk_full"
+    DISK_HAS_ROOM = "disk_has_room"
     NODE_WENT_SILENT = "node_went_silent"
     NODE_GIVEN_UP = "node_given_up"
     NODE_HEARD_AGAIN = "node_heard_again"
@@ -250,6 +254,12 @@ SENTENCES: dict[Why, str] = {
     Why.OWNER_KILLED: "the owner of {node} took it back without notice",
     Why.OWNER_LEFT: "{node} is leaving the campus",
     Why.LEASE_LOST: "{node} lost touch with the coordinator and ended its guests",
+    Why.DISK_SHORT_THERE: "its disk has no room for another guest; its owner is told",
+    Why.DISK_SHORT: "the disk of {node} has little room left: what the job writes there, and its next saves, "
+    "may fail soon; {safe}. Next: have it write less, or stop it and submit it again",
+    Why.DISK_FULL: "the disk of {node} is full: what the job writes there fails, and it cannot be saved "
+    "before its owner makes room; {safe}. Next: wait, or stop it and submit it again",
+    Why.DISK_HAS_ROOM: "the disk of {node} has room again",
     Why.NODE_WENT_SILENT: "{node} went silent; its guests are certainly gone in {fence_s}",
     Why.NODE_GIVEN_UP: "{node} stayed silent; going on from step {durable}",
     Why.NODE_HEARD_AGAIN: "{node} is heard again",

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
+from collections.abc import Callable
+
+# What a write answers on a disk, or in a quota, that has no room left.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def read_json(path: str) -> dict[str, object] | None:
@@ -33,6 +38,37 @@ def write_json(path: str, value: dict[str, object], *, durable: bool = True, pri
         raise
     if durable:
         sync_directory(os.path.dirname(path))
+
+
+def write_json_over(
+    path: str,
+    value: dict[str, object],
+    spare: str,
+    write: Callable[[str, dict[str, object]], None] = write_json,
+) -> None:
+    """As `write_json`. On a full disk in the room of `spare`, a file of ours that nobody needs any more."""
+    try:
+        write(path, value)
+    except OSError as error:
+        if error.errno not in NO_ROOM or not os.path.exists(spare):
+            raise
+        with open(spare, "r+", encoding="utf-8") as file:
+            json.dump(value, file)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(spare, path)
+
+
+def overwrite_json(path: str, value: dict[str, object]) -> None:
+    """Where it is, in its own room. Who reads meanwhile may find a mixture and has to notice it."""
+    text = json.dumps(value).encode()
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
+    try:
+        # One write, and blanks over what the former was longer.
+        os.pwrite(descriptor, text.ljust(os.fstat(descriptor).st_size), 0)
+    finally:
+        os.close(descriptor)
 
 
 def _for_us_only(path: str, flags: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -86,7 +87,43 @@ def test_a_write_that_was_cut_short_leaves_the_one_before(disk: JsonAgentDisk, t
     disk.write(a_state())
     (tmp_path / "agent" / "state.json.77.tmp").write_text('{"gpunion_agent": 1')
     assert disk.load(0.0).saved == a_state()
-    assert [path.name for path in (tmp_path / "agent").iterdir()] == ["state.json"]
+    assert sorted(path.name for path in (tmp_path / "agent").iterdir()) == ["reserve", "state.json"]
+
+
+def test_on_a_full_disk_there_is_still_room_for_what_happened(tmp_path: Path) -> None:
+    folder = tmp_path / "agent"
+
+    class AlmostFull(JsonAgentDisk):
+        """Guests have taken all that nobody holds."""
+
+        def _write(self, text: str) -> None:
+            held = folder / "reserve"
+            if held.exists() and held.stat().st_size >= len(text):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super()._write(text)
+
+    disk = AlmostFull(folder)
+    disk.load(0.0)
+    disk.write(a_state())
+    assert disk.load(0.0).saved == a_state()
+
+
+def test_a_disk_that_takes_nothing_at_all_is_told_and_what_was_there_stays(tmp_path: Path) -> None:
+    class Full(JsonAgentDisk):
+        full = False
+
+        def _write(self, text: str) -> None:
+            if self.full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            super()._write(text)
+
+    disk = Full(tmp_path / "agent")
+    disk.load(0.0)
+    disk.write(a_state())
+    disk.full = True
+    with pytest.raises(DiskFault, match="No space left"):
+        disk.write(a_state(order_seq=4))
+    assert disk.load(0.0).saved == a_state()
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.999])

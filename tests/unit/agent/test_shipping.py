@@ -92,7 +92,7 @@ async def test_a_program_that_names_no_files_has_its_whole_directory_saved(fake:
         (OldEpoch("newer"), CheckpointTrouble.OLD_EPOCH),
         (CheckpointTorn("changed"), CheckpointTrouble.TORN),
         (VaultUnavailable("away"), CheckpointTrouble.VAULT_UNAVAILABLE),
-        (LocalDiskTrouble("full"), CheckpointTrouble.VAULT_FULL),
+        (LocalDiskTrouble("full"), CheckpointTrouble.DISK_FULL),
         (VaultDenied("refused"), CheckpointTrouble.VAULT_DENIED),
     ],
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import secrets
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +22,10 @@ STATE_FILE = "state.json"
 SET_ASIDE = "unreadable"
 # Some hundred guests with their reports fit a megabyte; anything near this is not ours.
 STATE_LIMIT_BYTES = 256 * 1024**2
+# Given up when the disk is full, so that what happened can still be remembered and told: a guest that filled
+# it ends, and only then is its room free again. Many times what the memory of a busy agent has.
+RESERVE_FILE, RESERVE_BYTES = "reserve", 4 * 1024**2
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class JsonAgentDisk:
@@ -26,11 +33,13 @@ class JsonAgentDisk:
         self._directory = directory
         self._path = directory / STATE_FILE
         self._boot = boot
+        self._reserved = False
 
     def load(self, now_s: float) -> Remembered:
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._drop_unfinished()
+            self._reserve()
             text = self._read()
         except OSError as error:
             raise DiskFault(f"{self._path} cannot be read: {error.strerror or error}") from error
@@ -51,16 +60,45 @@ class JsonAgentDisk:
         return Remembered(saved=after_reboot(saved, now_s), rebooted=True)
 
     def write(self, saved: SavedAgent) -> None:
-        unfinished = self._directory / f"{STATE_FILE}.{os.getpid()}.tmp"
+        text = to_text(saved, self._boot())
         try:
-            with open(unfinished, "w", encoding="utf-8", opener=_private) as file:
-                file.write(to_text(saved, self._boot()))
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(unfinished, self._path)
-            sync_directory(os.fspath(self._directory))
+            try:
+                self._write(text)
+            except OSError as error:
+                if error.errno not in _NO_ROOM or not self._give_up_reserve():
+                    raise
+                self._write(text)
         except OSError as error:
             raise DiskFault(f"{self._path} cannot be written: {error.strerror or error}") from error
+        if not self._reserved:
+            self._reserve()
+
+    def _write(self, text: str) -> None:
+        unfinished = self._directory / f"{STATE_FILE}.{os.getpid()}.tmp"
+        with open(unfinished, "w", encoding="utf-8", opener=_private) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(unfinished, self._path)
+        sync_directory(os.fspath(self._directory))
+
+    def _reserve(self) -> None:
+        """Once there is more room than it takes; without it everything works but a full disk."""
+        place = self._directory / RESERVE_FILE
+        with contextlib.suppress(OSError):
+            if not place.exists() and shutil.disk_usage(self._directory).free > 8 * RESERVE_BYTES:
+                place.write_bytes(os.urandom(RESERVE_BYTES))  # zeros may take no room at all
+            self._reserved = place.exists()
+
+    def _give_up_reserve(self) -> bool:
+        """Whether there was any."""
+        try:
+            (self._directory / RESERVE_FILE).unlink()
+        except OSError:
+            return False
+        finally:
+            self._reserved = False
+        return True
 
     def _read(self) -> str | None:
         try:

@@ -37,7 +37,7 @@ from gpunion.adapters.sandbox.names import (
 )
 from gpunion.owner_kill.guest import EXIT_FILE, KEEPER_FILE, members, strike
 from gpunion.owner_kill.processes import boot_id, cgroup_pids, start_ticks
-from gpunion.owner_kill.records import read_json, write_json
+from gpunion.owner_kill.records import read_json, write_json, write_json_over
 
 POLL_S = 0.05  # how late a limit may be noticed
 GATE_LIMIT_S = 30.0  # from the engine's "started" to the container's first program standing at the gate
@@ -239,7 +239,10 @@ class Keeping:
         return os.path.join(self._guest_dir, DOORS_DIR, name)
 
     def _record(self, code: int | None, reason: str) -> None:
-        write_json(os.path.join(self._guest_dir, EXIT_FILE), {"exit_code": code, "reason": reason})
+        # How it ended is told also on a full disk: its limits mean nothing any more.
+        spare = os.path.join(self._guest_dir, LIMITS_FILE)
+        verdict: dict[str, object] = {"exit_code": code, "reason": reason}
+        write_json_over(os.path.join(self._guest_dir, EXIT_FILE), verdict, spare)
 
     def _leave(self, signum: int, frame: object) -> None:
         self._asked_to_leave = True

@@ -44,7 +44,7 @@ from gpunion.owner_kill.processes import (
     remove_cgroup,
     start_ticks,
 )
-from gpunion.owner_kill.records import write_json
+from gpunion.owner_kill.records import write_json, write_json_over
 
 POLL_S = 0.1  # how late a limit may be noticed
 
@@ -199,7 +199,10 @@ class Keeping:
 
     def _record(self, code: int | None, reason: str) -> None:
         remove_cgroup(self._cgroup)
-        write_json(os.path.join(self._guest_dir, EXIT_FILE), {"exit_code": code, "reason": reason})
+        # How it ended is told also on a full disk: its limits mean nothing any more.
+        spare = os.path.join(self._guest_dir, LIMITS_FILE)
+        verdict: dict[str, object] = {"exit_code": code, "reason": reason}
+        write_json_over(os.path.join(self._guest_dir, EXIT_FILE), verdict, spare)
 
     def _leave(self, signum: int, frame: object) -> None:
         self._asked_to_leave = True

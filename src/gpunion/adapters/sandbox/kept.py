@@ -23,6 +23,7 @@ from pathlib import Path
 from gpunion.adapters.sandbox import layout
 from gpunion.adapters.sandbox.confinement import PACKAGE_DIR
 from gpunion.adapters.sandbox.doorway import LIST_FILE
+from gpunion.adapters.sandbox.limits import leave_limits
 from gpunion.adapters.sandbox.names import (
     FAILED,
     KEEPER_LOG_FILE,
@@ -119,11 +120,12 @@ class KeptRuntime(ABC):
 
     async def limit(self, run_id: str, lease_until_s: float | None, kill_at_s: float | None) -> None:
         root = self._known(run_id)
-        limits: dict[str, object] = {"lease_until_s": lease_until_s, "kill_at_s": kill_at_s}
+        path = str(root / LIMITS_FILE)
         with _faults(f"cannot limit {run_id}"):
             if lease_until_s is None:
-                limits["lease_until_s"] = (read_json(str(root / LIMITS_FILE)) or {}).get("lease_until_s")
-            write_json(str(root / LIMITS_FILE), limits, durable=False)  # it means nothing after a power cut
+                kept = (read_json(path) or {}).get("lease_until_s")
+                lease_until_s = float(kept) if isinstance(kept, int | float) else None
+            leave_limits(path, lease_until_s, kill_at_s)
 
     async def signal(self, run_id: str, signum: int) -> None:
         root = self._known(run_id)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
-from gpunion.owner_kill.records import read_json
+from gpunion.owner_kill.records import NO_ROOM, overwrite_json, read_json, write_json
 
 # A guest that nobody has limited yet: longer than an agent needs from start to limit, shorter than anybody
 # would wait before restarting the job elsewhere.
@@ -34,6 +35,28 @@ class ExtraMemory:
         return self._bytes
 
 
+def leave_limits(
+    path: str,
+    lease_until_s: float | None,
+    kill_at_s: float | None,
+    write: Callable[[str, dict[str, object]], None] = lambda path, limits: write_json(
+        path,
+        limits,
+        durable=False,  # it means nothing after a power cut
+    ),
+) -> None:
+    """A full disk must not end a guest whose lease was renewed: then they are written in their own room.
+    All is said twice, so that a mixture of old and new is noticed."""
+    said = [lease_until_s, kill_at_s]
+    limits: dict[str, object] = {"lease_until_s": lease_until_s, "kill_at_s": kill_at_s, "again": said}
+    try:
+        write(path, limits)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        overwrite_json(path, limits)
+
+
 class Limits:
     """The newest limits the agent left, read again when the file changes."""
 
@@ -58,6 +81,8 @@ class Limits:
                 return
             record = read_json(self._path) or {}
             lease, kill = record["lease_until_s"], record["kill_at_s"]
+            if record["again"] != [lease, kill]:
+                return  # half of it is old
             if lease is not None:
                 self._lease_until_s = float(str(lease))
             self._kill_at_s = None if kill is None else float(str(kill))

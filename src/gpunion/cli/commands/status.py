@@ -161,6 +161,9 @@ def _lines(status: Json) -> list[str]:
     ]
     if status["terms"] is not None:
         lines += warnings(status["terms"])
+    disk = status.get("disk")  # an agent that was not restarted since an upgrade does not say
+    if disk is not None and disk["trouble"]:
+        lines.append(f"WARNING: {disk['trouble']}")
     if status["disk_trouble"]:
         lines.append(f"WARNING: a restart of the agent would forget this state: {status['disk_trouble']}")
     return lines

@@ -9,7 +9,7 @@ from gpunion.domain.effects import ForgetOrders
 from gpunion.domain.events import NodeFellSilent, NodeHeard, NodeJoined, NodeRemoved
 from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.migration import MigrationPhase
-from gpunion.domain.node import Node, NodePhase
+from gpunion.domain.node import DiskRoom, Node, NodePhase
 from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NoticeGiven
@@ -19,6 +19,8 @@ from gpunion.engine import announcing, dumps, moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.node import NODE
+
+_DISK = {DiskRoom.SHORT: Why.DISK_SHORT, DiskRoom.FULL: Why.DISK_FULL}
 
 
 def joined(draft: Draft, event: NodeJoined) -> None:
@@ -31,6 +33,8 @@ def joined(draft: Draft, event: NodeJoined) -> None:
         if node.facts != event.facts:
             if node.facts.terms != event.facts.terms:
                 draft.because(node.id, Why.TERMS_CHANGED, node=node.id, said="while it was away")
+            if node.facts.disk is not event.facts.disk:
+                _tell_of_disk(draft, node.id, event.facts.disk)
             node = dumps.with_facts(node, event.facts)
             draft.put(node)
         if node.known_end_s is not None or node.not_lent_because:
@@ -221,6 +225,16 @@ def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
     gpus = len(event.facts.capacity.gpus)
     draft.because(node.id, Why.NODE_JOINED, node=node.id, lab=event.facts.lab or "-", gpus=gpus)
     _fence(draft, node)
+
+
+def _tell_of_disk(draft: Draft, node_id: NodeId, disk: DiskRoom) -> None:
+    for run in living(draft, node_id):
+        if disk is DiskRoom.FINE:
+            draft.because(run.job_id, Why.DISK_HAS_ROOM, node=node_id)
+        else:
+            durable = draft.durable_step(run.job_id)
+            safe = f"step {durable} is safe" if durable else "nothing of it is saved yet"
+            draft.because(run.job_id, _DISK[disk], node=node_id, safe=safe)
 
 
 def _fence(draft: Draft, node: Node) -> None:

@@ -22,6 +22,9 @@ _as_saved = changer(Saving, "saved", "step", "progress", "tier")
 
 # Between two tries to bring a last save to a vault that did not take it.
 SHIP_AGAIN_S = 2.0
+_PASSING = frozenset(
+    {CheckpointTrouble.VAULT_UNAVAILABLE, CheckpointTrouble.VAULT_FULL, CheckpointTrouble.DISK_FULL}
+)
 
 
 def ask(draft: AgentDraft, guest: Guest, saving: Saving, *, by_s: float | None) -> None:
@@ -173,12 +176,11 @@ def drop(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> Guest:
 
 
 def _worth_another_try(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> bool:
-    """A vault that is away for a moment may be back before the guest has to be gone."""
+    """A vault that is away or a disk that is full may be of use before the guest has to be gone."""
     deadline_s = draft.deadline_for(guest)
     if deadline_s is None or guest.saving is None or not guest.saving.final:
         return False
-    passing = trouble in (CheckpointTrouble.VAULT_UNAVAILABLE, CheckpointTrouble.VAULT_FULL)
-    return passing and draft.now_s + SHIP_AGAIN_S < deadline_s
+    return trouble in _PASSING and draft.now_s + SHIP_AGAIN_S < deadline_s
 
 
 def _waiting_for(draft: AgentDraft, run_id: RunId, checkpoint_id: CheckpointId) -> Guest | None:

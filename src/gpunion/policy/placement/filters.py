@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpunion.domain.image import Parcel
 from gpunion.domain.job import Job
-from gpunion.domain.node import Node, NodePhase
+from gpunion.domain.node import DiskRoom, Node, NodePhase
 from gpunion.domain.reasons import Reason, Why, because
 from gpunion.domain.resources import GIB, Gpu, Request
 from gpunion.domain.snapshot import NodeView
@@ -33,7 +33,7 @@ FOR_GOOD = frozenset(
 LEAST_STAY_S = 60.0
 
 # Asked of every node for every job that waits; naming a member of an enumeration takes longer than this.
-_SHARING, _LEFT = NodePhase.SHARING, NodePhase.LEFT
+_SHARING, _LEFT, _ROOMY = NodePhase.SHARING, NodePhase.LEFT, DiskRoom.FINE
 
 _PHASES = {
     NodePhase.PAUSED: Why.NODE_PAUSED,
@@ -136,6 +136,8 @@ def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
             return because(node.id, Why.ENDS_SOON, left_s=max(0.0, left_s))
     if not node.facts.reaches(job.spec.places):
         return because(node.id, Why.PLACE_NOT_REACHED, place=job.spec.places[0])
+    if node.facts.disk is not _ROOMY:
+        return because(node.id, Why.DISK_SHORT_THERE)
     limit = node.facts.terms.max_guests
     if view.guests >= limit:
         return because(node.id, Why.GUESTS_FULL, limit=limit)

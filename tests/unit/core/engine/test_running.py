@@ -10,6 +10,7 @@ from gpunion.domain.events import NodeReported, TimerFired
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.job import CheckpointWish, DurablePoint, JobPhase, SaveCost
 from gpunion.domain.migration import Cause, MigrationPhase
+from gpunion.domain.node import DiskRoom
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import CheckpointDurable, RunEnded, RunStarted
 from gpunion.domain.resources import MIB
@@ -24,6 +25,7 @@ from tests.builders import (
     a_running_job,
     a_save_order,
     a_spec,
+    facts,
     orders,
     timers_of,
     whys,
@@ -368,3 +370,13 @@ def test_a_job_s_wish_bounds_how_often_it_is_saved() -> None:
     headquarters = a_running_job(checkpoint=CheckpointWish(max_interval_s=20))
     assert headquarters.timers.at("checkpoint:job-e1") == headquarters.now_s + 20
     assert a_spec(checkpoint=CheckpointWish(max_interval_s=20)) == headquarters.job().spec
+
+
+def test_a_disk_that_fills_up_under_a_job_is_told_in_its_story_and_takes_nobody_new() -> None:
+    headquarters = a_running_job()
+    for disk in (DiskRoom.SHORT, DiskRoom.FULL, DiskRoom.FULL, DiskRoom.FINE):
+        headquarters.joins("alpha", facts(disk=disk), guests=["job-e1"])
+    assert headquarters.run().living
+    told = [reason for _, reason in headquarters.told if reason.subject == "job"][-3:]
+    assert [reason.why for reason in told] == [Why.DISK_SHORT, Why.DISK_FULL, Why.DISK_HAS_ROOM]
+    assert "nothing of it is saved yet" in told[0].sentence()

@@ -6,7 +6,7 @@ import pytest
 
 from gpunion.domain.ids import NodeId
 from gpunion.domain.job import Avoidance, Job
-from gpunion.domain.node import NodePhase
+from gpunion.domain.node import DiskRoom, NodePhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.resources import GIB, Request
 from gpunion.domain.snapshot import NodeView
@@ -30,6 +30,7 @@ REFUSALS: dict[Why, tuple[Job, NodeView]] = {
     Why.LAB_NOT_ADMITTED: (a_job(), a_view(a_node(of=facts(terms=Terms(allow_labs=("others",)))))),
     Why.UNSANDBOXED: (a_job(), a_view(a_node(of=facts(sandboxed=False)))),
     Why.NO_NETWORK_HERE: (asking(network=True), a_view()),
+    Why.DISK_SHORT_THERE: (a_job(), a_view(a_node(of=facts(disk=DiskRoom.SHORT)))),
     Why.NODE_PAUSED: (a_job(), a_view(a_node(phase=NodePhase.PAUSED))),
     Why.NODE_RECLAIMED: (a_job(), a_view(a_node(phase=NodePhase.RECLAIMING))),
     Why.NODE_SILENT: (a_job(), a_view(a_node(phase=NodePhase.SILENT))),
@@ -103,6 +104,7 @@ def test_what_no_waiting_mends_is_what_the_node_has_and_its_standing_terms() -> 
         Why.NODE_SILENT,
         Why.REFUSED_LATELY,
         Why.PLACE_NOT_REACHED,
+        Why.DISK_SHORT_THERE,
         Why.GUESTS_FULL,
         Why.TOO_FEW_FREE_GPUS,
         Why.TOO_FEW_FREE_CPUS,
