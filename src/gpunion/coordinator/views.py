@@ -78,7 +78,9 @@ def migrations_of(campus: Campus, job: Job) -> list[Migration]:
     return [migration for migration in found if migration is not None]
 
 
-def checkpoints_of(campus: Campus, job_id: JobId, whereabouts: Found) -> list[jobs.CheckpointOut]:
+def checkpoints_of(
+    campus: Campus, job_id: JobId, whereabouts: Found, asked_s: float
+) -> list[jobs.CheckpointOut]:
     found = [checkpoint for checkpoint in campus.state.checkpoints.values() if checkpoint.job_id == job_id]
     found.sort(key=lambda checkpoint: (checkpoint.requested_s, checkpoint.id))
     runs, ready_on = campus.state.runs, defaultdict[str, list[str]](list)
@@ -90,8 +92,9 @@ def checkpoints_of(campus: Campus, job_id: JobId, whereabouts: Found) -> list[jo
             one,
             runs[one.run_id].node_id,
             ready_on[one.id],
-            whereabouts.places.get(one.id, []),
-            [] if one.durable_s is None else whereabouts.unknown,
+            places=whereabouts.places.get(one.id, []),
+            unknown=whereabouts.unknown,
+            asked_s=asked_s,
         )
         for one in found
     ]

@@ -203,7 +203,7 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
             "stall_s": 0.3, "size_bytes": 2048, "shipped_bytes": 1024, "trouble": None,
             "requested_at": "2026-01-01T00:00:00.000Z", "captured_at": None, "durable_at": None,
             "tier": "app", "tier_why": "it took too long", "node_id": "alpha",
-            "ready_on": ["beta", "gamma"], "places": ["bucket"], "places_unknown": ["attic"],
+            "ready_on": ["beta", "gamma"], "places": ["bucket"], "places_unknown": ["attic"], "gone": False,
         }
     ]  # fmt: skip
     assert gpunion("checkpoints", "train") == 0
@@ -214,6 +214,16 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
     assert "app (not system: it took too long)  alpha" in gpunion.out
     assert gpunion("checkpoints", "train", "--json") == 0
     assert json.loads(gpunion.out) == {"checkpoints": campus.saved}
+    earlier = {**campus.saved[0], "id": "c0", "step": 30, "places": [], "places_unknown": [], "gone": True}
+    campus.saved = [earlier, *campus.saved]
+    assert gpunion("checkpoints", "train") == 0
+    assert "c0" not in gpunion.out
+    assert "since newer ones took their place: 1." in gpunion.out
+    assert gpunion("checkpoints", "train", "--all") == 0
+    assert "c0 (last of its run)  gone " in gpunion.out
+    campus.saved = [campus.saved[1], {**earlier, "id": "c2", "step": 50}]
+    assert gpunion("checkpoints", "train") == 0
+    assert "c2 (step 50), lies in none of its places any more: it would go on from step 40." in gpunion.out
 
 
 def test_a_job_nobody_knows_is_not_found(gpunion: Terminal) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.gang import Seat
-from gpunion.domain.ids import JobId, NodeId, RunId
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.job import CheckpointWish, Job, JobPhase, Priority
 from gpunion.domain.reasons import Verdict, Why, because
 from gpunion.domain.resources import Grant, Request
@@ -170,3 +171,28 @@ def test_a_gang_is_asked_for_by_its_size_and_shown_with_its_members() -> None:
 def test_members_of_a_gang_have_to_save_themselves(wish: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="save at the same step"):
         JobIn.model_validate({"name": "x", "command": ["x"], "gang": 2, "checkpoint": wish})
+
+
+@pytest.mark.parametrize(
+    ("places", "unknown", "asked_s", "gone"),
+    [
+        ([], [], 50.0, True),
+        (["campus"], [], 50.0, False),
+        ([], ["attic"], 50.0, False),  # it may lie there
+        ([], [], 20.0, False),  # the places were asked before it was durable
+    ],
+)
+def test_a_checkpoint_that_lies_nowhere_any_more_is_gone(
+    places: list[str], unknown: list[str], asked_s: float, gone: bool
+) -> None:
+    checkpoint = Checkpoint(
+        id=CheckpointId("job-e1-c1"),
+        job_id=JobId("job"),
+        run_id=RunId("job-e1"),
+        epoch=1,
+        phase=CheckpointPhase.DURABLE,
+        requested_s=10.0,
+        durable_s=30.0,
+    )
+    shown = convert.checkpoint_out(checkpoint, "alpha", [], places=places, unknown=unknown, asked_s=asked_s)
+    assert shown.gone is gone

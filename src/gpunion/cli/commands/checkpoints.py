@@ -13,12 +13,13 @@ from gpunion.cli.screen import Table
 from gpunion.cli.times import ago
 
 CONNECTS = True
-JSON = "`{checkpoints: [...]}` as GET /jobs/{id}/checkpoints answers (docs/http-api.md)."
-EXAMPLES = ("gpunion checkpoints train",)
+JSON = "`{checkpoints: [...]}` as GET /jobs/{id}/checkpoints answers (docs/http-api.md): always all of them."
+EXAMPLES = ("gpunion checkpoints train", "gpunion checkpoints --all train")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="its name, its id, or the beginning or end of it")
+    parser.add_argument("--all", action="store_true", help="show also those that are not kept any more")
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
@@ -29,7 +30,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     elif not checkpoints:
         context.screen.line("No checkpoint yet.")
     else:
-        rows = [_row(checkpoint) for checkpoint in checkpoints]
+        shown = [one for one in checkpoints if arguments.all or not one["gone"]]
+        rows = [_row(checkpoint) for checkpoint in shown]
         columns = (
             "CHECKPOINT",
             "PHASE",
@@ -44,11 +46,30 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             "LIES IN",
             "ASKED",
         )
-        context.screen.table(Table(columns=columns, rows=list(rows)))
-        for checkpoint in checkpoints:
+        if rows:
+            context.screen.table(Table(columns=columns, rows=list(rows)))
+        _tell_of_those_gone(context, checkpoints, hidden=not arguments.all)
+        for checkpoint in shown:
             if checkpoint.get("ready_on"):
                 context.screen.line(f"{checkpoint['id']} lies ready on {', '.join(checkpoint['ready_on'])}.")
     return OK
+
+
+def _tell_of_those_gone(context: Context, checkpoints: list[Json], *, hidden: bool) -> None:
+    gone = [one for one in checkpoints if one["gone"]]
+    there = [one for one in checkpoints if one["phase"] == "durable" and not one["gone"]]
+    if not gone:
+        return
+    if gone[-1]["step"] > max((one["step"] for one in there), default=-1):
+        from_here = f"it would go on from step {there[-1]['step']}" if there else "it would begin anew"
+        context.screen.line(
+            f"The newest, {gone[-1]['id']} (step {gone[-1]['step']}), lies in none of its places any more: "
+            f"{from_here}. What became of it: whoever runs the campus can ask gpunion vault verify."
+        )
+    elif hidden:
+        context.screen.line(
+            f"Not kept any more, since newer ones took their place: {len(gone)}. They are listed with --all."
+        )
 
 
 def _row(checkpoint: Json) -> list[str]:
@@ -57,7 +78,7 @@ def _row(checkpoint: Json) -> list[str]:
     unknown = [f"{place}? (no answer)" for place in checkpoint["places_unknown"]]
     return [
         str(checkpoint["id"]) + final,
-        str(checkpoint["phase"]) + trouble,
+        "gone" if checkpoint["gone"] else str(checkpoint["phase"]) + trouble,
         _tier(checkpoint),
         str(checkpoint["node_id"]),
         str(checkpoint["epoch"]),

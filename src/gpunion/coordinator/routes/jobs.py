@@ -112,8 +112,9 @@ async def stop(job_id: str, campus: TheCampus, _caller: Admin) -> wire.JobAnswer
 @router.get("/{job_id}/checkpoints")
 async def checkpoints(job_id: str, campus: TheCampus, _caller: Admin) -> wire.CheckpointList:
     job = find(campus, job_id)
+    asked_s = campus.clock.now_s()
     found = await campus.whereabouts.of(job)
-    return wire.CheckpointList(checkpoints=views.checkpoints_of(campus, job.id, found))
+    return wire.CheckpointList(checkpoints=views.checkpoints_of(campus, job.id, found, asked_s))
 
 
 def find(campus: Campus, job_id: str) -> Job:

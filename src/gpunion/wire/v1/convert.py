@@ -166,8 +166,16 @@ def migration_out(migration: Migration) -> jobs.MigrationOut:
 
 
 def checkpoint_out(
-    checkpoint: Checkpoint, node_id: str, ready_on: list[str], places: list[str], unknown: list[str]
+    checkpoint: Checkpoint,
+    node_id: str,
+    ready_on: list[str],
+    *,
+    places: list[str],
+    unknown: list[str],
+    asked_s: float,
 ) -> jobs.CheckpointOut:
+    """`asked_s`: when the places were asked. What has become durable since they could not know of."""
+    was_durable = checkpoint.durable_s is not None and checkpoint.durable_s < asked_s
     return jobs.CheckpointOut(
         id=checkpoint.id,
         run_id=checkpoint.run_id,
@@ -188,7 +196,8 @@ def checkpoint_out(
         node_id=node_id,
         ready_on=ready_on,
         places=places,
-        places_unknown=unknown,
+        places_unknown=unknown if checkpoint.durable_s is not None else [],
+        gone=was_durable and not places and not unknown,
     )
 
 
