@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import CONFLICT, DENIED, OK, TIMEOUT, UNAVAILABLE, USAGE, Trouble
+from gpunion.cli.quantities import shown_duration
 
 if TYPE_CHECKING:
     from gpunion.agent.settings import Settings
@@ -94,8 +95,8 @@ def usual_state_dir(context: Context) -> Path:
     return Path(context.environment.get("GPUNION_STATE_DIR") or default_state_dir()).absolute()
 
 
-def ask(question: Callable[[], Json]) -> Json:
-    """`question` is a call of `gpunion.agent.owner_client`."""
+def ask(question: Callable[[], Json], folder: Path | None = None) -> Json:
+    """`question` is a call of `gpunion.agent.owner_client`. `folder`: where to look for guests without it."""
     from gpunion.agent.owner_client import AgentHangs, AgentNotRunning, OwnerTrouble, Refused
 
     try:
@@ -105,8 +106,39 @@ def ask(question: Callable[[], Json]) -> Json:
             type(trouble), DENIED
         )
         what, _, next_step = str(trouble).partition("Next: ")
+        if isinstance(trouble, AgentNotRunning | AgentHangs) and folder is not None:
+            here, next_step = _still_here(folder, next_step)
+            what = f"{what.strip()}\n{here}"
         raise Trouble(what.strip(), next_step=next_step, code=code) from trouble
     return {"message": answer["message"], "status": answer["status"]}
+
+
+def _still_here(folder: Path, next_step: str) -> tuple[str, str]:
+    """Who is on a machine whose agent does not answer, found without it; and what to do about it."""
+    from gpunion.owner_kill.guest import ends_by_s, guest_dirs, lives
+
+    if not folder.is_dir():
+        return "", next_step
+    living = [place for place in guest_dirs(str(folder)) if lives(place)]
+    if not living:
+        return "No guest is on this machine.", next_step
+    rows = [f"{Path(place).name}, which {_ends(ends_by_s(place))}" for place in living]
+    count = "1 guest is" if len(rows) == 1 else f"{len(rows)} guests are"
+    next_step = (
+        "gpunion kill, to end them now; or gpunion agent, to start the agent: it finds them and goes on"
+    )
+    return f"{count} still on this machine: {'; '.join(rows)}.", next_step
+
+
+def _ends(at_s: float | None) -> str:
+    import time
+
+    if at_s is None:
+        return "ends by itself within seconds unless an agent comes"
+    left_s = at_s - time.clock_gettime(time.CLOCK_BOOTTIME)
+    if left_s <= 0:
+        return "is being ended by its keeper"
+    return f"ends by itself in {shown_duration(float(round(left_s)))} unless an agent comes"
 
 
 def say(context: Context, answer: Json) -> int:

@@ -25,6 +25,7 @@ from gpunion.owner_kill.records import read_json, write_json
 
 GUESTS_DIR = "guests"
 KEEPER_FILE = "keeper.json"
+LIMITS_FILE = "limits.json"  # until when it may live, by the clock that runs from boot
 KILL_FILE = "kill.json"
 EXIT_FILE = "exit.json"
 MARK_VARIABLE = "GPUNION_GUEST_MARK"
@@ -80,6 +81,13 @@ def lives(guest_dir: str) -> bool:
         return True
     # The end is only ever recorded when nothing lives, so an old guest costs no look at every process.
     return not os.path.exists(os.path.join(guest_dir, EXIT_FILE)) and bool(members(guest_dir))
+
+
+def ends_by_s(guest_dir: str) -> float | None:
+    """When its keeper ends it if no agent comes; None where no agent has said so yet."""
+    limits = read_json(os.path.join(guest_dir, LIMITS_FILE)) or {}
+    moments = [limits.get("lease_until_s"), limits.get("kill_at_s")]
+    return min((float(at_s) for at_s in moments if isinstance(at_s, int | float)), default=None)
 
 
 def members(guest_dir: str) -> set[tuple[int, int]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 
 import pytest
 
 from gpunion.agent import owner_client
 from gpunion.cli.commands import status as status_command
+from gpunion.owner_kill.processes import boot_id, start_ticks
 from tests.unit.cli.campus_double import Terminal
 
 
@@ -19,6 +22,22 @@ def test_without_an_agent_the_owner_hears_that_kill_still_works(gpunion: Termina
     assert "The agent is not running" in gpunion.err
     assert "`gpunion kill` still works" in gpunion.err
     assert "Next: gpunion agent" in gpunion.err
+
+
+def test_without_an_agent_the_owner_hears_who_is_still_here_and_for_how_long(gpunion: Terminal) -> None:
+    gpunion.environment["GPUNION_STATE_DIR"] = str(gpunion.here)
+    assert gpunion("status") == 6
+    assert "No guest is on this machine" in gpunion.err
+    guest = gpunion.here / "guests" / "job-1-e2"
+    guest.mkdir(parents=True)
+    ours = os.getpid()
+    keeper = {"pid": ours, "start_ticks": start_ticks(ours), "boot_id": boot_id(), "cgroup": "", "mark": ""}
+    (guest / "keeper.json").write_text(json.dumps(keeper))
+    lease_until_s = time.clock_gettime(time.CLOCK_BOOTTIME) + 100_000
+    (guest / "limits.json").write_text(json.dumps({"lease_until_s": lease_until_s, "kill_at_s": None}))
+    assert gpunion("status") == 6
+    assert re.search(r"1 guest is still on this machine: job-1-e2, which ends by itself in 1 d", gpunion.err)
+    assert "Next: gpunion kill, to end them now; or gpunion agent" in gpunion.err
 
 
 def test_who_wants_to_leave_needs_no_agent_for_it(gpunion: Terminal) -> None:

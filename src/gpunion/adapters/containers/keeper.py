@@ -30,12 +30,11 @@ from gpunion.adapters.sandbox.names import (
     FAILED,
     GUEST_DIRS,
     LAUNCH_FILE,
-    LIMITS_FILE,
     LOG_FILE,
     REFUSED,
     STARTED,
 )
-from gpunion.owner_kill.guest import EXIT_FILE, KEEPER_FILE, members, strike
+from gpunion.owner_kill.guest import EXIT_FILE, KEEPER_FILE, LIMITS_FILE, members, strike
 from gpunion.owner_kill.processes import boot_id, cgroup_pids, start_ticks
 from gpunion.owner_kill.records import read_json, write_json, write_json_over
 

@@ -26,7 +26,6 @@ from gpunion.adapters.sandbox.names import (
     EXTRA_MEMORY_FILE,
     FAILED,
     GUEST_DIRS,
-    LIMITS_FILE,
     LOG_FILE,
     REFUSED,
     STARTED,
@@ -35,6 +34,7 @@ from gpunion.owner_kill.guest import (
     EXIT_FILE,
     KEEPER_FILE,
     KILLED_EXIT_CODE,
+    LIMITS_FILE,
     strike,
 )
 from gpunion.owner_kill.processes import (

@@ -28,7 +28,6 @@ from gpunion.adapters.sandbox.names import (
     FAILED,
     KEEPER_LOG_FILE,
     LAUNCH_FILE,
-    LIMITS_FILE,
     LOCK_FILE,
     REFUSED,
 )
@@ -39,6 +38,7 @@ from gpunion.owner_kill.guest import (
     EXIT_FILE,
     GUESTS_DIR,
     KILL_FILE,
+    LIMITS_FILE,
     clear_cgroup,
     lives,
     note_kill,

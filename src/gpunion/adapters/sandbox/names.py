@@ -1,14 +1,14 @@
 """Names inside a guest's directory `<state_dir>/guests/<run_id>/`. Imports nothing: the keeper reads it too.
 
-guest.json is the spec, launch.json how to start it, limits.json until when it may live, log.txt its output,
+guest.json is the spec, launch.json how to start it, log.txt its output,
 extra-memory.json how much more it may take while it is parked and parked.json what brings it back,
 keeper.lock is held by its keeper and keeper.log has what the keeper could not say otherwise. The names that
-`gpunion kill` needs as well (keeper.json, kill.json, exit.json) are in `gpunion.owner_kill.guest`.
+the owner's commands need without an agent (keeper.json, limits.json, kill.json, exit.json) are in
+`gpunion.owner_kill.guest`.
 """
 
 GUEST_FILE = "guest.json"
 LAUNCH_FILE = "launch.json"
-LIMITS_FILE = "limits.json"
 EXTRA_MEMORY_FILE = "extra-memory.json"
 PARKED_FILE = "parked.json"
 LOG_FILE = "log.txt"

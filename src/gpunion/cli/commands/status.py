@@ -32,7 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, context: Context) -> int:
     from gpunion.agent import owner_client
 
-    answer = ask(lambda: owner_client.status(state_dir(arguments, context)))
+    place = state_dir(arguments, context)
+    answer = ask(lambda: owner_client.status(place), place)
     if context.screen.as_json:
         context.screen.data(answer)
         return OK
