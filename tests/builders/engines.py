@@ -35,6 +35,7 @@ from gpunion.domain.node import Node, NodeFacts
 from gpunion.domain.orders import Order
 from gpunion.domain.reasons import Reason
 from gpunion.domain.reports import (
+    Capture,
     CheckpointCaptured,
     CheckpointDurable,
     CheckpointFailed,
@@ -225,6 +226,7 @@ class Headquarters:
         final: bool = False,
         shipped_bytes: int = MIB,
         elsewhere: str = "",
+        capture: Capture | None = None,
     ) -> Decision:
         run = self.run(checkpoint.rpartition("-")[0])
         return self.reported(
@@ -240,6 +242,7 @@ class Headquarters:
                 shipped_bytes=shipped_bytes,
                 final=final,
                 elsewhere=elsewhere,
+                capture=capture,
             ),
         )
 

@@ -37,6 +37,10 @@ class Saving:
     tier_why: str = ""
     at_step: int = 0
     saved_for: EndReason | None = None  # what would end it else, where nobody but its agent asked for it
+    told: bool = False  # that the program has written it
+    saved_s: float = 0.0
+    stall_s: float = 0.0
+    capture_s: float = 0.0
 
 
 class Parking(StrEnum):

@@ -56,6 +56,16 @@ class CheckpointCaptured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """Of a save that arrived before anybody had to be told that it was on its way."""
+
+    stall_s: float
+    capture_s: float
+    tier: Tier
+    sent_for_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointDurable:
     run_id: RunId
     job_id: JobId
@@ -67,6 +77,7 @@ class CheckpointDurable:
     shipped_bytes: int
     final: bool
     elsewhere: str = ""  # why it is not in the first of the job's places
+    capture: Capture | None = None  # None: it was reported by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

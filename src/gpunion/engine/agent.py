@@ -170,7 +170,7 @@ def _timer(draft: AgentDraft, key: str) -> None:
         case "ship":
             saves.ship_again(draft, subject)
         case "save":
-            saves.not_answered(draft, subject)
+            saves.takes_long(draft, subject)
         case "park":
             parking.too_long(draft, subject)
         case "kill":

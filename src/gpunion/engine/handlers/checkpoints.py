@@ -10,7 +10,7 @@ from gpunion.domain.node import NodePhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.records import maker
 from gpunion.domain.replacing import changer, replace
-from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
+from gpunion.domain.reports import Capture, CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.system_tier import Tier
 from gpunion.engine import gang_moves, gangs, moving, staging
@@ -24,6 +24,7 @@ _with_capture = changer(
     Checkpoint, "phase", "step", "progress", "stall_s", "captured_s", "tier", "tier_why", "kind"
 )
 _with_arrival = changer(Checkpoint, "phase", "step", "progress", "size_bytes", "shipped_bytes", "durable_s")
+_with_late_word = changer(Checkpoint, "stall_s", "captured_s", "tier", "kind")
 _with_save = changer(Job, "durable", "cost", "copies")
 
 # Half of a new measurement counts: costs follow the job's growth within a few saves.
@@ -57,18 +58,16 @@ def captured(draft: Draft, report: CheckpointCaptured) -> None:
             captured_s=draft.now_s,
             tier=report.tier,
             tier_why=report.tier_why,
-            kind=_kind(draft, report),
+            kind=_kind(draft, report.run_id, report.tier),
         )
     )
     if report.tier_why:
         draft.because(report.job_id, Why.TIER_FELL_BACK, trouble=report.tier_why)
     job = draft.state.jobs[report.job_id]
-    if report.stall_s > 0:  # a program that had ended by itself stood still for nobody
-        stall_s = _learned(job, job.cost.stall_s, report.stall_s)
-        capture_s = _learned(job, job.cost.save_s, max(report.capture_s, report.stall_s))
-        if stall_s != job.cost.stall_s or capture_s != job.cost.capture_s:  # mostly it took as long as ever
-            draft.put(replace(job, cost=replace(job.cost, stall_s=stall_s, capture_s=capture_s)))
-    migration = moving.migration_of(draft, job)
+    learned = _with_cost_of(job, report)
+    if learned is not job:
+        draft.put(learned)
+    migration = moving.migration_of(draft, learned)
     if migration is not None and migration.flush == checkpoint.id and migration.stopped_s is None:
         draft.put(replace(migration, stopped_s=draft.now_s - report.stall_s))
         _stop_if_it_works_on(draft, checkpoint)
@@ -85,18 +84,20 @@ def durable(draft: Draft, report: CheckpointDurable) -> None:
     checkpoint = _known(draft, report)
     if checkpoint is None or checkpoint.phase not in _OPEN:
         return
-    draft.put(
-        _with_arrival(
-            checkpoint,
-            phase=CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.DURABLE),
-            step=report.step,
-            progress=report.progress,
-            size_bytes=report.size_bytes,
-            shipped_bytes=report.shipped_bytes,
-            durable_s=draft.now_s,
-        )
+    arrived = _with_arrival(
+        checkpoint,
+        phase=CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.DURABLE),
+        step=report.step,
+        progress=report.progress,
+        size_bytes=report.size_bytes,
+        shipped_bytes=report.shipped_bytes,
+        durable_s=draft.now_s,
     )
     job = draft.state.jobs[report.job_id]
+    if report.capture is not None:
+        arrived = _as_captured(draft, arrived, report.capture)
+        job = _with_cost_of(job, report.capture)
+    draft.put(arrived)
     _advance(draft, job, report)
     if report.elsewhere:
         draft.because(job.id, Why.SAVED_ELSEWHERE, trouble=report.elsewhere)
@@ -209,10 +210,32 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
         draft.because(job.id, Why.SAVED, step=report.step, bytes=report.shipped_bytes)
 
 
-def _kind(draft: Draft, report: CheckpointCaptured) -> str:
+def _as_captured(draft: Draft, checkpoint: Checkpoint, capture: Capture) -> Checkpoint:
+    """What an agent says of a save once it has arrived, where that did not take long."""
+    return _with_late_word(
+        checkpoint,
+        stall_s=capture.stall_s,
+        captured_s=max(checkpoint.requested_s, draft.now_s - capture.sent_for_s),
+        tier=capture.tier,
+        kind=_kind(draft, checkpoint.run_id, capture.tier),
+    )
+
+
+def _with_cost_of(job: Job, seen: CheckpointCaptured | Capture) -> Job:
+    """The same job where the save took as long as ever, as most do."""
+    if seen.stall_s <= 0:  # a program that had ended by itself stood still for nobody
+        return job
+    stall_s = _learned(job, job.cost.stall_s, seen.stall_s)
+    capture_s = _learned(job, job.cost.save_s, max(seen.capture_s, seen.stall_s))
+    if stall_s == job.cost.stall_s and capture_s == job.cost.capture_s:
+        return job
+    return replace(job, cost=replace(job.cost, stall_s=stall_s, capture_s=capture_s))
+
+
+def _kind(draft: Draft, run_id: RunId, tier: Tier) -> str:
     """Of the machine that dumped it, as far as it is a dump."""
-    run = draft.state.runs.get(report.run_id)
-    if run is None or report.tier is not Tier.SYSTEM:
+    run = draft.state.runs.get(run_id)
+    if run is None or tier is not Tier.SYSTEM:
         return ""
     return draft.state.nodes[run.node_id].facts.system.kind
 

@@ -173,7 +173,8 @@ def _settle_saving(draft: AgentDraft, guest: Guest, reason: EndReason) -> Guest:
         if reason is EndReason.SAVED and not guest.final_saved:
             guest = saves.drop(draft, guest, CheckpointTrouble.SUPERSEDED)
             return _ship_what_it_left(draft, guest)  # newer than what was on its way
-        return guest
+        draft.cancel_timer(f"save:{guest.run_id}")
+        return saves.tell_captured(draft, guest)
     if guest.saving is not None:
         if reason is not EndReason.SAVED:
             return saves.drop(draft, guest, CheckpointTrouble.GUEST_ENDED)
@@ -195,8 +196,8 @@ def _ship_what_it_left(draft: AgentDraft, guest: Guest) -> Guest:
     saved_for = saving.saved_for
     if saved_for is None and draft.deadline_for(guest) is not None:
         saved_for = EndReason.DEADLINE  # it read the notice
-    guest = draft.put(replace(guest, saving=saving, final_saved=True, saved_for=saved_for))
-    saves.report_captured(draft, guest, saving, stall_s=0.0)  # else nobody would wait for it to arrive
+    guest = replace(guest, saving=saving, final_saved=True, saved_for=saved_for)
+    guest = saves.tell_captured(draft, guest)  # else nobody would wait for it to arrive
     saves.ship(draft, guest)
     return guest
 

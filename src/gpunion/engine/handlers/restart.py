@@ -63,7 +63,9 @@ def _take_up(draft: AgentDraft, guest: Guest, found: GuestFound | None) -> None:
 def _go_on_shipping(draft: AgentDraft, before: Guest) -> None:
     """It died while no agent was there. What it had saved by then is still to be sent, by nobody but us."""
     guest = draft.guests.get(before.run_id)
-    if guest is not None and guest.saving is not None and guest.saving == before.saving:
+    if guest is None or guest.saving is None or before.saving is None or not before.saving.saved:
+        return
+    if guest.saving.checkpoint_id == before.saving.checkpoint_id:
         saves.ship(draft, guest)
 
 

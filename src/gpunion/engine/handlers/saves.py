@@ -10,16 +10,19 @@ from gpunion.domain.ids import CheckpointId, RunId, own_checkpoint_id
 from gpunion.domain.reasons import Why
 from gpunion.domain.records import maker
 from gpunion.domain.replacing import changer, replace
-from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed
+from gpunion.domain.reports import Capture, CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
 from gpunion.engine.agent_draft import AgentDraft
 
 _ask_to_save, _ship = maker(AskToSave), maker(ShipCheckpoint)
-_captured, _durable = maker(CheckpointCaptured), maker(CheckpointDurable)
+_captured, _durable, _capture = maker(CheckpointCaptured), maker(CheckpointDurable), maker(Capture)
 _with_saving, _after_save = changer(Guest, "saving"), changer(Guest, "saving", "last_step")
-_as_saved = changer(Saving, "saved", "step", "progress", "tier")
+_as_saved = changer(Saving, "saved", "step", "progress", "tier", "saved_s", "stall_s", "capture_s")
 
+# A periodic save that arrives within this time is reported once, when it is durable: nobody waits for it, and
+# a third of all that a coordinator has to write down are words in between.
+TELL_AFTER_S = 30.0
 # Between two tries to bring a last save to a vault that did not take it.
 SHIP_AGAIN_S = 2.0
 _PASSING = frozenset(
@@ -61,11 +64,23 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
         return
     if guest.saving.saved or not guest.living:
         return
-    draft.cancel_timer(f"save:{guest.run_id}")
     step = _step_of(guest, event)
-    saving = _as_saved(guest.saving, saved=True, step=step, progress=event.progress, tier=event.tier)
+    saving = _as_saved(
+        guest.saving,
+        saved=True,
+        step=step,
+        progress=event.progress,
+        tier=event.tier,
+        saved_s=draft.now_s,
+        stall_s=event.stall_s,
+        capture_s=event.capture_s,
+    )
     guest = draft.put(_after_save(guest, saving=saving, last_step=max(guest.last_step, step)))
-    report_captured(draft, guest, saving, event.stall_s, event.capture_s)
+    if saving.final or guest.in_gang or saving.tier_why:  # others wait for it, or have to know
+        draft.cancel_timer(f"save:{guest.run_id}")
+        guest = tell_captured(draft, guest)
+    else:
+        draft.set_timer(f"save:{guest.run_id}", draft.now_s + TELL_AFTER_S)
     ship(draft, guest)
     if saving.final:
         # All it did is in the save: letting it go on would only make work to throw away.
@@ -87,9 +102,12 @@ def not_dumped(draft: AgentDraft, event: GuestNotDumped) -> None:
         draft.put(replace(guest, saving=replace(guest.saving, tier_why=event.why)))
 
 
-def report_captured(
-    draft: AgentDraft, guest: Guest, saving: Saving, stall_s: float, capture_s: float = 0.0
-) -> None:
+def tell_captured(draft: AgentDraft, guest: Guest) -> Guest:
+    """That there is something to wait for, once."""
+    saving = guest.saving
+    assert saving is not None
+    if saving.told:
+        return guest
     draft.report(
         _captured(
             run_id=guest.run_id,
@@ -98,12 +116,13 @@ def report_captured(
             checkpoint_id=saving.checkpoint_id,
             step=saving.step,
             progress=saving.progress,
-            stall_s=stall_s,
-            capture_s=capture_s,
+            stall_s=saving.stall_s,
+            capture_s=saving.capture_s,
             tier=saving.tier,
             tier_why=saving.tier_why,
         )
     )
+    return draft.put(replace(guest, saving=replace(saving, told=True)))
 
 
 def ship(draft: AgentDraft, guest: Guest) -> None:
@@ -126,6 +145,9 @@ def shipped(draft: AgentDraft, event: CheckpointShipped) -> None:
     guest = _waiting_for(draft, event.run_id, event.checkpoint_id)
     if guest is None or guest.saving is None:
         return
+    saving = guest.saving
+    if not saving.told:
+        draft.cancel_timer(f"save:{guest.run_id}")
     draft.report(
         _durable(
             run_id=guest.run_id,
@@ -136,8 +158,9 @@ def shipped(draft: AgentDraft, event: CheckpointShipped) -> None:
             progress=event.progress,
             size_bytes=event.size_bytes,
             shipped_bytes=event.shipped_bytes,
-            final=guest.saving.final,
+            final=saving.final,
             elsewhere=event.elsewhere,
+            capture=None if saving.told else _capture_of(saving, draft.now_s),
         )
     )
     _saving_over(draft, guest)
@@ -158,9 +181,14 @@ def ship_again(draft: AgentDraft, run_id: str) -> None:
         ship(draft, guest)
 
 
-def not_answered(draft: AgentDraft, run_id: str) -> None:
+def takes_long(draft: AgentDraft, run_id: str) -> None:
+    """Either the program to save, or what it has saved to arrive."""
     guest = draft.guests.get(RunId(run_id))
-    if guest is not None and guest.saving is not None and not guest.saving.saved:
+    if guest is None or guest.saving is None:
+        return
+    if guest.saving.saved:
+        tell_captured(draft, guest)
+    else:
         drop(draft, guest, CheckpointTrouble.NOT_ANSWERED)
 
 
@@ -169,7 +197,7 @@ def drop(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> Guest:
     assert guest.saving is not None
     if guest.saving.saved:
         draft.do(CancelShipping(run_id=guest.run_id))
-    else:
+    if not guest.saving.told:
         draft.cancel_timer(f"save:{guest.run_id}")
     _fail(draft, guest, trouble)
     return draft.put(replace(guest, saving=None))
@@ -191,17 +219,27 @@ def _waiting_for(draft: AgentDraft, run_id: RunId, checkpoint_id: CheckpointId) 
 
 
 def _fail(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble, places: str = "") -> None:
-    assert guest.saving is not None
+    saving = guest.saving
+    assert saving is not None
     draft.report(
         CheckpointFailed(
             run_id=guest.run_id,
             job_id=guest.job_id,
             epoch=guest.epoch,
-            checkpoint_id=guest.saving.checkpoint_id,
+            checkpoint_id=saving.checkpoint_id,
             trouble=trouble,
-            detail=guest.saving.tier_why,
+            detail=saving.tier_why,
             places=places,
         )
+    )
+
+
+def _capture_of(saving: Saving, now_s: float) -> Capture:
+    return _capture(
+        stall_s=saving.stall_s,
+        capture_s=saving.capture_s,
+        tier=saving.tier,
+        sent_for_s=max(0.0, now_s - saving.saved_s),
     )
 
 

@@ -38,6 +38,7 @@ from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.orders import Order
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import (
+    Capture,
     CheckpointCaptured,
     CheckpointDurable,
     CheckpointFailed,
@@ -46,7 +47,9 @@ from gpunion.domain.reports import (
 )
 from gpunion.domain.resources import MIB
 from gpunion.domain.run import EndReason
+from gpunion.domain.system_tier import Tier
 from gpunion.domain.terms import Terms
+from gpunion.engine.handlers import saves
 from gpunion.engine.handlers.guests import EXIT_SAVED
 from tests.builders import (
     TIMING,
@@ -367,15 +370,11 @@ def test_a_save_is_asked_for_written_shipped_and_reported() -> None:
     )
     written = agent.saves(step=10)
     assert written.effects == (
-        CancelTimer(key="save:job-e1"),
-        SendReport(
-            report=CheckpointCaptured(
-                run_id=RUN, job_id=JOB, epoch=1, checkpoint_id=C1, step=10, progress=0.5, stall_s=1.0
-            )
-        ),
+        SetTimer(key="save:job-e1", at_s=agent.now_s + saves.TELL_AFTER_S),
         ShipCheckpoint(run_id=RUN, checkpoint_id=C1, step=10, progress=0.5, rate_bps=5e6),
     )
-    arrived = agent.ships(step=10, elsewhere="attic: no room")
+    arrived = agent.later(7).ships(step=10, elsewhere="attic: no room")
+    assert CancelTimer(key="save:job-e1") in arrived.effects
     assert reports(arrived) == [
         CheckpointDurable(
             run_id=RUN,
@@ -388,10 +387,32 @@ def test_a_save_is_asked_for_written_shipped_and_reported() -> None:
             shipped_bytes=MIB,
             final=False,
             elsewhere="attic: no room",
+            capture=Capture(stall_s=1.0, capture_s=0.0, tier=Tier.APP, sent_for_s=7.0),
         )
     ]
     assert agent.guest().saving is None
     assert agent.guest().phase is GuestPhase.RUNNING
+
+
+def test_a_save_that_takes_long_to_arrive_is_told_of_meanwhile() -> None:
+    agent = an_agent_with_a_guest()
+    agent.ordered(a_save_order())
+    agent.saves(step=10)
+    on_its_way = CheckpointCaptured(
+        run_id=RUN, job_id=JOB, epoch=1, checkpoint_id=C1, step=10, progress=0.5, stall_s=1.0
+    )
+    assert reports(agent.hears(TimerFired(key="save:job-e1"))) == [on_its_way]
+    (arrived,) = reports(agent.ships(step=10))
+    assert isinstance(arrived, CheckpointDurable)
+    assert arrived.capture is None
+
+
+def test_a_guest_that_ends_with_a_save_on_its_way_says_what_is_to_be_waited_for() -> None:
+    agent = an_agent_with_a_guest()
+    agent.ordered(a_save_order())
+    agent.saves(step=10)
+    ended = reports(agent.exits(code=None))
+    assert [type(report) for report in ended] == [CheckpointCaptured, RunEnded]
 
 
 def test_a_last_save_ends_the_guest_as_soon_as_it_is_written() -> None:
@@ -434,7 +455,8 @@ def test_a_save_written_in_time_is_not_given_up() -> None:
     agent = an_agent_with_a_guest()
     agent.ordered(a_save_order())
     agent.saves()
-    assert agent.hears(TimerFired(key="save:job-e1")).empty
+    agent.hears(TimerFired(key="save:job-e1"))
+    assert agent.guest().saving is not None
 
 
 def test_a_periodic_save_is_superseded_by_the_last_one() -> None:

@@ -12,9 +12,10 @@ from gpunion.domain.job import CheckpointWish, DurablePoint, JobPhase, SaveCost
 from gpunion.domain.migration import Cause, MigrationPhase
 from gpunion.domain.node import DiskRoom
 from gpunion.domain.reasons import Why
-from gpunion.domain.reports import CheckpointDurable, RunEnded, RunStarted
+from gpunion.domain.reports import Capture, CheckpointDurable, RunEnded, RunStarted
 from gpunion.domain.resources import MIB
 from gpunion.domain.run import EndReason, RunPhase
+from gpunion.domain.system_tier import Tier
 from gpunion.engine.handlers.runs import START_ATTEMPTS
 from gpunion.policy.bandwidth import periodic_rate_bps
 from gpunion.policy.checkpointing import Young
@@ -102,6 +103,30 @@ def test_a_durable_checkpoint_moves_the_durable_step_and_sets_the_next_one() -> 
     headquarters.fires("checkpoint:job-e1")
     headquarters.durable("job-e1-c2", step=40, shipped_bytes=4 * MIB)
     assert headquarters.job().cost.ship_bytes == 3 * MIB
+
+
+def test_a_save_that_arrived_soon_is_told_of_once_with_what_it_cost() -> None:
+    headquarters = a_running_job()
+    headquarters.fires("checkpoint:job-e1")
+    asked_s = headquarters.now_s
+    capture = Capture(stall_s=3.0, capture_s=4.0, tier=Tier.SYSTEM, sent_for_s=6.0)
+    headquarters.later(10).durable("job-e1-c1", step=30, capture=capture)
+    saved = headquarters.state.checkpoints[CheckpointId("job-e1-c1")]
+    assert (saved.phase, saved.captured_s, saved.durable_s) == (
+        CheckpointPhase.DURABLE,
+        asked_s + 4.0,
+        asked_s + 10.0,
+    )
+    job = headquarters.job()
+    assert (job.cost.stall_s, job.cost.capture_s) == (3.0, 4.0)
+    assert job.durable is not None
+    assert job.durable.tier is Tier.SYSTEM
+    headquarters.fires("checkpoint:job-e1")
+    mistaken = Capture(stall_s=5.0, capture_s=5.0, tier=Tier.APP, sent_for_s=1e9)
+    headquarters.durable("job-e1-c2", step=40, capture=mistaken)
+    again = headquarters.state.checkpoints[CheckpointId("job-e1-c2")]
+    assert again.captured_s == again.requested_s  # whatever an agent's clock says
+    assert headquarters.job().cost.stall_s == 4.0
 
 
 def test_a_checkpoint_that_fails_is_told_and_the_next_one_set() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.decision import Decision
+from gpunion.domain.effects import ShipCheckpoint
 from gpunion.domain.events import GuestNotDumped, GuestSaved, GuestStarted
 from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.job import CheckpointWish, DurablePoint, Job
@@ -30,6 +31,7 @@ from tests.builders import (
     a_start,
     a_view,
     an_agent_with_a_guest,
+    deeds,
     facts,
     orders,
     reports,
@@ -254,7 +256,7 @@ def test_a_save_that_failed_both_ways_says_both() -> None:
 # --- the agent --------------------------------------------------------------------------------------
 
 
-def saved_whole(agent: LoneAgent, checkpoint: str, step: int = 0) -> CheckpointCaptured:
+def saved_whole(agent: LoneAgent, checkpoint: str, step: int = 0) -> ShipCheckpoint:
     decision = agent.hears(
         GuestSaved(
             run_id=RUN,
@@ -265,8 +267,8 @@ def saved_whole(agent: LoneAgent, checkpoint: str, step: int = 0) -> CheckpointC
             tier=Tier.SYSTEM,
         )
     )
-    (report,) = (report for report in reports(decision) if isinstance(report, CheckpointCaptured))
-    return report
+    (shipping,) = (deed for deed in deeds(decision) if isinstance(deed, ShipCheckpoint))
+    return shipping
 
 
 def test_the_dumps_of_a_program_that_tells_no_steps_are_counted() -> None:
