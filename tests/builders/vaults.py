@@ -7,6 +7,7 @@ process in the middle of any of them.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -72,6 +73,14 @@ class CutOperations(FileOperations):
         if self._may_die():
             raise Cut
         super().rename(source, target)
+
+    def take_name(self, source: Path, target: Path) -> None:
+        if self._may_die():
+            raise Cut
+        os.link(source, target)
+        if self._may_die():
+            raise Cut
+        os.unlink(source)
 
     def unlink(self, path: Path) -> None:
         if self._may_die():

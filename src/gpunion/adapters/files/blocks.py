@@ -4,17 +4,20 @@
     suspects/<hash>       empty: that block was found damaged, and is to be stored again when it comes along
 
 A block may be stored as a difference from a base. A base is always whole at that moment, and whoever relies
-on a block relies on its base: both are looked for, made young and synced together. Here a name is always what
-a block is stored as.
+on a block relies on its base: both are looked for, made young and synced together. A difference takes a name
+that is free and replaces nothing: what is whole stays whole for those who took it for their base, however
+many store at once. Here a name is always what a block is stored as.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 from blake3 import blake3
 
@@ -34,22 +37,31 @@ from gpunion.adapters.files.pieces import Buffer
 from gpunion.domain.tree import HASH_PATTERN
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, BadManifest, CorruptBlock, MissingBlock, VaultFault
 
+# Somebody has stored it meanwhile, or this file system knows no second names: then it is stored whole.
+NO_NAME_TO_TAKE = (errno.EEXIST, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Publish(Protocol):
+    """Puts bytes under a name whole or not at all; FileExistsError where they may not go over others."""
+
+    def __call__(self, path: Path, data: Buffer, *, over: bool) -> None: ...
+
 
 class Blocks:
-    """`replace` puts bytes under a name whole or not at all; `relying` keeps the collector away."""
+    """`relying` keeps the collector away."""
 
     def __init__(
         self,
         root: Path,
         do: FileOperations,
-        replace: Callable[[Path, Buffer], None],
+        publish: Publish,
         relying: Callable[[], AbstractContextManager[None]],
         packing: Packing | None = None,
     ) -> None:
         self._root = root / "blocks"
         self._suspects = root / "suspects"
         self._do = do
-        self._replace = replace
+        self._publish = publish
         self._relying = relying
         self._packing: Packing = packing or PlainPacking()
         self._durable_folders: set[Path] = set()  # made by whomever, synced by us
@@ -96,9 +108,10 @@ class Blocks:
             path = self.path(name)
             damaged = path.exists()
             # Others may need it as their base: it becomes whole.
-            stored = self._packing.pack(name, data, None if damaged else self._base(like, name, data))
-            self._make_folder(path.parent)
-            self._replace(path, stored)
+            base = None if damaged else self._base(like, name, data)
+            stored = self._packing.pack(name, data, base)
+            if not self._published(path, stored, over=base is None):
+                return self.put(name, data, None, named=True)
             if damaged:  # at once: a seal takes blocks that its parent has for durable
                 self._do.sync_directory(path.parent)
             self.clear(name)
@@ -117,8 +130,8 @@ class Blocks:
         if path.exists() or (base is not None and self.head(base).base is not None):
             return self.put(name, data, base, named=True)
         with translated("storing a block"):
-            self._make_folder(path.parent)
-            self._replace(path, stored)
+            if not self._published(path, stored, over=base is None):
+                return self.put(name, data, None, named=True)
             return len(stored)
 
     def read_stored(self, name: str) -> bytes:
@@ -193,11 +206,22 @@ class Blocks:
             self.create()
             self._do.make_directory(folder, sync=False)
 
+    def _published(self, path: Path, stored: Buffer, *, over: bool) -> bool:
+        """False: not over what is there, and there is no other way here."""
+        self._make_folder(path.parent)
+        try:
+            self._publish(path, stored, over=over)
+        except OSError as error:
+            if over or error.errno not in NO_NAME_TO_TAKE:
+                raise
+            return False
+        return True
+
     def _rely_on(self, name: str, suspects: set[str], renew: bool) -> bool:
         chain: list[str] = []
         following: str | None = name
         while following is not None:
-            if following in suspects or len(chain) > CHAIN_MAX:
+            if following in suspects or len(chain) >= CHAIN_MAX:
                 return False
             chain.append(following)
             try:
@@ -281,8 +305,10 @@ class ForeignBlocks(Blocks):
         with translated("storing a block"):
             path = self.path(name)
             damaged = path.exists()
-            self._make_folder(path.parent)
-            self._replace(path, stored)
+            if not self._published(path, stored, over=damaged or base is None):
+                if self.present([name]):
+                    return 0
+                raise MissingBlock(f"{name} cannot be kept as a difference here")
             if damaged:  # as in `put`
                 self._do.sync_directory(path.parent)
             self.clear(name)

@@ -7,7 +7,6 @@ until it is made.
 
 from __future__ import annotations
 
-import os
 import secrets
 import threading
 from collections.abc import Collection, Iterable, Iterator
@@ -38,7 +37,7 @@ class DirectoryCache:
         self._root = root
         self._limit_bytes = limit_bytes
         self._do = operations or Unsynced()
-        self._blocks = Blocks(root, self._do, self._replace, self._relying)
+        self._blocks = Blocks(root, self._do, self._publish, self._relying)
         self._lock = threading.Lock()
         self._users = 0
 
@@ -107,11 +106,11 @@ class DirectoryCache:
         except OSError as error:
             raise CacheFault(f"{self._root} cannot be used: {error.strerror or error}") from error
 
-    def _replace(self, path: Path, data: bytes | memoryview) -> None:
+    def _publish(self, path: Path, data: bytes | memoryview, *, over: bool) -> None:
         temporary = self._root / "tmp" / secrets.token_hex(16)
         try:
             self._do.write_new(temporary, data)
-            os.rename(temporary, path)
+            (self._do.rename if over else self._do.take_name)(temporary, path)
         except OSError:
             temporary.unlink(missing_ok=True)
             raise

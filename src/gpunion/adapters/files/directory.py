@@ -330,16 +330,18 @@ class DirectoryVault:
             return None
 
     def _blocks(self, kind: type[Blocks], root: Path, packing: Packing) -> Blocks:
-        return kind(root, self._do, self._replace_block, self._relying_on_blocks, packing)
+        return kind(root, self._do, self._publish_block, self._relying_on_blocks, packing)
 
-    def _replace_block(self, path: Path, data: Buffer) -> None:
-        self._replace(path, data, sync=False)  # the seal syncs the directories, once for all blocks
+    def _publish_block(self, path: Path, data: Buffer, *, over: bool) -> None:
+        # The seal syncs the directories, once for all blocks.
+        self._replace(path, data, over=over, sync=False)
 
     def _replace(
         self,
         path: Path,
         data: Buffer,
         *,
+        over: bool = True,
         sync: bool = True,
         before_renaming: Callable[[], None] = lambda: None,
     ) -> None:
@@ -347,7 +349,7 @@ class DirectoryVault:
         try:
             self._do.write_new(temporary, data)
             before_renaming()
-            self._do.rename(temporary, path)
+            (self._do.rename if over else self._do.take_name)(temporary, path)
         except OSError:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)

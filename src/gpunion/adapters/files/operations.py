@@ -28,6 +28,11 @@ class FileOperations:
     def rename(self, source: Path, target: Path) -> None:
         os.rename(source, target)
 
+    def take_name(self, source: Path, target: Path) -> None:
+        """Like `rename`, but FileExistsError where the name is taken. Cut in between, `source` is left."""
+        os.link(source, target)
+        os.unlink(source)
+
     def unlink(self, path: Path) -> None:
         path.unlink(missing_ok=True)
 

@@ -23,6 +23,7 @@ from typing import BinaryIO
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.cache import Unsynced
 from gpunion.adapters.files.manifests import check, check_id
+from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.restore import restore_directory, restore_tree, telling
 from gpunion.ports.ready import ReadyFault, ReadyStates
 from gpunion.ports.vault import Manifest, Vault, VaultFault
@@ -126,7 +127,7 @@ class DirectoryReady:
 
     def _blocks(self, job_id: str) -> Blocks:
         folder = self._folder(job_id)
-        return Blocks(folder, self._do, partial(self._replace, job_id), nullcontext)
+        return Blocks(folder, self._do, partial(self._publish, job_id), nullcontext)
 
     def _opened(self, job_id: str) -> Blocks:
         blocks = self._blocks(job_id)
@@ -134,7 +135,7 @@ class DirectoryReady:
         blocks.create()
         return blocks
 
-    def _replace(self, job_id: str, path: Path, data: bytes) -> None:
+    def _publish(self, job_id: str, path: Path, data: Buffer, *, over: bool) -> None:
         folder = self._folder(job_id)
         temporary = folder / "tmp" / secrets.token_hex(16)
         try:
@@ -142,7 +143,7 @@ class DirectoryReady:
             with self._lock:
                 more_bytes = len(data) - (path.stat().st_size if path.exists() else 0)
                 self._fit(job_id, more_bytes)
-                os.rename(temporary, path)
+                (self._do.rename if over else self._do.take_name)(temporary, path)
                 self._sizes[job_id] += more_bytes
                 os.utime(folder)
         except (OSError, ReadyFault):
