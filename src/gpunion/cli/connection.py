@@ -77,7 +77,6 @@ def _refused(problem: ApiProblem) -> Trouble:
     why = "; ".join(f"{found['at']}: {found['message']}" for found in problem.errors)
     if problem.verdicts:
         why = "\n" + "\n".join(f"  {line}" for line in verdict_table(problem.verdicts).plain())
-        next_step = "ask for less, or for what a node has: gpunion nodes"
     return Trouble(problem.detail, why="" if why == problem.detail else why, next_step=next_step, code=code)
 
 

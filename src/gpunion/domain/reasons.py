@@ -136,6 +136,7 @@ class Why(StrEnum):
     GANG_SEAT = "gang_seat"
     GANG_WAITS = "gang_waits"
     GANG_IMPOSSIBLE = "gang_impossible"
+    GANG_ROOM = "gang_room"
     GANG_SAVES = "gang_saves"
     GANG_APART = "gang_apart"
     GANG_STOPS = "gang_stops"
@@ -292,6 +293,7 @@ SENTENCES: dict[Why, str] = {
     "or none: {blockers}",
     Why.GANG_IMPOSSIBLE: "no machines of this campus could ever run all {size} members at once; "
     "there is room for {found}",
+    Why.GANG_ROOM: "it has room for {room} of the {size} members, with nobody else on it",
     Why.GANG_SAVES: "member {rank} has to leave {node}: {because}; "
     "all {size} members are saved at the same step and go on together",
     Why.GANG_APART: "its gang's members saved different steps ({steps}), which counts for nobody; "

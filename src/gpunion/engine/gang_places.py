@@ -19,7 +19,7 @@ from gpunion.engine.draft import Draft
 from gpunion.engine.keeping import KEPT_MOST, Kept
 from gpunion.engine.wishes import Wish
 from gpunion.policy.gangs.placing import GANG_PATIENCE_S, AllPlaced, NotAllPlaced, place_gang, room_for
-from gpunion.policy.placement.filters import has_room
+from gpunion.policy.placement.filters import has_room, refusal
 from gpunion.policy.placement.pick import Placed
 
 # How many refusals a sentence lists before it stops being read.
@@ -55,13 +55,16 @@ def find(draft: Draft, job: Job, kept: Kept) -> list[tuple[Job, Placed]]:
 
 def impossible(draft: Draft, job: Job, seat: Seat) -> bool:
     """Told why, where even with nobody else on them the machines there are could not have all members."""
-    found = 0
-    for node in draft.state.nodes.values():
-        if node.phase is not NodePhase.LEFT:
-            found += _room(draft, job, _emptied(draft, node.id), seat.size - found)
-    if found >= seat.size or not draft.state.nodes:
+    there = [_emptied(draft, here.node.id) for here in views(draft)]
+    room = {here.node.id: _room(draft, job, here, seat.size) for here in there}
+    found = sum(room.values())
+    if found >= seat.size or not there:
         return False
     draft.because(job.id, Why.GANG_IMPOSSIBLE, size=seat.size, found=found)
+    for here in there:
+        here_id = here.node.id
+        refused = None if room[here_id] else refusal(job, here, draft.now_s)
+        draft.add_reason(refused or because(here_id, Why.GANG_ROOM, room=room[here_id], size=seat.size))
     return True
 
 
@@ -156,7 +159,7 @@ def _waits(draft: Draft, job: Job) -> Reason:
         counts = {sentence: said.count(sentence) for sentence in said}
         ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         shown = [f"{count} node(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
-        blockers = "; ".join(shown) or "no node has joined yet"
+        blockers = "; ".join(shown) or "no machine is part of this campus now"
     return because(job.id, Why.GANG_WAITS, found=places, size=len(members), blockers=blockers)
 
 

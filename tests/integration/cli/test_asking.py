@@ -19,7 +19,7 @@ def test_a_job_on_a_campus_without_machines_waits_and_says_why(gpunion: Program,
     (tmp_path / "train.py").write_text("print('hello')")
     made = gpunion("submit", "--name", "waiter", "--", "python", "train.py", here=tmp_path)
     assert made.code == 0, made.err
-    assert "waiting: no node has joined yet" in made.out
+    assert "waiting: no machine is part of this campus now" in made.out
     why = gpunion("why", "waiter")
     assert why.code == 0
     assert "is pending" in why.out

@@ -142,6 +142,7 @@ def test_an_impossible_job_is_refused_with_what_each_node_lacks(fresh: Coordinat
         with pytest.raises(ApiProblem) as caught:
             client.submit(a_job(resources={"gpus": 8}))
         assert (caught.value.code, caught.value.status) == ("impossible", 422)
+        assert "GET /api/v1/nodes" in caught.value.next_step
         (verdict,) = caught.value.verdicts
         assert (verdict["node"], verdict["fits"], verdict["code"]) == ("alpha", False, "too_few_gpus")
         assert verdict["sentence"] == "it has 1 GPU(s), 8 are needed"

@@ -168,7 +168,11 @@ class CampusDouble:
         self.submitted.append(dict(job))
         made = a_job(len(self.known) + 1, name=job["name"], command=job["command"], phase="pending")
         self.known[made["id"]] = made
-        reason = {"subject": made["id"], "code": "waiting", "sentence": "waiting: no node has joined yet"}
+        reason = {
+            "subject": made["id"],
+            "code": "waiting",
+            "sentence": "waiting: no machine is part of this campus now",
+        }
         return {"job": made, "reasons": [reason], "verdicts": []}
 
     def jobs(self, *, phases: Sequence[str] = (), limit: int = 100, cursor: str | None = None) -> Json:

@@ -37,7 +37,7 @@ def test_flags_become_the_request(gpunion: Terminal, campus: CampusDouble) -> No
             "checkpoint": {"max_interval_s": 60.0},
         }
     ]
-    assert "waiting: no node has joined yet" in gpunion.out
+    assert "waiting: no machine is part of this campus now" in gpunion.out
 
 
 def test_flags_win_over_the_job_file(gpunion: Terminal, campus: CampusDouble) -> None:

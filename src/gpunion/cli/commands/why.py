@@ -51,5 +51,5 @@ def _explain_waiting(context: Context, why: Json) -> None:
         context.screen.table(verdict_table(why["verdicts"]))
     else:
         context.screen.line(
-            "No machine is part of this campus yet. Next: gpunion join, on a machine with a GPU."
+            "No machine is part of this campus now. Next: gpunion join, on a machine with a GPU."
         )

@@ -158,7 +158,7 @@ def _impossible(job_id: JobId, reasons: tuple[Reason, ...]) -> ApiError:
         422,
         "impossible",
         "; ".join(said) or "no node of this campus could ever run it",
-        "ask for less, or for what a node has: `verdicts` says what each lacks",
+        "ask for less, or for what a machine has: GET /api/v1/nodes",
         verdicts=[convert.verdict_out(verdict) for verdict in verdicts],
     )
 

@@ -79,7 +79,8 @@ class EverythingHasAReason(Checker):
                 self.court.find(8, commit.event.job_id, "was turned away without a word")
             return
         verdicts = station.engine.explain(commit.at_s, job.id)
-        silent = set(station.engine.state.nodes) - {verdict.node for verdict in verdicts}
+        there = {node.id for node in station.engine.state.nodes.values() if node.phase is not NodePhase.LEFT}
+        silent = there - {verdict.node for verdict in verdicts}
         if silent:
             self.court.find(8, job.id, f"no verdict of {', '.join(sorted(silent))}")
         for verdict in verdicts:

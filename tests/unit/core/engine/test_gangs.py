@@ -121,9 +121,15 @@ def test_of_two_gangs_that_do_not_both_fit_one_runs_and_the_other_holds_nothing(
 def test_a_gang_that_no_machines_could_ever_have_is_turned_away() -> None:
     headquarters = Headquarters()
     headquarters.joins("alpha", facts(gpus=4, terms=Terms(max_guests=2)))
+    headquarters.joins("beta", facts(gpus=4, terms=Terms(deny_labs=("students",))))
     decision = headquarters.submits("job", a_gang_spec(3))
-    assert whys(decision, "job") == [Why.GANG_IMPOSSIBLE]
+    assert [(reason.subject, reason.why) for reason in decision.reasons] == [
+        ("job", Why.GANG_IMPOSSIBLE),
+        ("alpha", Why.GANG_ROOM),
+        ("beta", Why.LAB_NOT_ADMITTED),
+    ]
     assert "there is room for 2" in decision.reasons[0].sentence()
+    assert "room for 2 of the 3 members" in decision.reasons[1].sentence()
     assert headquarters.state.jobs == {}
 
 
@@ -433,7 +439,7 @@ def test_a_waiting_gang_is_told_what_it_waits_for_and_cancelled_whole() -> None:
     headquarters.submits("job", a_gang_spec())
     [waits] = headquarters.engine.waits_because(headquarters.now_s, JobId("job-r1"))
     assert "0 of its gang's 2 members would have a place now" in waits.sentence()
-    assert "no node has joined yet" in waits.sentence()
+    assert "no machine is part of this campus now" in waits.sentence()
     headquarters.stops("job-r1")
     assert phases(headquarters) == ["cancelled", "cancelled"]
 

@@ -28,7 +28,7 @@ def test_a_job_on_an_empty_campus_waits_for_the_first_node() -> None:
     decision = headquarters.submits()
     assert [reason.sentence() for reason in decision.reasons] == [
         "accepted from sam",
-        "waiting: no node has joined yet",
+        "waiting: no machine is part of this campus now",
     ]
     assert [node for node, _ in orders(headquarters.joins("alpha"))] == ["alpha"]
 
@@ -125,7 +125,7 @@ def test_every_node_gives_its_verdict_on_a_waiting_job() -> None:
 
 
 def test_a_node_that_would_do_stands_in_nobody_s_way() -> None:
-    assert blockers([Verdict(node="alpha")]) == "no node has joined yet"
+    assert blockers([Verdict(node="alpha")]) == "no machine is part of this campus now"
 
 
 def test_who_keeps_checkpoints_elsewhere_does_not_answer_for_who_does_not() -> None:
