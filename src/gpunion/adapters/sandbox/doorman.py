@@ -69,7 +69,8 @@ class Doorman:
                 writer.write(f"HTTP/1.1 {no.status}\r\nConnection: close\r\n\r\ngpunion: {no}\n".encode())
                 await _close(writer)
                 return
-            except (OSError, EOFError, TimeoutError, ValueError):
+            except (OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
+                # All of what may come: not every Python hangs up where a task ends with an exception.
                 await _close(writer)
                 return
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
