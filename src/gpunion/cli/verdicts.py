@@ -9,11 +9,12 @@ from gpunion.cli.screen import Table
 
 
 def verdict_table(verdicts: Sequence[Json]) -> Table:
-    rows = [[str(v["node"]), "yes" if v["fits"] else "no", _why(v)] for v in verdicts]
+    best = max((v["score"] for v in verdicts if v["fits"]), default=None)
+    rows = [[str(v["node"]), "yes" if v["fits"] else "no", _why(v, best)] for v in verdicts]
     return Table(columns=("NODE", "FITS", "WHY"), rows=list(rows))
 
 
-def _why(verdict: Json) -> str:
+def _why(verdict: Json, best: float | None) -> str:
     if verdict["fits"]:
-        return f"it would do (score {verdict['score']:.2f})"
+        return "it would do best" if verdict["score"] == best else "it would do"
     return str(verdict["sentence"] or verdict["code"])

@@ -158,7 +158,7 @@ def _waits(draft: Draft, job: Job) -> Reason:
         said = [verdict.refusal.sentence() for verdict in found.verdicts if verdict.refusal is not None]
         counts = {sentence: said.count(sentence) for sentence in said}
         ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-        shown = [f"{count} node(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
+        shown = [f"{count} machine(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
         blockers = "; ".join(shown) or "no machine is part of this campus now"
     return because(job.id, Why.GANG_WAITS, found=places, size=len(members), blockers=blockers)
 

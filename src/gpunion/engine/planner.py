@@ -88,7 +88,7 @@ def blockers(verdicts: Iterable[Verdict]) -> str:
         sentence = refusals[0].sentence()
         said[sentence] = said.get(sentence, 0) + len(refusals)
     ranked = sorted(said.items(), key=lambda pair: (-pair[1], pair[0]))
-    shown = [f"{count} node(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
+    shown = [f"{count} machine(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
     return "; ".join(shown) or "no machine is part of this campus now"
 
 

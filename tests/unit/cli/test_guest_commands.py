@@ -149,7 +149,7 @@ def test_why_tells_the_story_and_asks_each_node_while_the_job_waits(
     assert gpunion("why", "train") == 0
     assert "accepted from admin" in gpunion.out
     assert "alpha  no    its owner is using it" in gpunion.out
-    assert "beta   yes   it would do" in gpunion.out
+    assert "beta   yes   it would do best\n" in gpunion.out
 
 
 def test_why_on_an_empty_campus_says_what_to_do(gpunion: Terminal, campus: CampusDouble) -> None:
@@ -200,7 +200,7 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
         {
             "id": "c1", "run_id": "r", "epoch": 1, "phase": "durable", "final": True, "step": 40,
             "progress": 0.5,
-            "stall_s": 0.3, "size_bytes": 2048, "shipped_bytes": 1024, "trouble": None,
+            "stall_s": 0.3, "size_bytes": 2048, "shipped_bytes": 1024, "trouble": None, "trouble_told": None,
             "requested_at": "2026-01-01T00:00:00.000Z", "captured_at": None, "durable_at": None,
             "tier": "app", "tier_why": "it took too long", "node_id": "alpha",
             "ready_on": ["beta", "gamma"], "places": ["bucket"], "places_unknown": ["attic"], "gone": False,

@@ -13,6 +13,7 @@ from gpunion.domain.replacing import changer, replace
 from gpunion.domain.reports import Capture, CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.system_tier import Tier
+from gpunion.domain.wording import TROUBLE_IN_WORDS
 from gpunion.engine import gang_moves, gangs, moving, staging
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
@@ -128,7 +129,7 @@ def failed(draft: Draft, report: CheckpointFailed) -> None:
         return
     run = draft.state.runs[migration.source_run]
     if not run.living:
-        moving.seek(draft, migration, fell_back=report.trouble.value)
+        moving.seek(draft, migration, fell_back=TROUBLE_IN_WORDS[report.trouble])
     elif run.phase is RunPhase.LEAVING and _nobody_wants_it(draft, run):
         moving.stay(draft, run)
         set_checkpoint_timer(draft, run)
@@ -241,7 +242,8 @@ def _kind(draft: Draft, run_id: RunId, tier: Tier) -> str:
 
 
 def _told(report: CheckpointFailed) -> str:
-    told = f"{report.trouble.value} ({report.places})" if report.places else report.trouble.value
+    told = TROUBLE_IN_WORDS[report.trouble]
+    told = f"{told} ({report.places})" if report.places else told
     return f"{told}, nor could it be dumped whole ({report.detail})" if report.detail else told
 
 

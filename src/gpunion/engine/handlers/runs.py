@@ -14,6 +14,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.system_tier import Tier
+from gpunion.domain.wording import END_IN_WORDS, TROUBLE_IN_WORDS
 from gpunion.engine import dumps, endings, gangs, moving, prefetch, staging
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
@@ -255,7 +256,7 @@ def _after_the_flush(
     elif checkpoint.phase is CheckpointPhase.DURABLE:
         moving.seek(draft, migration, fell_back=None)
     elif report.reason is EndReason.NODE_LOST:
-        moving.seek(draft, migration, fell_back=report.reason.value)
+        moving.seek(draft, migration, fell_back=END_IN_WORDS[report.reason])
 
 
 def _without_the_flush(
@@ -273,7 +274,8 @@ def _without_the_flush(
         return
     asked = None if migration.flush is None else draft.state.checkpoints[migration.flush]
     trouble = None if asked is None else asked.trouble
-    moving.seek(draft, migration, fell_back=report.reason.value if trouble is None else trouble.value)
+    why = END_IN_WORDS[report.reason] if trouble is None else TROUBLE_IN_WORDS[trouble]
+    moving.seek(draft, migration, fell_back=why)
 
 
 def _save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | None:

@@ -19,6 +19,7 @@ from gpunion.domain.run import Run
 from gpunion.domain.system_tier import Tier
 from gpunion.domain.timing import Timing
 from gpunion.domain.withheld import WithheldGpu, withheld_of
+from gpunion.domain.wording import TROUBLE_IN_WORDS
 from gpunion.wire.v1 import campus, jobs
 
 
@@ -191,6 +192,7 @@ def checkpoint_out(
         captured_at=shown_time_or_none(checkpoint.captured_s),
         durable_at=shown_time_or_none(checkpoint.durable_s),
         trouble=checkpoint.trouble.value if checkpoint.trouble else None,
+        trouble_told=TROUBLE_IN_WORDS[checkpoint.trouble] if checkpoint.trouble else None,
         tier=checkpoint.tier.value,
         tier_why=checkpoint.tier_why,
         node_id=node_id,

@@ -258,6 +258,7 @@ class CheckpointOut(Answer):
     captured_at: str | None
     durable_at: str | None
     trouble: str | None
+    trouble_told: str | None  # the same in words
     tier: str
     tier_why: str  # why not the tier that was asked for
     node_id: str

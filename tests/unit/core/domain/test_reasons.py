@@ -16,6 +16,7 @@ from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.migration import Cause
 from gpunion.domain.reasons import SENTENCES, Reason, Verdict, Why, because
 from gpunion.domain.run import EndReason
+from gpunion.domain.wording import END_IN_WORDS, TROUBLE_IN_WORDS
 
 SOURCE = Path(__file__).resolve().parents[4] / "src" / "gpunion"
 PURE = ("domain", "lifecycle", "policy", "engine")
@@ -55,12 +56,19 @@ def mentioned(words: type[StrEnum]) -> set[str]:
 
 @cache
 def source() -> str:
-    paths = (path for path in sorted(SOURCE.rglob("*.py")) if path.name != "reasons.py")
+    paths = (path for path in sorted(SOURCE.rglob("*.py")) if path.name not in ("reasons.py", "wording.py"))
     return "\n".join(path.read_text(encoding="utf-8") for path in paths)
 
 
 def test_every_reason_has_a_sentence() -> None:
     assert set(SENTENCES) == set(Why)
+
+
+def test_every_code_that_gets_into_a_sentence_has_words() -> None:
+    assert set(TROUBLE_IN_WORDS) == set(CheckpointTrouble)
+    assert set(END_IN_WORDS) == set(EndReason)
+    said = [*TROUBLE_IN_WORDS.values(), *END_IN_WORDS.values()]
+    assert [words for words in said if "_" in words or " " not in words] == []
 
 
 def test_every_place_that_gives_a_reason_hands_over_the_facts_its_sentence_asks_for() -> None:

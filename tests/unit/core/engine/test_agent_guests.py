@@ -149,7 +149,7 @@ def test_an_epoch_not_newer_than_one_seen_is_refused() -> None:
     agent.exits("job-e5", 0)
     agent.hears(OutputShipped(run_id=RunId("job-e5"), output=None))
     decision = refused(agent, a_start("job-e4"), Why.OLD_EPOCH)
-    assert decision.reasons[0].sentence() == "epoch 4 is older than 5"
+    assert decision.reasons[0].sentence() == "run 4 of it is older than run 5, which is known there"
     refused(agent, a_start("job-e5"), Why.OLD_EPOCH)
     assert deeds(agent.ordered(a_start("job-e6"))) != []
 

@@ -211,7 +211,9 @@ def test_a_last_save_that_fails_falls_back_and_says_what_went_wrong() -> None:
     assert headquarters.job().phase is JobPhase.LEAVING
     decision = headquarters.ended("job-e1", EndReason.DEADLINE)
     fell_back = next(reason for reason in decision.reasons if reason.why is Why.FELL_BACK)
-    assert fell_back.sentence() == "the last save did not arrive (vault_full); going on from step 0"
+    assert fell_back.sentence() == (
+        "its last save did not arrive (there is no room where its saves are kept); going on from step 0"
+    )
     assert headquarters.job().epoch == 2
 
 

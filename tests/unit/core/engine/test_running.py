@@ -133,7 +133,10 @@ def test_a_checkpoint_that_fails_is_told_and_the_next_one_set() -> None:
     headquarters = a_running_job()
     headquarters.fires("checkpoint:job-e1")
     decision = headquarters.not_saved("job-e1-c1", CheckpointTrouble.VAULT_FULL)
-    assert decision.reasons[0].sentence() == "checkpoint job-e1-c1 did not become durable: vault_full"
+    assert (
+        decision.reasons[0].sentence()
+        == "its save job-e1-c1 did not become durable: there is no room where its saves are kept"
+    )
     assert list(timers_of(decision)) == ["checkpoint:job-e1"]
 
 
@@ -166,7 +169,8 @@ def test_a_save_that_no_place_took_says_what_each_of_them_said() -> None:
     headquarters.fires("checkpoint:job-e1")
     decision = headquarters.not_saved("job-e1-c1", CheckpointTrouble.VAULT_FULL, "attic: no room")
     assert decision.reasons[0].sentence() == (
-        "checkpoint job-e1-c1 did not become durable: vault_full (attic: no room)"
+        "its save job-e1-c1 did not become durable: "
+        "there is no room where its saves are kept (attic: no room)"
     )
 
 
@@ -193,7 +197,9 @@ def test_word_of_a_checkpoint_of_an_unknown_job_changes_nothing() -> None:
         final=False,
     )
     decision = headquarters.reported("alpha", report)
-    assert decision.reasons[0].sentence() == ("a late message of epoch 1 was ignored; the job is at epoch 0")
+    assert (
+        decision.reasons[0].sentence() == "late news of run 1 of it changed nothing: by then it was at run 0"
+    )
 
 
 def test_word_of_a_checkpoint_of_a_job_that_is_over_changes_nothing() -> None:

@@ -177,7 +177,9 @@ def test_the_end_of_an_old_epoch_changes_nothing(reason: EndReason) -> None:
     headquarters.fires("give_up:job-e1")
     decision = headquarters.ended("job-e1", reason)
     assert (decision.changes, decision.effects) == ((), ())
-    assert decision.reasons[0].sentence() == ("a late message of epoch 1 was ignored; the job is at epoch 2")
+    assert (
+        decision.reasons[0].sentence() == "late news of run 1 of it changed nothing: by then it was at run 2"
+    )
 
 
 def test_checkpoints_of_an_old_epoch_change_nothing() -> None:

@@ -20,7 +20,7 @@ def test_a_job_that_finds_no_room_waits_and_says_what_stands_in_its_way() -> Non
     decision = headquarters.submits("second")
     assert headquarters.job("second").phase is JobPhase.PENDING
     waiting = next(reason for reason in decision.reasons if reason.why is Why.WAITING)
-    assert waiting.sentence() == "waiting: 1 node(s): 0 of its GPUs are free, 1 are needed"
+    assert waiting.sentence() == "waiting: 1 machine(s): 0 of its GPUs are free, 1 are needed"
 
 
 def test_a_job_on_an_empty_campus_waits_for_the_first_node() -> None:

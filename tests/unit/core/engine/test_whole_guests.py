@@ -250,7 +250,9 @@ def test_a_save_that_failed_both_ways_says_both() -> None:
         detail="it took too long",
     )
     (reason,) = headquarters.reported(run.node_id, failed).reasons
-    assert reason.sentence().endswith("not_answered, nor could it be dumped whole (it took too long)")
+    assert reason.sentence().endswith(
+        "did not save itself in time, nor could it be dumped whole (it took too long)"
+    )
 
 
 # --- the agent --------------------------------------------------------------------------------------
