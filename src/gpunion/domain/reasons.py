@@ -48,6 +48,7 @@ class Why(StrEnum):
     IMAGE_TOO_LARGE = "image_too_large"
     # a job's life
     QUOTA_REACHED = "quota_reached"
+    QUOTA_TOO_SMALL = "quota_too_small"
     QUOTA_SET = "quota_set"
     TURN = "turn"
     BEHIND_DEADLINE = "behind_deadline"
@@ -191,6 +192,9 @@ SENTENCES: dict[Why, str] = {
     Why.IMAGE_ADDED: "{by} put {image} on the campus's list",
     Why.IMAGE_REMOVED: "{by} took {image} off the campus's list",
     Why.QUOTA_REACHED: "waits: {who} holds {held} of the {limit} GPU(s) allowed at once; this needs {needs}",
+    Why.QUOTA_TOO_SMALL: "cannot begin: {who} may hold {limit} GPU(s) at once, and this needs {needs}. "
+    "Next: stop it and ask for less, or have whoever runs the campus allow more "
+    "(gpunion quotas set {account} {needs})",
     Why.QUOTA_SET: "{who} may hold {gpus} GPU(s) at once, says {by}",
     Why.TURN: "{turn}: {who} has had {share} % of what was used lately "
     "({used_h} GPU-hours) and has lent {lent_h}",

@@ -10,6 +10,7 @@ from gpunion.domain.reasons import Reason, Why, because
 from gpunion.domain.replacing import replace
 from gpunion.domain.resources import Grant
 from gpunion.domain.run import Run
+from gpunion.engine import gangs
 from gpunion.engine.draft import Draft
 from gpunion.policy.deadline import behind_s, is_late, missed
 from gpunion.policy.fairness import Shares, accounts_of, after_charge, as_of
@@ -72,7 +73,7 @@ def held_back(draft: Draft, job: Job) -> Reason | None:
 def waits_because(draft: Draft, job: Job) -> list[Reason]:
     """What besides the machines themselves decides when a waiting job gets its turn."""
     reasons = []
-    over = held_back(draft, job)
+    over = held_back(draft, gangs.as_one(job))
     if over is not None:
         reasons.append(over)
     if is_late(job, draft.now_s):

@@ -255,8 +255,13 @@ def _worth_asking(draft: Draft, job: Job, wish: Wish) -> list[NodeView]:
 
 
 def _say_waiting(draft: Draft, job: Job) -> None:
-    if _has_just_begun(draft, job):  # once, when the waiting begins; `why` shows the rest live
+    if not _has_just_begun(draft, job):  # once, when the waiting begins; `why` shows the rest live
+        return
+    over = accounts.held_back(draft, job)
+    if over is None:
         draft.because(job.id, Why.WAITING, blockers=blockers(verdicts(draft, job)))
+    else:
+        draft.add_reason(over)
 
 
 def _say_held_back(draft: Draft, job: Job, over: Reason) -> None:

@@ -26,11 +26,15 @@ def over_quota(job: Job, accounts: Mapping[str, Account], quotas: Mapping[str, Q
     names = [user_account(job.spec.owner)]
     if job.spec.lab:
         names.append(lab_account(job.spec.lab))
-    for name in names:
-        limit = limit_of(name, quotas)
+    limits = [(name, limit) for name in names if (limit := limit_of(name, quotas)) is not None]
+    for name, limit in limits:
+        if needs > limit:  # no end of another job will ever let it begin
+            who = name.replace(":", " ", 1)
+            return because(job.id, Why.QUOTA_TOO_SMALL, who=who, limit=limit, needs=needs, account=name)
+    for name, limit in limits:
         account = accounts.get(name)
         held = 0 if account is None else account.held_gpus
-        if limit is not None and held + needs > limit:
+        if held + needs > limit:
             who = name.replace(":", " ", 1)
             return because(job.id, Why.QUOTA_REACHED, who=who, held=held, limit=limit, needs=needs)
     return None

@@ -124,6 +124,21 @@ def test_a_quota_holds_back_and_says_so_and_lifting_it_lets_go() -> None:
     assert holders(headquarters) == ["bobs", "one", "two"]
 
 
+def test_who_may_hold_too_few_gpus_is_told_at_once_that_waiting_will_not_do() -> None:
+    headquarters = a_campus("x")
+    headquarters.submits("others", of("bob"))
+    headquarters.submits("waits", of("bob"))  # nothing is free for anybody who asks the same
+    headquarters.hears(QuotaSet(quota=Quota(id="user:*", gpus=0, set_s=0.0)))
+    decision = headquarters.submits("mine", of("ada"))
+    assert whys(decision, "mine") == [Why.SUBMITTED, Why.QUOTA_TOO_SMALL]
+    assert decision.reasons[1].sentence() == (
+        "cannot begin: user ada may hold 0 GPU(s) at once, and this needs 1. Next: stop it and ask for less, "
+        "or have whoever runs the campus allow more (gpunion quotas set user:ada 1)"
+    )
+    (live, *_) = headquarters.engine.waits_because(headquarters.now_s, JobId("mine"))
+    assert live.why is Why.QUOTA_TOO_SMALL
+
+
 def test_a_quota_of_everybody_is_for_those_who_have_none_of_their_own() -> None:
     headquarters = a_campus("x", gpus=4)
     headquarters.hears(QuotaSet(quota=Quota(id="lab:*", gpus=1, set_s=0.0)))

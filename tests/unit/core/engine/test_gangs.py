@@ -459,7 +459,9 @@ def test_quotas_count_what_all_members_hold() -> None:
         headquarters.joins(node)
     decision = headquarters.submits("job", a_gang_spec())
     assert orders(decision) == []
-    assert Why.QUOTA_REACHED in whys(decision, "job")
+    assert Why.QUOTA_TOO_SMALL in whys(decision, "job")
+    live = headquarters.engine.waits_because(headquarters.now_s, JobId("job"))
+    assert Why.QUOTA_TOO_SMALL in [reason.why for reason in live]
 
 
 def a_crowded_campus(**single: Any) -> Headquarters:
