@@ -45,7 +45,7 @@ class Place:
     def describe(self) -> str:
         match self.kind:
             case PlaceKind.CAMPUS:
-                return "through the coordinator"
+                return "kept by the coordinator, so every machine reaches it"
             case PlaceKind.DIRECTORY:
                 return self.directory
             case PlaceKind.S3:

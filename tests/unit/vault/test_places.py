@@ -87,6 +87,18 @@ def test_a_place_can_be_told_and_read_again() -> None:
         assert place_of("store", table_of(place)) == place
 
 
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (Place(name="campus", kind=PlaceKind.CAMPUS), "kept by the coordinator, so every machine reaches it"),
+        (Place(name="attic", kind=PlaceKind.DIRECTORY, directory="/srv/attic"), "/srv/attic"),
+        (Place(name="bucket", kind=PlaceKind.S3, bucket="b", prefix="p"), "bucket b/p"),
+    ],
+)
+def test_where_a_place_is_is_told_to_people(place: Place, told: str) -> None:
+    assert place.describe() == told
+
+
 def test_the_coordinator_s_settings_name_places_and_the_usual_one(tmp_path: Path) -> None:
     file = tmp_path / "campus.toml"
     file.write_text(
