@@ -13,7 +13,7 @@ from pathlib import Path
 from gpunion.adapters.agentdisk import JsonAgentDisk
 from gpunion.adapters.containers.freezing import ContainerFreezer
 from gpunion.adapters.containers.runtime import ContainerRuntime
-from gpunion.adapters.cuda import CudaMemory
+from gpunion.adapters.cuda import CudaMemory, cannot_move
 from gpunion.adapters.cuda.hooks import CudaHooks
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.docker.runtime import open_docker
@@ -53,6 +53,7 @@ from gpunion.agent.carrying import Carrier
 from gpunion.agent.enrol import Joined, JoinRequest, JoinTrouble
 from gpunion.agent.enrol import join as enrol_join
 from gpunion.agent.environment import EnvironmentKeeper
+from gpunion.agent.found_here import Traces, TriedRuntime
 from gpunion.agent.image_shelf import ImageShelf
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.owner_word import owner_has_killed
@@ -152,10 +153,22 @@ def images_of(settings: Settings, runtime: Runtime, source: ArchiveSource) -> Im
     return ImageKeeper(runtime.images, source, shelf)
 
 
+def asks_driver(settings: Settings) -> bool:
+    """Whether the GPUs lent here are those that NVIDIA's driver shows."""
+    asked = settings.gpu_source == "nvml" or (settings.gpu_source == "auto" and not settings.gpus)
+    return asked and driver_is_here()
+
+
+def why_no_park(settings: Settings) -> str:
+    """Why no guest can be parked on this machine; empty where its driver can do that. Blocks for seconds."""
+    if asks_driver(settings):
+        return cannot_move()
+    return "its GPUs are only declared" if driver_is_here() else "there is no NVIDIA driver here"
+
+
 def gpus_of(settings: Settings) -> Gpus:
     """A driver that is there but does not answer keeps nobody from starting: its cards are found later."""
-    asked = settings.gpu_source == "nvml" or (settings.gpu_source == "auto" and not settings.gpus)
-    if asked and driver_is_here():
+    if asks_driver(settings):
         speeds = {gpu.model: gpu.speed for gpu in settings.gpus}
         return find_gpus(speeds, settings.state_dir / AGENT_DIR / GPU_NUMBERS_FILE)
     return DeclaredGpus(
@@ -282,14 +295,6 @@ def can_sandbox() -> bool:
     return isinstance(find_bubblewrap(), Bubblewrap)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriedRuntime:
-    name: str
-    described: str = ""  # how it would confine guests, where it works
-    trouble: str = ""
-    mend: str = ""
-
-
 def try_runtime(name: str, image: str | None = None) -> TriedRuntime:
     """Whether guests can be run in it on this machine, as this user. Tried, not looked for."""
     try:
@@ -308,16 +313,6 @@ def try_runtime(name: str, image: str | None = None) -> TriedRuntime:
     except OSError as error:
         mend = "make room for temporary files, or say where there is some: export TMPDIR=DIR"
         return TriedRuntime(name=name, trouble=f"it could not be tried: {error.strerror}", mend=mend)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traces:
-    """What a runtime keeps for us outside the state directory. `trouble`: why that cannot be told."""
-
-    containers: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()
-    host_image: str = ""  # of all agents on this machine: it goes with the last of them
-    trouble: str = ""
 
 
 def traces_of(settings: Settings) -> Traces:

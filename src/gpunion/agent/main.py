@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from gpunion.agent.compose import AGENT_DIR, Parts, block_server, compose, facts_of, world_of
+from gpunion.agent.compose import AGENT_DIR, Parts, block_server, compose, facts_of, why_no_park, world_of
 from gpunion.agent.connection import Connection
 from gpunion.agent.decision_log import DecisionLog, configure_logs
 from gpunion.agent.disk_watch import DiskWatch
@@ -192,7 +192,8 @@ class Agent:
             greet_again=self._connection.greet_again,
             caps=self._world.caps,
             gpus_are_watched=parts.gpus.watched,
-            runtime_described=parts.runtime.describe(),
+            unenforced=parts.runtime.unenforced,
+            why_no_park=lambda: why_no_park(settings),
             allow_places=parts.allow_places,
         )
         watch = TermsWatch(
@@ -243,7 +244,7 @@ class Agent:
             self._logs.run(),
             self._kills.run(),
             self._gpu_watch.run(),
-            self._try_dumping(),
+            self._try_abilities(),
             self._terms_watch.run(),
             self._storage_watch.run(),
             self._disk_watch.run(),
@@ -310,8 +311,10 @@ class Agent:
         self._server.start()
         log.info("data_port_opened", address=self._server.address)
 
-    async def _try_dumping(self) -> None:
-        """Beside everything else: a small guest is dumped and brought back, which takes seconds."""
+    async def _try_abilities(self) -> None:
+        """Beside everything else, since it takes seconds: a driver is asked whether it can park, and a small
+        guest is dumped and brought back."""
+        await self._desk.try_parking()
         checkpointer = self._parts.checkpointer
         if checkpointer is not None:
             ability = await checkpointer.ability()

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpunion.agent import owner_client
-from gpunion.agent.compose import PROBE_HOME, Traces, remove_traces, say_goodbye, traces_of
+from gpunion.agent.compose import PROBE_HOME, remove_traces, say_goodbye, traces_of
+from gpunion.agent.found_here import Traces
 from gpunion.agent.places import FAREWELL_FILE, LOCK_FILE, OURS
 from gpunion.agent.service import ServiceTrouble, installed, uninstall
 from gpunion.agent.settings import Settings, SettingsTrouble, load_settings

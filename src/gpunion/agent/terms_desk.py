@@ -20,6 +20,10 @@ from gpunion.domain.terms import OwnersTerms
 log = structlog.get_logger()
 
 
+def unparkable(why: str) -> str:
+    return f"park: no guest can be parked here ({why}); guests are saved and moved instead"
+
+
 @dataclass(kw_only=True)
 class TermsDesk:
     keeper: TermsKeeper
@@ -28,9 +32,11 @@ class TermsDesk:
     greet_again: Callable[[], None]  # what the coordinator must know before it counts
     caps: Caps
     gpus_are_watched: bool = False
-    runtime_described: str = ""
+    unenforced: tuple[str, ...] = ()  # limits that the runtime holds nobody to
+    why_no_park: Callable[[], str] = lambda: ""  # why no guest can be parked here. Blocks for seconds
     allow_places: Callable[[tuple[str, ...]], None] = lambda places: None
     signs: Signs = field(default_factory=Signs)
+    _no_park: str = ""
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def change(self, changes: dict[str, Any]) -> str:
@@ -77,15 +83,20 @@ class TermsDesk:
             found.append("caps.temperature: no driver tells how hot the GPUs are")
         if terms.vram_bytes is not None and not self.gpus_are_watched:
             found.append("caps.vram: only asked of jobs; no driver tells what they really take")
-        capped = [
-            name for name, cap in (("cpus", terms.cpus), ("memory", terms.memory_bytes)) if cap is not None
-        ]
-        if capped and "not enforced" in self.runtime_described:
-            named = " and ".join(f"caps.{name}" for name in capped)
-            found.append(f"{named}: only asked of jobs ({self.runtime_described})")
+        if terms.cpus is not None and "cpu" in self.unenforced:
+            found.append("caps.cpus: only asked of jobs; nothing here keeps one from taking more")
+        if terms.memory_bytes is not None and "memory" in self.unenforced:
+            found.append("caps.memory: only asked of jobs; nothing here keeps one from taking more")
+        if terms.park and self._no_park:
+            found.append(unparkable(self._no_park))
         if terms.network_bps is not None:
             found.append("caps.network: holds for what is saved, not for what guests send by themselves")
         return found
+
+    async def try_parking(self) -> None:
+        """Only where the terms want it: the driver is asked for it by a process of its own."""
+        if self.keeper.terms.terms.park:
+            self._no_park = await asyncio.to_thread(self.why_no_park)
 
     async def _change(self, terms: OwnersTerms, text: str | None) -> str:
         self._refuse_impossible(terms)
@@ -117,6 +128,7 @@ class TermsDesk:
         station.change_facts(replace(station.facts, terms=terms.terms))
         await self.loop.owner_said(OwnerChangedTerms(said=said))
         await self.in_force()
+        await self.try_parking()
         if longer_alone:
             self.greet_again()
         log.info("terms_changed", said=said)

@@ -12,6 +12,7 @@ from gpunion.cli.exits import CONFLICT, UNAVAILABLE, Trouble
 from gpunion.cli.owner import ask, owner_settings
 
 if TYPE_CHECKING:
+    from gpunion.agent.settings import Settings
     from gpunion.domain.terms import OwnersTerms
 
 TERMS_JSON = """`{message, terms}`. `terms` has `values` (by key, as written; empty: as usual), `text` (the
@@ -39,7 +40,18 @@ def from_file(place: Path, context: Context) -> tuple[OwnersTerms, str]:
     return OwnersTerms(terms=settings.terms, house=settings.house), settings.terms_trouble
 
 
-def shown_of_file(place: Path, terms: OwnersTerms, trouble: str) -> Json:
+def park_refused(settings: Settings, terms: OwnersTerms) -> list[str]:
+    """What an agent would find that starts with these terms, as far as it can be told without one."""
+    if not terms.terms.park:
+        return []
+    from gpunion.agent.compose import why_no_park
+    from gpunion.agent.terms_desk import unparkable
+
+    why = why_no_park(settings)
+    return [unparkable(why)] if why else []
+
+
+def shown_of_file(place: Path, context: Context, terms: OwnersTerms, trouble: str) -> Json:
     from gpunion.agent.terms_file import KEYS, TERMS_FILE, shown_value, written
 
     return {
@@ -48,7 +60,7 @@ def shown_of_file(place: Path, terms: OwnersTerms, trouble: str) -> Json:
         "file": str(place / TERMS_FILE),
         "trouble": trouble,
         "calendar_trouble": "",
-        "not_enforced": [],
+        "not_enforced": park_refused(owner_settings(place, context), terms),
         "lent_now": None,
         "changes_at": None,
         "lent_in_spite": False,
@@ -75,7 +87,7 @@ def change_file(
     message = f"Written to {place / TERMS_FILE}: {said}." if said else "Your terms are as they were."
     return {
         "message": f"{message} No agent runs; they count when it starts.",
-        "terms": shown_of_file(place, after, ""),
+        "terms": shown_of_file(place, context, after, ""),
     }
 
 

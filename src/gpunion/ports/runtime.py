@@ -100,6 +100,11 @@ class Runtime(Protocol):
         """False when a guest could touch its host; then this is said wherever the node shows."""
         ...
 
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        """Those of the limits cpu, memory, process and disk that nothing here holds guests to."""
+        ...
+
     def describe(self) -> str:
         """One line for the owner: how guests are confined here, and which limits are only recorded."""
         ...

@@ -102,6 +102,8 @@ class FakeRuntime:
         self.kill_faults = 0
         self.environment: dict[str, str] = {}  # of the guest prepared last
 
+    unenforced: tuple[str, ...] = ()
+
     def describe(self) -> str:
         return "no guests at all"
 

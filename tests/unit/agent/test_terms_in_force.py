@@ -87,7 +87,8 @@ class House:
             in_force=self._nothing,
             greet_again=self._greet,
             caps=self.caps,
-            runtime_described="cpu limit recorded but not enforced",
+            unenforced=("cpu",),
+            why_no_park=lambda: "there is no NVIDIA driver here",
             signs=FakeSigns(utmp=root / "utmp", terminals=(f"{root}/tty*",)),
         )
         self.watch = TermsWatch(
@@ -321,14 +322,15 @@ async def test_a_guest_that_takes_more_memory_of_a_gpu_than_is_lent_has_to_go(ho
 
 async def test_what_nothing_can_hold_guests_to_is_said(house: House) -> None:
     await house.sets(
-        caps__temperature="80", caps__vram="4GiB", caps__cpus="2", caps__network="1Gbit",
-        yield__login="yes", yield__keyboard="yes",
+        caps__temperature="80", caps__vram="4GiB", caps__cpus="2", caps__memory="8GiB", park="yes",
+        caps__network="1Gbit", yield__login="yes", yield__keyboard="yes",
     )  # fmt: skip
     status = (await house.says(owner_client.status))["status"]
     named = [line.partition(":")[0] for line in status["terms"]["not_enforced"]]
     assert named == [
-        "yield.login", "yield.keyboard", "caps.temperature", "caps.vram", "caps.cpus", "caps.network",
+        "yield.login", "yield.keyboard", "caps.temperature", "caps.vram", "caps.cpus", "park", "caps.network",
     ]  # fmt: skip
+    assert "there is no NVIDIA driver here" in status["terms"]["not_enforced"][-2]
 
 
 async def test_going_when_it_is_safe_has_the_limit_of_the_terms(house: House) -> None:

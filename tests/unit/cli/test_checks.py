@@ -11,7 +11,7 @@ import pytest
 
 from gpunion.cli.checks.campus import check_clock, check_vault, start_hint
 from gpunion.cli.checks.finding import State
-from gpunion.cli.checks.machine import check_cgroup, check_disk, check_python, check_state_dir
+from gpunion.cli.checks.machine import check_agent, check_cgroup, check_disk, check_python, check_state_dir
 from gpunion.sdk.errors import Unreachable
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_problem
 
@@ -88,7 +88,27 @@ def test_a_state_directory_of_somebody_else_is_found(tmp_path: Path) -> None:
 def test_the_machine_that_runs_the_tests_is_sound(tmp_path: Path) -> None:
     assert check_python().state is State.OK
     assert check_disk("disk", tmp_path / "none").state in (State.OK, State.WARNING)
-    assert check_cgroup().state in (State.OK, State.WARNING)
+    assert check_cgroup(systemd=True).state in (State.OK, State.WARNING)
+
+
+def test_where_no_systemd_runs_nobody_is_told_to_install_a_service(tmp_path: Path) -> None:
+    assert check_agent(tmp_path, systemd=True).mend == "gpunion agent install, or: gpunion agent"
+    assert check_agent(tmp_path, systemd=False).mend == "gpunion agent"
+    assert "agent install" not in check_cgroup(systemd=False).mend
+
+
+def test_terms_that_want_guests_parked_where_no_driver_can_are_found(gpunion: Terminal) -> None:
+    state = gpunion.here / "state"
+    state.mkdir(mode=0o700)
+    (state / "agent.toml").write_text(
+        'coordinator = "http://campus.example"\nnode_id = "a"\nvault = "vault"\n[[gpu]]\nmodel = "named"\n'
+    )
+    (state / "credential").write_text("secret\n")
+    (state / "credential").chmod(0o600)
+    (state / "terms.toml").write_text("park = true\n")
+    found = findings(gpunion)["terms"]
+    assert "not enforced: park: no guest can be parked here" in found["found"]
+    assert found["mend"] == "install NVIDIA's driver 570 or newer; or gpunion terms set park="
 
 
 def test_a_campus_elsewhere_is_not_started_here() -> None:

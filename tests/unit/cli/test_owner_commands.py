@@ -10,6 +10,8 @@ import time
 import pytest
 
 from gpunion.agent import owner_client
+from gpunion.agent.settings import settings_of
+from gpunion.cli.commands import join as join_command
 from gpunion.cli.commands import status as status_command
 from gpunion.owner_kill.processes import boot_id, start_ticks
 from tests.unit.cli.campus_double import Terminal
@@ -78,6 +80,21 @@ def test_settings_that_are_not_understood_are_named_with_the_line(
     assert gpunion(*words) == 2
     assert str(gpunion.here / "agent.toml") in gpunion.err
     assert "line 1" in gpunion.err
+
+
+def test_a_machine_without_a_gpu_is_told_what_it_can_lend_all_the_same(gpunion: Terminal) -> None:
+    table = {
+        "coordinator": "http://x.example",
+        "node_id": "a",
+        "vault": "vault",
+        "cpus": 8,
+        "memory": "16GiB",
+    }
+    bare = settings_of(table, gpunion.here, {})
+    said = join_command._lends(bare, driver=False)
+    assert "it lends none: 8 CPUs and 16 GiB of memory, to jobs that need no GPU (--gpus 0)" in said
+    named = settings_of({**table, "gpu": [{"model": "A100"}]}, gpunion.here, {})
+    assert join_command._lends(named, driver=False).startswith("It lends 1 GPU(s) as you named them")
 
 
 def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:

@@ -88,6 +88,10 @@ class ContainerRuntime(KeptRuntime):
     def name(self) -> str:
         return self._engine.name
 
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        return tuple(limit for limit in self._facts.unenforced if limit != "memory")  # its keeper does that
+
     def describe(self) -> str:
         image = self._image or "this machine's programs, read-only"
         return (
@@ -97,10 +101,9 @@ class ContainerRuntime(KeptRuntime):
         )
 
     def _limits_described(self) -> str:
-        unenforced = [limit for limit in self._facts.unenforced if limit != "memory"]  # its keeper does that
-        if not unenforced:
+        if not self.unenforced:
             return "memory, cpu, process and disk limits enforced"
-        return f"{' and '.join(unenforced)} limits recorded but not enforced"
+        return f"{' and '.join(self.unenforced)} limits recorded but not enforced"
 
     def _keeper_environment(self) -> dict[str, str]:
         return client_environment() | super()._keeper_environment()

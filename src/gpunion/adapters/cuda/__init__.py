@@ -106,6 +106,15 @@ def states(pids: Sequence[int], limit_s: float = START_S) -> dict[int, str]:
     return {int(pid): str(state) for pid, state in done.items()}
 
 
+def cannot_move(limit_s: float = START_S) -> str:
+    """Why this machine's driver moves no GPU memory at all; empty where it does. Blocks, not much longer."""
+    try:
+        _ask("states", (), limit_s)
+    except _Trouble as trouble:
+        return str(trouble)
+    return ""
+
+
 class _Trouble(Exception):
     pass
 

@@ -74,6 +74,10 @@ class KeptRuntime(ABC):
     @abstractmethod
     def name(self) -> str: ...
 
+    @property
+    @abstractmethod
+    def unenforced(self) -> tuple[str, ...]: ...
+
     @abstractmethod
     def describe(self) -> str: ...
 

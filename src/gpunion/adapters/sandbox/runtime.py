@@ -51,13 +51,17 @@ class SandboxRuntime(KeptRuntime):
     def name(self) -> str:
         return "bubblewrap" if self.sandboxed else "process"
 
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        return () if "cpu" in self._controllers else ("cpu",)
+
     def describe(self) -> str:
         shut_in = f"bubblewrap sandbox {self._network_described()}"
         kind = shut_in if self.sandboxed else "unsandboxed process"
         group = "own cgroup" if self._cgroup_parent else "no cgroup"
         memory = "the kernel" if "memory" in self._controllers else "its keeper"
         limits = f"memory limit enforced by {memory}, disk limit by its keeper"
-        if "cpu" not in self._controllers:
+        if self.unenforced:
             limits += ", cpu limit recorded but not enforced"
         return f"{kind}, {group}, {limits}"
 

@@ -16,6 +16,10 @@ PYTHON_LEAST = (3, 11)
 PROBE_LIMIT_S = 10.0  # a driver that takes longer hangs
 # Below the first nothing is safe to write, below the second a large checkpoint may not fit.
 DISK_LEAST_BYTES, DISK_COMFORTABLE_BYTES = 256 * 1024**2, 4 * 1024**3
+# Where no systemd runs the machine, there is nothing that we could install into.
+BY_INIT = (
+    "have it started at boot by what starts this machine's other programs (a line @reboot of cron, say):"
+)
 LIBRARIES = {
     "cli": ("httpx", "rich"),
     "agent": ("msgspec", "websockets", "httpx", "blake3", "zstandard", "structlog", "cryptography"),
@@ -76,7 +80,7 @@ def check_other_runtimes(chosen: str) -> list[Finding]:
     ]
 
 
-def check_cgroup() -> Finding:
+def check_cgroup(systemd: bool) -> Finding:
     """Where the agent may make cgroups it can end a guest as one. Without, its keeper finds and limits it."""
     try:
         text = Path("/proc/self/cgroup").read_text(encoding="utf-8")
@@ -91,11 +95,11 @@ def check_cgroup() -> Finding:
         if own is not None and os.path.exists(os.path.join(folder, "cgroup.procs")):
             if os.access(folder, os.W_OK):
                 return ok("cgroup", f"guests get cgroups of their own in {folder}")
-            return warning(
-                "cgroup",
-                f"{folder} is not ours: {instead}",
-                "run the agent as a service, which has cgroups of its own: gpunion agent install --user",
+            as_service = (
+                "run the agent as a service, which has cgroups of its own: gpunion agent install --user"
             )
+            as_root = "nothing has to be done; an agent of root's makes cgroups of its own"
+            return warning("cgroup", f"{folder} is not ours: {instead}", as_service if systemd else as_root)
     mend = "boot with cgroup version 2: systemd.unified_cgroup_hierarchy=1 on the kernel's command line"
     return warning("cgroup", f"no cgroup version 2 here: {instead}", mend)
 
@@ -123,7 +127,13 @@ def check_gpus(declared: int) -> Finding:
     return ok(name, f"the driver knows {len(done.stdout.splitlines())} GPU(s)")
 
 
-def check_agent(folder: Path) -> Finding:
+def systemd_runs() -> bool:
+    from gpunion.agent.service import Systemd
+
+    return Systemd().runs()
+
+
+def check_agent(folder: Path, systemd: bool) -> Finding:
     from gpunion.agent import owner_client
     from gpunion.agent.service import installed
 
@@ -131,16 +141,16 @@ def check_agent(folder: Path) -> Finding:
     try:
         owner_client.status(folder)
     except owner_client.AgentNotRunning:
-        mend = (
-            "journalctl -u gpunion-agent says why" if services else "gpunion agent install, or: gpunion agent"
-        )
+        by_hand = "gpunion agent install, or: gpunion agent" if systemd else "gpunion agent"
+        mend = "journalctl -u gpunion-agent says why" if services else by_hand
         return warning("agent", "it does not run: nothing is lent", mend)
     except owner_client.OwnerTrouble as trouble:
         what, _, mend = str(trouble).partition("Next: ")
         return missing("agent", what.strip(), mend or "gpunion kill ends its guests; then restart it")
     if services:
         return ok("agent", f"it runs, and starts with the machine ({services})")
-    return warning("agent", "it runs, but nothing starts it after a boot", "gpunion agent install")
+    by_itself = "gpunion agent install" if systemd else f"{BY_INIT} gpunion agent --state-dir {folder}"
+    return warning("agent", "it runs, but nothing of ours starts it after a boot", by_itself)
 
 
 def check_state_dir(folder: Path) -> Finding:

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpunion.cli.checks.finding import Finding, ok, warning
+from gpunion.cli.terms import park_refused
 
 if TYPE_CHECKING:
     from gpunion.agent.settings import Settings
+
+
+MENDS = {"park": "install NVIDIA's driver 570 or newer"}
 
 
 def check_terms(folder: Path, settings: Settings) -> list[Finding]:
@@ -26,9 +30,8 @@ def check_terms(folder: Path, settings: Settings) -> list[Finding]:
         found.append(warning("calendar", terms["calendar_trouble"], mend))
     for what in terms["not_enforced"]:
         key = what.partition(":")[0].partition(" ")[0]
-        found.append(
-            warning("terms", f"not enforced: {what}", f"nothing to mend; or gpunion terms set {key}=")
-        )
+        mend = f"{MENDS.get(key, 'nothing to mend')}; or gpunion terms set {key}="
+        found.append(warning("terms", f"not enforced: {what}", mend))
     return found or [ok("terms", "all of them are in force")]
 
 
@@ -40,4 +43,5 @@ def _from_files(folder: Path, settings: Settings) -> dict[str, object]:
     terms = OwnersTerms(terms=settings.terms, house=settings.house)
     keeper = TermsKeeper(folder, Found(terms=terms, trouble=settings.terms_trouble))
     trouble = keeper.calendar_problem()
-    return {"trouble": settings.terms_trouble, "calendar_trouble": trouble, "not_enforced": []}
+    refused = park_refused(settings, terms)
+    return {"trouble": settings.terms_trouble, "calendar_trouble": trouble, "not_enforced": refused}

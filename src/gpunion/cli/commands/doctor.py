@@ -44,13 +44,14 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
     settings, trouble = _settings(folder, context)
     joined = settings is not None or trouble is not None
     needed = joined and not (settings is not None and settings.terms.allow_unsandboxed)
+    systemd = machine.systemd_runs()
     runtime = "sandbox" if settings is None else settings.runtime
     findings = [
         machine.check_python(),
         machine.check_libraries(joined),
         machine.check_runtime(runtime, needed=needed),
         *machine.check_other_runtimes(runtime),
-        machine.check_cgroup(),
+        machine.check_cgroup(systemd),
         machine.check_gpus(0 if settings is None else len(settings.gpus)),
         machine.check_state_dir(folder),
         machine.check_disk("disk", folder),
@@ -58,7 +59,7 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
     if trouble is not None:
         findings.append(trouble)
     if settings is not None:
-        findings.append(machine.check_agent(folder))
+        findings.append(machine.check_agent(folder, systemd))
         findings += terms.check_terms(folder, settings)
     heard, about = campus.check_coordinator(lambda: context.campus(arguments))
     findings += heard

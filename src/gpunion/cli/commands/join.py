@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from gpunion.cli.config import checked_url
 from gpunion.cli.context import Context
 from gpunion.cli.exits import DENIED, ERROR, OK, UNAVAILABLE, USAGE, Trouble
 from gpunion.cli.extras import missing_extra
-from gpunion.cli.owner import add_state_dir, state_dir
-from gpunion.cli.quantities import duration_s, positive_count, positive_number, size_bytes
+from gpunion.cli.owner import add_state_dir, owner_settings, state_dir
+from gpunion.cli.quantities import duration_s, positive_count, positive_number, shown_size, size_bytes
 
 if TYPE_CHECKING:
+    from gpunion.agent.settings import Settings
     from gpunion.domain.resources import Gpu
     from gpunion.domain.terms import Terms
 
-JSON = "`{node_id, settings_file, next_step}`."
+JSON = "`{node_id, settings_file, next_step, lends}`; `lends` says in words what it can lend."
 EXAMPLES = (
     "gpunion join https://campus.example:8765 --token TOKEN --lab vision --gpu RTX4090:24GB",
     "gpunion join URL --token TOKEN --gpu A100:40GB --gpu A100:40GB --notice 2m --deny-lab rivals",
@@ -87,7 +90,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     url = checked_url(arguments.url)
     gpus = tuple(_gpu(index, text) for index, text in enumerate(arguments.gpu))
     try:
-        from gpunion.agent.compose import join
+        from gpunion.agent.compose import asks_driver, join
         from gpunion.agent.enrol import JoinRequest, JoinTrouble
     except ImportError as error:
         raise missing_extra(error, "agent") from error
@@ -110,18 +113,41 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         joined = join(request)
     except JoinTrouble as trouble:
         raise _not_joined(trouble) from trouble
+    settings = owner_settings(request.state_dir, context)
+    lends = _lends(settings, asks_driver(settings))
     if context.screen.as_json:
         shown = {
             "node_id": joined.node_id,
             "settings_file": str(joined.settings_file),
             "next_step": context.screen.mend(joined.next_step),
+            "lends": lends,
         }
         context.screen.data(shown)
     else:
         context.screen.line(f"This machine is {joined.node_id} of the campus at {url}. Nobody is on it yet.")
+        context.screen.line(lends)
         context.screen.line("To see and change your terms: gpunion terms")
         context.screen.line(f"Next: {joined.next_step}")
     return OK
+
+
+def _lends(settings: Settings, driver: bool) -> str:
+    """What it can lend as it is. `driver`: its GPUs are those that NVIDIA's driver shows."""
+    rest = f"{settings.cpus:g} CPUs and {shown_size(settings.memory_bytes)} of memory"
+    if settings.gpus:
+        return f"It lends {len(settings.gpus)} GPU(s) as you named them, {rest}."
+    if not driver:
+        return (
+            f"There is no NVIDIA driver here and you named no GPU, so it lends none: {rest}, to jobs that "
+            f"need no GPU (--gpus 0). If there is one, install its driver, or write [[gpu]] into "
+            f"{settings.state_dir / 'agent.toml'}."
+        )
+    if find_spec("pynvml") is None:
+        return (
+            f"There is an NVIDIA driver here and nothing to ask it with, so it lends no GPU yet: {rest}. "
+            f"To lend its GPUs: {sys.executable} -m pip install 'gpunion[gpu]'"
+        )
+    return f"It lends the GPUs that its NVIDIA driver shows (gpunion status), {rest}."
 
 
 def _runtime(arguments: argparse.Namespace) -> str:

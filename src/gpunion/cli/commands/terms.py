@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     answer = agent_says(place, lambda: owner_client.status(place))
     if answer is None:
         terms, trouble = from_file(place, context)
-        answer = {"message": "", "terms": shown_of_file(place, terms, trouble)}
+        answer = {"message": "", "terms": shown_of_file(place, context, terms, trouble)}
     if context.screen.as_json:
         context.screen.data(answer)
         return OK

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
     place = state_dir(arguments, context)
     now = agent_says(place, lambda: owner_client.status(place))
-    terms = now["terms"] if now is not None else shown_of_file(place, *from_file(place, context))
+    terms = now["terms"] if now is not None else shown_of_file(place, context, *from_file(place, context))
     draft = _edited(context, terms["text"])
     text = draft.read_text(encoding="utf-8")
     try:
