@@ -75,4 +75,5 @@ def shown_unreadable(lost: Unreadable) -> dict[str, object]:
         "checkpoint_id": lost.checkpoint_id,
         "blocks": list(lost.blocks),
         "detail": lost.detail,
+        "passing": lost.passing,
     }

@@ -31,6 +31,7 @@ class Unreadable:
     blocks: tuple[str, ...]  # damaged or missing ones; none when the manifest itself is damaged
     detail: str
     encrypted: bool = False
+    passing: bool = False  # files of it could not be read this time; what is in them may be sound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class Repaired:
     replaced: tuple[str, ...]  # blocks that another vault still had
     set_aside: tuple[Unreadable, ...]  # out of view; what remains of them is kept for people
     in_use: tuple[Unreadable, ...]  # somebody reads them at this moment; ask again later
+    not_read: tuple[Unreadable, ...] = ()  # left alone: with the disk well again they may be sound
 
 
 class Caretaker(Protocol):

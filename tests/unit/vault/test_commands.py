@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.replicas import DeskReplicas
 from gpunion.adapters.s3.bucket import open_bucket
 from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.cli.exits import ERROR, NOT_FOUND, OK, UNAVAILABLE
+from gpunion.cli.exits import CONFLICT, ERROR, NOT_FOUND, OK, UNAVAILABLE
 from gpunion.ports.vault_desk import VaultDesk
 from tests.contract.vault.conftest import BUCKET, Place, a_key, directory, name_of, sealed
 from tests.s3_server import S3Server, s3_server
@@ -132,3 +133,30 @@ def test_a_bucket_of_the_campus_is_verified_and_mended_from_a_folder_by_their_na
     assert gpunion("vault", "ls", "bucket") == ERROR
     assert "chmod 600" in gpunion.err
     assert "hush" not in gpunion.err
+
+
+def test_what_is_damaged_is_told_without_a_program_s_words_and_what_cannot_be_read_is_left_alone(
+    place: Place, gpunion: Terminal, tmp_path: Path
+) -> None:
+    vault = tmp_path / "vault"
+    [unread] = vault.glob("jobs/job-1/manifests/*-c1.json")
+    unread.unlink()
+    unread.mkdir()  # as good as a disk that answers with an error
+    for number, damage in enumerate((b"\xff\xfe broken", b'{"format": 1, "mani', b'{"format": 7}')):
+        sealed(place.open(), {"w": b"more"}, job_id=f"job-{number + 2}", checkpoint_id="d")
+        [manifest] = vault.glob(f"jobs/job-{number + 2}/manifests/*.json")
+        manifest.write_bytes(damage)
+    name = name_of(b"second")
+    (vault / "blocks" / name[:2] / name).write_bytes(b"short")
+    assert gpunion("vault", "verify", "vault") == ERROR
+    assert "NOT READ job-1 c1: reading its manifest: Is a directory" in gpunion.out
+    for words in ("it is no text any more", "it breaks off", "is not there", "head is cut short"):
+        assert words in gpunion.out
+    assert not re.search(r"codec|column|unpack|Errno|KeyError|'manifest'", gpunion.out)
+    assert "1 could not be read this time" in gpunion.out
+    assert "4 cannot be restored. Next: gpunion vault repair vault --from ANOTHER" in gpunion.out
+    assert gpunion("vault", "repair", "vault", "--json") == CONFLICT
+    repaired = json.loads(gpunion.out)
+    assert [lost["checkpoint_id"] for lost in repaired["not_read"]] == ["c1"]
+    assert len(repaired["set_aside"]) == 4
+    assert unread.exists()

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from gpunion.adapters.files.blocks import Blocks
@@ -15,7 +16,14 @@ from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.packing import check_stored
 from gpunion.adapters.files.shelf import Shelf
-from gpunion.ports.vault import BadManifest, CorruptBlock, Manifest, MissingBlock, UnknownCheckpoint
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    Manifest,
+    MissingBlock,
+    UnknownCheckpoint,
+    VaultUnavailable,
+)
 from gpunion.ports.vault_care import Findings, JobShelf, Progress, Repaired, Unreadable
 from gpunion.ports.vault_desk import VaultDesk
 
@@ -39,17 +47,21 @@ class DirectoryCaretaker:
         reading.expect(self._manifest(path) for _, path in found)
         for shelf, path in found:
             checkpoints += 1
-            encrypted = False
+            encrypted = passing = False
             try:
                 manifest = self._vault.read_manifest(path)
                 encrypted = manifest.sealed is not None
                 trouble = reading.check(manifest)
+                passing = trouble is not None and reading.not_read.issuperset(trouble[0])
             except BadManifest as error:
                 trouble = ((), str(error))
             except (FileNotFoundError, UnknownCheckpoint):
                 continue  # forgotten meanwhile
+            except (OSError, VaultUnavailable) as error:
+                trouble, passing = ((), _said(error)), True
             if trouble is not None:
-                unreadable.append(_unreadable(shelf, path, *trouble, encrypted=encrypted))
+                lost = _unreadable(shelf, path, *trouble, encrypted=encrypted)
+                unreadable.append(replace(lost, passing=passing))
         return Findings(
             checkpoints=checkpoints,
             blocks=len(reading.done),
@@ -66,9 +78,16 @@ class DirectoryCaretaker:
         set_aside: list[Unreadable] = []
         in_use: list[Unreadable] = []
         for lost in left.unreadable:
-            moved = self._vault.set_aside(lost.job_id, lost.record)
-            (set_aside if moved else in_use).append(lost)
-        return Repaired(before=before, replaced=replaced, set_aside=tuple(set_aside), in_use=tuple(in_use))
+            if not lost.passing:
+                moved = self._vault.set_aside(lost.job_id, lost.record)
+                (set_aside if moved else in_use).append(lost)
+        return Repaired(
+            before=before,
+            replaced=replaced,
+            set_aside=tuple(set_aside),
+            in_use=tuple(in_use),
+            not_read=tuple(lost for lost in left.unreadable if lost.passing),
+        )
 
     def _shelves(self, job_id: str | None) -> list[Shelf]:
         shelves = [shelf for shelf in self._vault.shelves() if job_id in (None, shelf.root.name)]
@@ -92,13 +111,14 @@ class DirectoryCaretaker:
     def _manifest(self, path: Path) -> Manifest | None:
         try:
             return self._vault.read_manifest(path)
-        except (BadManifest, FileNotFoundError):
+        except (BadManifest, OSError):
             return None
 
     def _replace(self, found: Findings, source: VaultDesk) -> tuple[str, ...]:
         """A source that is away, or no room here, ends the repair before anything is taken out of view."""
         replaced = []
-        common = {name for lost in found.unreadable if not lost.encrypted for name in lost.blocks}
+        damaged = [lost for lost in found.unreadable if not lost.passing]
+        common = {name for lost in damaged if not lost.encrypted for name in lost.blocks}
         for name in sorted(self._vault.blocks.with_bases(common)):  # the base may be the damaged one
             try:
                 self._vault.read_block(name)
@@ -106,7 +126,7 @@ class DirectoryCaretaker:
                 with suppress(*LOST):  # that one has lost it too
                     self._vault.put(name, plain_from(source, name))
                     replaced.append(name)
-        for lost in found.unreadable:
+        for lost in damaged:
             if lost.encrypted:
                 blocks = self._vault.foreign_blocks(lost.job_id)
                 for name in sorted(blocks.with_bases(lost.blocks)):
@@ -140,6 +160,7 @@ class _Reading:
         self._progress = progress
         self._expected: set[str] = set()
         self.done: dict[str, str | None] = {}
+        self.not_read: set[str] = set()  # those of them that the disk did not give
         self.plain_bytes = self.encrypted = self.encrypted_bytes = 0
 
     def expect(self, manifests: Iterable[Manifest | None]) -> None:
@@ -158,8 +179,10 @@ class _Reading:
         ):
             new = sorted(names - self.done.keys())
             results = pool.map(lambda name: _examined(blocks, name), new)
-            for name, (size_bytes, trouble) in zip(new, results, strict=True):
+            for name, (size_bytes, trouble, given) in zip(new, results, strict=True):
                 self.done[name] = trouble
+                if not given:
+                    self.not_read.add(name)
                 self.plain_bytes += 0 if sealed else size_bytes
                 self.encrypted_bytes += size_bytes if sealed else 0
                 self._progress(len(self.done), max(len(self.done), len(self._expected)))
@@ -167,11 +190,18 @@ class _Reading:
         return (tuple(bad), next(iter(bad.values()))) if bad else None
 
 
-def _examined(blocks: Blocks, name: str) -> tuple[int, str | None]:
+def _examined(blocks: Blocks, name: str) -> tuple[int, str | None, bool]:
+    """How many bytes, what is wrong with them, and whether the disk gave them at all."""
     try:
-        return blocks.examine(name), None
+        return blocks.examine(name), None, True
     except (CorruptBlock, MissingBlock) as fault:
-        return 0, str(fault)
+        return 0, str(fault), True
+    except VaultUnavailable as fault:
+        return 0, str(fault), False
+
+
+def _said(error: OSError | VaultUnavailable) -> str:
+    return f"reading its manifest: {error.strerror}" if isinstance(error, OSError) else str(error)
 
 
 def _unreadable(

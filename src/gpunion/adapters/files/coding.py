@@ -136,7 +136,7 @@ def read_head(stored: Buffer) -> Head:
         (check,) = _CHECK.unpack_from(stored, end)
         found = tuple(_PIECE.iter_unpack(stored[_FIXED.size : _FIXED.size + count * _PIECE.size]))
     except struct.error as error:
-        raise CorruptBlock(f"a stored block's head is cut short: {error}") from error
+        raise CorruptBlock("a stored block's head is cut short") from error
     if magic != MAGIC or zlib.crc32(stored[:end]) != check:
         raise CorruptBlock("a stored block's head is damaged")
     return Head(

@@ -27,6 +27,7 @@ from pathlib import Path
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.blocks import Blocks, ForeignBlocks
 from gpunion.adapters.files.collector import COLLECT_LOCK, collect
+from gpunion.adapters.files.damage import in_words
 from gpunion.adapters.files.locks import hold_file, if_not_held, locked, translated
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.operations import FileOperations
@@ -218,7 +219,10 @@ class DirectoryVault:
         try:
             found = json.loads(self._do.read(self._root / "vault.json"))
         except ValueError as error:
-            raise VaultUnavailable(f"{self._root / 'vault.json'} is damaged: {error}") from error
+            raise VaultUnavailable(
+                f"{self._root / 'vault.json'} is damaged: {in_words(error)}. "
+                f"Next: write into it what every vault of this version has: {json.dumps(FORMAT)}"
+            ) from error
         if found != FORMAT:
             raise VaultUnavailable(f"{self._root} is a vault of another format: {found}")
 

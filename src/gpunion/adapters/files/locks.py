@@ -37,7 +37,7 @@ def translated(what: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise VaultFull(f"{what}: no space left in the vault") from error
-        raise VaultUnavailable(f"{what}: {error}") from error
+        raise VaultUnavailable(f"{what}: {error.strerror or error}") from error
 
 
 def hold_file(path: Path) -> BinaryIO:

@@ -11,6 +11,7 @@ from typing import Any
 
 from blake3 import blake3
 
+from gpunion.adapters.files.damage import in_words
 from gpunion.domain import tree
 from gpunion.domain.tree import BLOCK_SIZE_BYTES, FILES_MAX, HASH_PATTERN, BadTree, FileEntry
 from gpunion.ports.vault import BadManifest, Manifest, SealedFiles
@@ -42,7 +43,7 @@ def decode(data: bytes) -> Manifest:
             raise BadManifest("the manifest is damaged: its checksum does not match")
         manifest = _manifest(json.loads(body))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadManifest(f"the manifest is damaged: {error}") from error
+        raise BadManifest(f"the manifest is damaged: {in_words(error)}") from error
     check(manifest)
     return manifest
 

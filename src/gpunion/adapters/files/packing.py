@@ -19,6 +19,7 @@ from blake3 import blake3
 from gpunion.adapters.files import coding
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.coding import BaseOf
+from gpunion.adapters.files.damage import in_words
 from gpunion.adapters.files.forms import Base
 from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.sealing import NONCE_BYTES, TAG_BYTES, DoesNotOpen, JobCipher
@@ -143,7 +144,7 @@ class ForeignPacking:
             magic, distance, length, base = _FIXED.unpack_from(start)
             (check,) = _CHECK.unpack_from(start, _FIXED.size)
         except struct.error as error:
-            raise CorruptBlock(f"a sealed block's head is cut short: {error}") from error
+            raise CorruptBlock("a sealed block's head is cut short") from error
         if magic != MAGIC or zlib.crc32(start[: _FIXED.size]) != check:
             raise CorruptBlock("a sealed block's head is damaged")
         return SealedHead(
@@ -237,7 +238,8 @@ class SealedPacking(ForeignPacking):
         except DoesNotOpen as error:
             raise BadManifest(f"{manifest.checkpoint_id} cannot be decrypted: it was changed") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadManifest(f"the list of files of {manifest.checkpoint_id} is damaged: {error}") from error
+            what = f"the list of files of {manifest.checkpoint_id}"
+            raise BadManifest(f"{what} is damaged: {in_words(error)}") from error
         opened = replace(manifest, files=files, sealed=None)
         manifest_format.check(opened)
         return opened

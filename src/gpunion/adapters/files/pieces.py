@@ -195,7 +195,7 @@ def _decompress(piece: memoryview, out: memoryview) -> None:
             while done < len(out) and (more := reader.readinto(out[done:])):
                 done += more
     except zstandard.ZstdError as error:
-        raise CorruptBlock(f"a stored block cannot be unpacked: {error}") from error
+        raise CorruptBlock("a stored block cannot be unpacked") from error
     if done != len(out):
         raise CorruptBlock("a stored block's pieces have other sizes than its head says")
 

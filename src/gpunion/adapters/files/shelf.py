@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from gpunion.adapters.files.damage import in_words
 from gpunion.ports.vault import BadManifest, Manifest
 
 NAME_PATTERN = re.compile(r"\d{10}-\d{15}-[A-Za-z0-9._-]+\.json")
@@ -31,7 +32,9 @@ class Shelf:
             return None
         except (ValueError, KeyError, TypeError) as error:
             # Guessing here could let an old run overwrite a newer one's work.
-            raise BadManifest(f"the epoch record of {self.root.name} is damaged: {error}") from error
+            raise BadManifest(
+                f"the epoch record of {self.root.name} is damaged: {in_words(error)}"
+            ) from error
 
     def path_of(self, manifest: Manifest) -> Path:
         name = f"{manifest.epoch:010d}-{manifest.step:015d}-{manifest.checkpoint_id}.json"

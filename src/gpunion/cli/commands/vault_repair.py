@@ -12,8 +12,9 @@ from gpunion.cli.vault_progress import VaultProgress
 from gpunion.ports.vault_care import Repaired
 
 CONNECTS = True
-JSON = """`{unreadable, replaced, set_aside, in_use}`: what was found, the blocks taken from the other vault,
-the checkpoints out of view now, and those left alone since somebody reads them (exit code 5)."""
+JSON = """`{unreadable, replaced, set_aside, in_use, not_read}`: what was found, the blocks taken from the
+other vault, the checkpoints out of view now, and those left alone since somebody reads them, or since their
+files could not be read this time (exit code 5)."""
 EXAMPLES = (
     "gpunion vault repair /srv/gpunion/vault",
     "gpunion vault repair /srv/gpunion/vault --from /mnt/backup/vault",
@@ -43,11 +44,12 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
                 "replaced": list(repaired.replaced),
                 "set_aside": [vault_place.shown_unreadable(lost) for lost in repaired.set_aside],
                 "in_use": [vault_place.shown_unreadable(lost) for lost in repaired.in_use],
+                "not_read": [vault_place.shown_unreadable(lost) for lost in repaired.not_read],
             }
         )
     else:
         _show(screen, repaired)
-    return CONFLICT if repaired.in_use else OK
+    return CONFLICT if repaired.in_use or repaired.not_read else OK
 
 
 def _show(screen: Screen, repaired: Repaired) -> None:
@@ -60,7 +62,12 @@ def _show(screen: Screen, repaired: Repaired) -> None:
         screen.line(f"set aside {lost.job_id} {lost.checkpoint_id}: {lost.detail}")
     for lost in repaired.in_use:
         screen.line(f"in use    {lost.job_id} {lost.checkpoint_id}: left alone, repair again later")
-    mended = len(repaired.before.unreadable) - len(repaired.set_aside) - len(repaired.in_use)
+    for lost in repaired.not_read:
+        screen.line(
+            f"not read  {lost.job_id} {lost.checkpoint_id}: {lost.detail}; left alone, it may be sound"
+        )
+    left_alone = len(repaired.in_use) + len(repaired.not_read)
+    mended = len(repaired.before.unreadable) - len(repaired.set_aside) - left_alone
     screen.line(f"{mended} checkpoints mended, {len(repaired.set_aside)} out of view.")
     if repaired.set_aside:
         screen.line(

@@ -8,12 +8,15 @@ from gpunion.cli import vault_place
 from gpunion.cli.context import Context
 from gpunion.cli.exits import ERROR, OK
 from gpunion.cli.quantities import shown_size
+from gpunion.cli.screen import Screen
 from gpunion.cli.vault_progress import VaultProgress
+from gpunion.ports.vault_care import Findings
 
 CONNECTS = True
 JSON = """`{checkpoints, blocks, plain_bytes, encrypted, encrypted_bytes, unreadable: [{job_id, checkpoint_id,
-blocks, detail}]}`; `encrypted` counts those checked only as they are stored, their keys being elsewhere;
-the exit code is 1 when something is unreadable."""
+blocks, detail, passing}]}`; `encrypted` counts those checked only as they are stored, their keys being
+elsewhere; `passing`: its files could not be read this time and may be sound; the exit code is 1 when
+something is unreadable."""
 EXAMPLES = ("gpunion vault verify /srv/gpunion/vault", "gpunion vault verify /srv/gpunion/vault --job JOB")
 
 
@@ -38,7 +41,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         )
         return ERROR if findings.unreadable else OK
     for lost in findings.unreadable:
-        screen.line(f"UNREADABLE {lost.job_id} {lost.checkpoint_id}: {lost.detail}")
+        word = "NOT READ" if lost.passing else "UNREADABLE"
+        screen.line(f"{word} {lost.job_id} {lost.checkpoint_id}: {lost.detail}")
     read = f"{findings.checkpoints} checkpoints, {findings.blocks} blocks"
     screen.line(f"{read}, {shown_size(findings.plain_bytes)} read and checked.")
     if findings.encrypted:
@@ -50,7 +54,22 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if not findings.unreadable:
         screen.line("All can be restored." if not findings.encrypted else "Nothing is missing or damaged.")
         return OK
-    screen.line(
-        f"{len(findings.unreadable)} cannot be restored. Next: gpunion vault repair {arguments.vault}"
-    )
+    _say_what_to_do(screen, findings, arguments.vault)
     return ERROR
+
+
+def _say_what_to_do(screen: Screen, findings: Findings, vault: str) -> None:
+    not_read = sum(lost.passing for lost in findings.unreadable)
+    if not_read:
+        screen.line(
+            f"{not_read} could not be read this time, which says nothing of what is in them. Next: look at "
+            f"the disk and at whose the files are (ls -lR {vault}), then verify again; a repair leaves them "
+            "alone."
+        )
+    lost = len(findings.unreadable) - not_read
+    if lost:
+        screen.line(
+            f"{lost} cannot be restored. Next: gpunion vault repair {vault} --from ANOTHER, where another "
+            f"vault or a copy has them; without, gpunion vault repair {vault} takes them out of view, and "
+            "their jobs go on from what is left."
+        )
