@@ -1,6 +1,6 @@
 """The coordinator's process: start, serve, end.
 
-Exit codes: 0 ended as asked, 1 could not start (one line says why), 70 a fault nobody may go on after; start
+Exit codes: 0 ended as asked, 1 could not start (and why), 70 a fault nobody may go on after; start
 it again, it goes on from what is committed.
 """
 
@@ -13,10 +13,11 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
+from typing import IO
 
 import structlog
 import uvicorn
@@ -31,6 +32,7 @@ from gpunion.ports.store import StoreFault
 from gpunion.ports.trees import TreesFault
 from gpunion.wire.codec import FRAME_LIMIT_BYTES
 
+COMMAND = "gpunion coordinator"
 EXIT_OK = 0
 EXIT_CANNOT_START = 1
 EXIT_FAULT = 70
@@ -50,7 +52,7 @@ def serve(settings: Settings) -> int:
     except (StoreFault, TreesFault, BadSettings) as error:
         return _cannot_start(str(error))
     except OSError as error:
-        return _cannot_start(f"{error.filename or settings.data_dir}: {error.strerror or error}")
+        return _cannot_start(why_not(error, settings.data_dir))
 
 
 async def _serve(settings: Settings) -> int:
@@ -156,7 +158,7 @@ def _exit_on_fault(writing: asyncio.Task[None]) -> None:
     if not isinstance(fault, StoreFault):
         traceback.print_exception(fault, file=sys.stderr)  # a bug: for whoever mends it
     print(
-        f"gpunion coordinator: ended by a fault ({type(fault).__name__}: {fault}); "
+        f"{COMMAND}: ended by a fault ({type(fault).__name__}: {fault}); "
         "start it again, it goes on from what is committed",
         file=sys.stderr,
         flush=True,
@@ -164,8 +166,15 @@ def _exit_on_fault(writing: asyncio.Task[None]) -> None:
     os._exit(EXIT_FAULT)
 
 
+def why_not(error: OSError, data_dir: Path) -> str:
+    why = f"{error.filename or data_dir}: {error.strerror or error}"
+    if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
+        why += f"\nNext: name a folder you may write: {COMMAND} --data FOLDER"
+    return why
+
+
 def _cannot_start(why: str) -> int:
-    print(f"gpunion coordinator: cannot start: {why}", file=sys.stderr, flush=True)
+    print(f"{COMMAND}: cannot start: {why}", file=sys.stderr, flush=True)
     return EXIT_CANNOT_START
 
 
@@ -175,11 +184,15 @@ def _write_whole(path: Path, text: str) -> None:
     os.replace(fresh, path)
 
 
+def in_colour(stream: IO[str], environment: Mapping[str, str]) -> bool:
+    return stream.isatty() and not environment.get("NO_COLOR")
+
+
 def _configure_logs(log_format: str) -> None:
     shown: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(colors=in_colour(sys.stderr, os.environ))
     )
     structlog.configure(
         processors=[
