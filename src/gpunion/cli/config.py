@@ -88,7 +88,11 @@ def keep(environment: Mapping[str, str], url: str, token: str) -> Path:
             os.fsync(file.fileno())
         os.rename(unfinished, path)
     except OSError as error:
-        raise Trouble(f"{path} cannot be written", why=error.strerror or str(error)) from error
+        raise Trouble(
+            f"{path} cannot be written",
+            why=error.strerror or str(error),
+            next_step="export GPUNION_URL and GPUNION_TOKEN instead, or XDG_CONFIG_HOME=FOLDER",
+        ) from error
     return path
 
 

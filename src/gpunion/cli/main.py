@@ -33,6 +33,8 @@ def main(words: list[str], context: Context | None = None) -> int:
         # Whoever read our output has seen enough (`gpunion ps | head`). Python must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+    except UnicodeEncodeError as error:
+        return _tell(_not_text(error), context)
     except Exception as bug:
         if context.environment.get("GPUNION_DEBUG"):
             raise
@@ -141,13 +143,26 @@ def _unknown_command(words: list[str]) -> Trouble:
 
 def _tell(trouble: Trouble, context: Context) -> int:
     if context.screen.as_json:
-        import json
-
         trouble.next_step = context.screen.mend(trouble.next_step)
-        context.screen.note(json.dumps(trouble.as_json(), ensure_ascii=False))
+        context.screen.note_data(trouble.as_json())
     else:
         context.screen.note(trouble.text())
     return trouble.code
+
+
+def _not_text(error: UnicodeEncodeError) -> Trouble:
+    """Only the letters themselves are shown: the rest may be a token."""
+    letters = error.object[error.start : error.end]
+    # So Python keeps bytes of a word or of a file's name that are no letters where it runs.
+    if any("\udc80" <= letter <= "\udcff" for letter in letters):
+        return Trouble(
+            f"what was typed, or a file's name, has bytes that are not text here: {letters!a}",
+            next_step="write it in UTF-8, with LC_ALL=C.UTF-8 where `locale charmap` says otherwise",
+            code=USAGE,
+        )
+    return Trouble(
+        f"an address or a token cannot have {letters!a} in it", next_step="gpunion login --help", code=USAGE
+    )
 
 
 def _bug(bug: Exception) -> Trouble:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -72,13 +73,19 @@ class Screen:
     as_json: bool = False
     mend: Callable[[str], str] = str  # what is said to people, made to fit how they called us
 
+    def __post_init__(self) -> None:
+        for stream in (self.out, self.err):
+            # What this terminal has no letters for is shown by its number instead of being a reason to end.
+            if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+                stream.reconfigure(errors="backslashreplace")
+
     def data(self, value: Any) -> None:
         """The answer to --json. The same shape whoever asks: docs/cli.md promises it."""
-        self.line(json.dumps(value, indent=2, ensure_ascii=False))
+        self.line(_json(value, self.out, indent=2))
 
     def record(self, value: Any) -> None:
         """One line of a stream of JSON objects."""
-        self.line(json.dumps(value, ensure_ascii=False))
+        self.line(_json(value, self.out))
 
     def line(self, text: str = "") -> None:
         self.raw((text if self.as_json else self.mend(text)) + "\n")
@@ -90,6 +97,10 @@ class Screen:
     def note(self, text: str) -> None:
         self.err.write((text if self.as_json else self.mend(text)) + "\n")
         self.err.flush()
+
+    def note_data(self, value: Any) -> None:
+        """What went wrong, for programs."""
+        self.note(_json(value, self.err))
 
     def table(self, table: Table) -> None:
         if self.rich():
@@ -103,6 +114,12 @@ class Screen:
 
     def rich(self) -> bool:
         return self.out.isatty() and _rich_is_here()
+
+
+def _json(value: Any, stream: IO[str], indent: int | None = None) -> str:
+    """In letters that the stream has; JSON's own escapes say the others."""
+    has_all = (getattr(stream, "encoding", None) or "utf-8").lower() in ("utf-8", "utf8")
+    return json.dumps(value, indent=indent, ensure_ascii=not has_all)
 
 
 def screen_width() -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 
+from gpunion.cli.context import Context
 from gpunion.cli.exits import MEANINGS
 from gpunion.cli.main import main
 from gpunion.cli.registry import COMMANDS, Group
+from gpunion.cli.screen import Screen
 from gpunion.sdk.errors import NotACoordinator, Unreachable
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_problem
 
@@ -128,6 +131,27 @@ def test_a_bug_is_one_line_and_a_file_and_with_debug_a_traceback(
     gpunion.environment["GPUNION_DEBUG"] = "1"
     with pytest.raises(ZeroDivisionError):
         gpunion("ps")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["submit", "--name", "a\udcff", "--no-dir", "--", "true"],
+            "bytes that are not text here: '\\udcff'",
+        ),
+        (["ps", "--url", "http://127.0.0.1:9", "--token", "sécret"], "a token cannot have '\\xe9' in it"),
+    ],
+)
+def test_what_is_no_text_is_told_and_no_bug(words: list[str], message: str, tmp_path: Path) -> None:
+    """With the real client, which opens no connection for it."""
+    screen = Screen(out=io.StringIO(), err=io.StringIO())
+    environment = {"HOME": str(tmp_path), "GPUNION_URL": "http://127.0.0.1:9", "GPUNION_TOKEN": "t"}
+    assert main(words, Context(screen=screen, environment=environment, here=tmp_path)) == 2
+    assert isinstance(screen.err, io.StringIO)
+    told = screen.err.getvalue()
+    assert message in told
+    assert "cret" not in told
 
 
 def test_ctrl_c_is_no_traceback(gpunion: Terminal, campus: CampusDouble) -> None:

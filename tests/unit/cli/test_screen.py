@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
@@ -22,6 +23,22 @@ def test_a_plain_table_is_aligned_and_has_no_blanks_at_the_end() -> None:
     screen.table(TABLE)
     assert isinstance(screen.out, io.StringIO)
     assert screen.out.getvalue() == "NAME   PHASE\ntrain  running\na      failed\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso8859-1", "utf-8"])
+def test_letters_that_a_terminal_lacks_end_no_command_and_spoil_no_json(encoding: str) -> None:
+    shown, noted = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(stream, encoding=encoding) for stream in (shown, noted))
+    screen = Screen(out=out, err=err)
+    screen.table(Table(columns=("NAME",), rows=[["日本"], ["\udcff"]]))
+    assert b"NAME" in shown.getvalue()
+    shown.truncate(0)
+    shown.seek(0)
+    value = {"name": "größe-日本"}
+    screen.data(value)
+    screen.note_data(value)
+    for written in (shown, noted):
+        assert json.loads(written.getvalue().decode(encoding)) == value
 
 
 WIDE = Table(
