@@ -28,8 +28,10 @@ LEFT_ALONE = (
     "A running job goes on by itself for some seconds; then its machine saves and ends it, "
     "and it goes on from there when the coordinator is back."
 )
+# A word of an earlier run that came late has changed nothing: who looks for what went wrong has --json.
+UNTOLD_CODES = frozenset({"stale_epoch"})
 # One line for each checkpoint would drown the program's own words.
-QUIET_CODES = frozenset({"saved"})
+QUIET_CODES = UNTOLD_CODES | {"saved"}
 
 
 @dataclass(slots=True)

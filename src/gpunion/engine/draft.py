@@ -39,6 +39,7 @@ class Draft:
         self.now_s = now_s
         self.look_again = False  # something the records do not show changed: time passed
         self.any_over = False  # a job that is over was put
+        self.seeking: set[JobId] = set()  # whose last save has arrived or was given up: now a place will do
         self._moved = self._room = self._freed = False  # see `changed`, `may_place`, `freed`
         self._timers = timers
         self._fired: str | None = None

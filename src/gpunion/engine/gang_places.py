@@ -93,7 +93,7 @@ def _alike(members: list[Job]) -> list[Job]:
 
 def _hopeless(draft: Draft, members: list[Job], wish: Wish) -> bool:
     """Did not fit the last time, and no machine has changed since."""
-    news = any(one.avoid or one.waiting_since_s == draft.now_s for one in members)
+    news = any(one.avoid or _has_just_begun(draft, one) for one in members)
     if news or wish.hopeless_at is None:
         return False
     return next(draft.state.room.changed_since(wish.hopeless_at), None) is None
@@ -163,8 +163,12 @@ def _waits(draft: Draft, job: Job) -> Reason:
     return because(job.id, Why.GANG_WAITS, found=places, size=len(members), blockers=blockers)
 
 
+def _has_just_begun(draft: Draft, one: Job) -> bool:
+    return one.waiting_since_s == draft.now_s or one.id in draft.seeking
+
+
 def _say(draft: Draft, members: list[Job], reason: Reason) -> None:
     """Once, when the waiting begins; `why` shows the rest live."""
-    if any(one.waiting_since_s == draft.now_s for one in members):
+    if any(_has_just_begun(draft, one) for one in members):
         for one in members:
             draft.add_reason(replace(reason, subject=one.id))

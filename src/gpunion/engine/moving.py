@@ -159,6 +159,7 @@ def seek(draft: Draft, migration: Migration, *, fell_back: str | None) -> None:
     draft.cancel_timer(f"flush:{migration.id}")
     phase = MIGRATION.check(migration.id, migration.phase, MigrationPhase.SEEKING)
     draft.put(replace(migration, phase=phase, fell_back=fell_back is not None))
+    draft.seeking.add(migration.job_id)
     if fell_back is not None:
         durable = draft.durable_step(migration.job_id)
         draft.because(migration.job_id, Why.FELL_BACK, trouble=fell_back, durable=durable)

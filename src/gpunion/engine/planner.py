@@ -163,6 +163,7 @@ def _worth_a_turn(draft: Draft, line: Line) -> _Turns:
     """What they ask for is looked at once for all who ask the same."""
     changed = draft.changed_jobs()
     begun = frozenset([job.id for job in changed if job.phase.waiting and _has_just_begun(draft, job)])
+    begun |= draft.seeking
     may_do = hopeful(draft, line.asked)
     if line.all_plain and not begun and not may_do:
         return _Turns()
@@ -190,8 +191,8 @@ def _keeps(draft: Draft, line: Line) -> bool:
 
 
 def _has_just_begun(draft: Draft, job: Job) -> bool:
-    """To wait, in this very decision: many may begin at one moment, and each is told once."""
-    return job.waiting_since_s == draft.now_s and draft.has_put(job)
+    """To wait for a place, in this very decision: many may begin at one moment, and each is told once."""
+    return job.id in draft.seeking or (job.waiting_since_s == draft.now_s and draft.has_put(job))
 
 
 def _place_at_home(draft: Draft, ordered: list[Job]) -> list[Job]:

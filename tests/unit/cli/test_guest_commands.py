@@ -145,11 +145,13 @@ def test_why_tells_the_story_and_asks_each_node_while_the_job_waits(
 ) -> None:
     campus.known = {AN_ID: a_job(7, phase="pending")}
     campus.stories[AN_ID] = [a_line("accepted from admin"), a_line("waiting: no GPU is free")]
+    campus.stories[AN_ID].append(a_line("late news of run 1", "stale_epoch"))
     campus.verdicts = [a_verdict("alpha", "its owner is using it"), a_verdict("beta")]
     assert gpunion("why", "train") == 0
     assert "accepted from admin" in gpunion.out
     assert "alpha  no    its owner is using it" in gpunion.out
     assert "beta   yes   it would do best\n" in gpunion.out
+    assert "late news" not in gpunion.out
 
 
 def test_why_on_an_empty_campus_says_what_to_do(gpunion: Terminal, campus: CampusDouble) -> None:

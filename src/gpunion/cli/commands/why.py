@@ -7,6 +7,7 @@ import argparse
 from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
+from gpunion.cli.following import UNTOLD_CODES
 from gpunion.cli.job_names import find_job
 from gpunion.cli.quantities import shown_preparing
 from gpunion.cli.times import clock_time
@@ -32,7 +33,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     screen = context.screen
     screen.line(f"{job_id} is {why['phase']}.")
     for line in why["story"]:
-        screen.line(f"  {clock_time(line['at'])}  {line['sentence']}")
+        if line["code"] not in UNTOLD_CODES:
+            screen.line(f"  {clock_time(line['at'])}  {line['sentence']}")
     if why["preparing"] is not None:
         screen.line(f"Right now: {shown_preparing(why['preparing'])}.")
     for place, trouble in why["places"].items():

@@ -96,6 +96,21 @@ def test_who_waits_for_its_turn_is_told_and_told_again_when_the_owner_thinks_bet
     assert whys(headquarters.later(1.0).reported("alpha", NodeResumed()), other) == [Why.MAY_STAY]
 
 
+def test_who_has_been_saved_and_finds_no_place_is_told_that_it_waits() -> None:
+    headquarters = Headquarters(policies=PATIENT)
+    headquarters.joins("alpha")
+    headquarters.submits("a")
+    headquarters.started("a-e1")
+    wanted(headquarters.later(100.0))
+    while not headquarters.run("a-e1").checkpoints:
+        headquarters.fires("leave:alpha")
+    headquarters.captured("a-e1-c1", step=100)
+    assert whys(headquarters.later(0.5).ended("a-e1", EndReason.SAVED, step=100), "a") == []
+    decision = headquarters.later(0.5).durable("a-e1-c1", step=100, final=True)
+    assert whys(decision, "a") == [Why.SAVED, Why.WAITING]
+    assert whys(headquarters.later(1.0).submits("b"), "a") == []
+
+
 def test_who_reads_the_notice_and_saves_itself_sooner_went_for_the_owner() -> None:
     headquarters = two_guests(spare=False)
     wanted(headquarters)
