@@ -84,7 +84,8 @@ def checkpoints_of(
     found = [checkpoint for checkpoint in campus.state.checkpoints.values() if checkpoint.job_id == job_id]
     found.sort(key=lambda checkpoint: (checkpoint.requested_s, checkpoint.id))
     runs, ready_on = campus.state.runs, defaultdict[str, list[str]](list)
-    for copy in campus.state.jobs[job_id].copies:
+    job = campus.state.jobs[job_id]
+    for copy in job.copies:
         if copy.there:
             ready_on[copy.checkpoint_id].append(copy.node_id)
     return [
@@ -95,6 +96,7 @@ def checkpoints_of(
             places=whereabouts.places.get(one.id, []),
             unknown=whereabouts.unknown,
             asked_s=asked_s,
+            epoch=job.epoch,
         )
         for one in found
     ]

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _tell_of_those_gone(context: Context, checkpoints: list[Json], *, hidden: bool) -> None:
-    gone = [one for one in checkpoints if one["gone"]]
+    gone = [one for one in checkpoints if one["gone"] and one["phase"] == "durable"]
     there = [one for one in checkpoints if one["phase"] == "durable" and not one["gone"]]
     if not gone:
         return

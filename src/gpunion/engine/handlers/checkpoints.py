@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase, CheckpointTrouble
 from gpunion.domain.ids import MigrationId, RunId
 from gpunion.domain.job import DurablePoint, Job
 from gpunion.domain.migration import MigrationPhase
@@ -120,7 +120,9 @@ def failed(draft: Draft, report: CheckpointFailed) -> None:
         return
     phase = CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.FAILED)
     draft.put(replace(checkpoint, phase=phase, trouble=report.trouble))
-    draft.because(report.job_id, Why.SAVE_FAILED, checkpoint=checkpoint.id, trouble=_told(report))
+    if report.trouble is not CheckpointTrouble.NO_GUEST or draft.state.runs[report.run_id].living:
+        # Else it was asked for after the end, since that was not known here yet: nothing went wrong.
+        draft.because(report.job_id, Why.SAVE_FAILED, checkpoint=checkpoint.id, trouble=_told(report))
     job = draft.state.jobs[report.job_id]
     migration = moving.migration_of(draft, job)
     if migration is None or migration.flush != checkpoint.id:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from gpunion.domain.checkpoint import Checkpoint
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.frames import Preparing
 from gpunion.domain.gang import Seat, member_ids
 from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobSpec, Priority
@@ -166,6 +166,9 @@ def migration_out(migration: Migration) -> jobs.MigrationOut:
     )
 
 
+_UNDER_WAY = (CheckpointPhase.REQUESTED, CheckpointPhase.CAPTURED)
+
+
 def checkpoint_out(
     checkpoint: Checkpoint,
     node_id: str,
@@ -174,9 +177,12 @@ def checkpoint_out(
     places: list[str],
     unknown: list[str],
     asked_s: float,
+    epoch: int,
 ) -> jobs.CheckpointOut:
-    """`asked_s`: when the places were asked. What has become durable since they could not know of."""
+    """`asked_s`: when the places were asked. What has become durable since they could not know of.
+    `epoch`: of its job's newest run. Of an earlier one nothing becomes durable any more."""
     was_durable = checkpoint.durable_s is not None and checkpoint.durable_s < asked_s
+    never_will_be = checkpoint.phase in _UNDER_WAY and checkpoint.epoch < epoch
     return jobs.CheckpointOut(
         id=checkpoint.id,
         run_id=checkpoint.run_id,
@@ -199,7 +205,7 @@ def checkpoint_out(
         ready_on=ready_on,
         places=places,
         places_unknown=unknown if checkpoint.durable_s is not None else [],
-        gone=was_durable and not places and not unknown,
+        gone=never_will_be or (was_durable and not places and not unknown),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.commit import Commit
 from gpunion.domain.effects import CancelTimer, ForgetOrders, SetTimer
 from gpunion.domain.events import NodeFellSilent, NodeHeard, OwnerReclaimed, TimerFired
@@ -362,3 +363,11 @@ def test_a_clock_that_names_an_impossible_moment_is_not_believed(told_s: float) 
     headquarters.ended("job-e1", EndReason.LEASE_ENDED, at_s=told_s)
     [move] = headquarters.state.migrations.values()
     assert move.stopped_s == at_s
+
+
+def test_a_save_asked_for_after_an_end_nobody_had_heard_of_is_nobody_s_failure() -> None:
+    headquarters = a_running_job()
+    headquarters.fires("checkpoint:job-e1")
+    headquarters.ended("job-e1", EndReason.LEASE_ENDED)
+    decision = headquarters.not_saved("job-e1-c1", CheckpointTrouble.NO_GUEST)
+    assert Why.SAVE_FAILED not in whys(decision)
