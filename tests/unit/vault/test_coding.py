@@ -59,14 +59,35 @@ def test_every_form_comes_back_also_where_it_would_not_have_been_chosen(
     assert coding.decode(difference, lambda name: base.data) == data
     # A base as it is stored, in the same form or in another.
     stored_base = coding._pack_as(base.data, forms.Form(*base_form)).tobytes()
-    assert coding.decode(difference, lambda name: coding.Packed(stored_base)) == data
+    assert coding.decode(difference, lambda name: coding.Packed.of(stored_base)) == data
+    assert coding.decode(difference, lambda name: only_enough_of(stored_base)) == data
+
+
+def only_enough_of(stored: bytes) -> coding.Packed:
+    return coding.Packed(lambda enough: stored[: enough(stored[: coding.HEAD_BYTES_MAX])])
+
+
+def test_of_a_base_in_the_same_form_no_more_than_its_planes_is_read() -> None:
+    first = weights(1)
+    base, second = coding.encode(first), nudged(first)
+    difference = coding.encode(second, forms.Base(name=BASE, data=first, distance=1))
+    read: list[int] = []
+
+    def beginning(enough: coding.Enough) -> bytes:
+        read.append(enough(base[: coding.HEAD_BYTES_MAX]))
+        return base[: read[0]]
+
+    assert coding.decode(difference, lambda name: coding.Packed(beginning)) == second
+    assert read[0] < len(first) / 2  # the lower halves are noise, and stay where they are
+    with pytest.raises(CorruptBlock):
+        coding.decode(difference, lambda name: coding.Packed(lambda enough: beginning(enough)[:-1]))
 
 
 def test_a_chain_of_differences_that_never_ends_is_corrupt() -> None:
     data = weights(1)
     stored = coding.encode(nudged(data), forms.Base(name=BASE, data=data, distance=1))
     with pytest.raises(CorruptBlock, match="longer than"):
-        coding.decode(stored, lambda name: coding.Packed(stored))
+        coding.decode(stored, lambda name: coding.Packed.of(stored))
 
 
 def test_only_numbers_whose_upper_parts_resemble_the_base_promise_a_difference() -> None:

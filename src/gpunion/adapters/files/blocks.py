@@ -15,6 +15,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -45,6 +46,11 @@ class Publish(Protocol):
     """Puts bytes under a name whole or not at all; FileExistsError where they may not go over others."""
 
     def __call__(self, path: Path, data: Buffer, *, over: bool) -> None: ...
+
+
+def _all(start: Buffer) -> int:
+    """One byte more than any block has: what is longer is seen to be none."""
+    return STORED_BYTES_MAX + 1
 
 
 class Blocks:
@@ -257,14 +263,14 @@ class Blocks:
         bases = count()
 
         def base_of(base: str) -> coding.Packed:
-            return coding.Packed(self._stored_over(base, f"packed base {next(bases)}"))
+            return coding.Packed(partial(self._stored_over, base, f"packed base {next(bases)}"))
 
         return self._packing.unpack(name, self._stored_over(name, "packed"), base_of)
 
-    def _stored_over(self, name: str, use: str) -> memoryview:
+    def _stored_over(self, name: str, use: str, enough: coding.Enough = _all) -> memoryview:
         with translated("reading a block"):
             try:
-                return self._do.read_over(self.path(name), use, STORED_BYTES_MAX)
+                return self._do.read_over(self.path(name), use, self._packing.head_bytes_max, enough)
             except FileNotFoundError:
                 raise MissingBlock(f"the vault does not hold {name}") from None
 

@@ -59,8 +59,15 @@ class Head:
 
     @property
     def stored_bytes(self) -> int:
+        return self._end_of(len(self.pieces))
+
+    @property
+    def planes_end(self) -> int:
+        return self._end_of(self.top)
+
+    def _end_of(self, count: int) -> int:
         end = self.head_bytes
-        for length, _ in self.pieces:
+        for length, _ in self.pieces[:count]:
             end = _aligned(end) + length
         return end
 
@@ -82,11 +89,19 @@ class Head:
         return found
 
 
+# From a stored block's first bytes: how many of it are wanted.
+Enough = Callable[[Buffer], int]
+
+
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A base as it is stored, for who has that: not all of it need be unpacked then."""
+    """A base as it is stored, for who has that: not all of it need be read then, nor unpacked."""
 
-    stored: Buffer
+    read: Callable[[Enough], Buffer]
+
+    @classmethod
+    def of(cls, stored: Buffer) -> Packed:
+        return cls(lambda enough: stored)
 
 
 # The plain bytes of a base, or the base as it is stored.
@@ -250,20 +265,30 @@ def _as_it_is(place: memoryview, piece: tuple[int, int], size_bytes: int) -> mem
     return place
 
 
-def _earlier(head: Head, base_of: BaseOf, depth: int) -> planes.Earlier:
+def _earlier(head: Head, base_of: BaseOf, depth: int) -> planes.Earlier | list[planes.Plane]:
     assert head.base is not None
     base = base_of(head.base)
     if isinstance(base, Packed):
-        about = _checked(base.stored)
+        stored = base.read(lambda start: _enough(head, read_head(start)))
+        about = read_head(stored)
         if about.plain_bytes != head.plain_bytes:
             raise CorruptBlock("a base has another size than the block that needs it")
-        if about.base is None and (about.width, about.top) == (head.width, head.top):
+        if _is_alike(head, about):
             about.sizes()
-            return planes.earlier_joined(_unpacked_planes(about, _places(base.stored, about), depth + 1))
-        base = unpack(base.stored, base_of, depth + 1)
+            return _unpacked_planes(about, _places(stored, about), depth + 1)
+        base = unpack(stored, base_of, depth + 1)
     if len(base) != head.plain_bytes:
         raise CorruptBlock("a base has another size than the block that needs it")
     return planes.earlier_of(base, head.width, head.top)
+
+
+def _enough(head: Head, base: Head) -> int:
+    """Of a base in the same form the planes, with which it begins: what is below them is not looked at."""
+    return base.planes_end if _is_alike(head, base) else STORED_BYTES_MAX + 1
+
+
+def _is_alike(head: Head, base: Head) -> bool:
+    return base.base is None and (base.width, base.top) == (head.width, head.top)
 
 
 def _beginning(stored: Buffer, head: Head, size_bytes: int) -> memoryview:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -75,11 +75,15 @@ class FileOperations:
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
 
-    def read_over(self, path: Path, use: str, limit_bytes: int) -> memoryview:
-        """The same into this thread's room for `use`. Of a longer file, one byte more than the limit."""
+    def read_over(
+        self, path: Path, use: str, start_bytes: int, enough: Callable[[memoryview], int]
+    ) -> memoryview:
+        """Into this thread's room for `use`: as much of it as `enough` says, which is shown its start."""
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            into = room(use, min(os.fstat(descriptor).st_size, limit_bytes + 1))
+            size_bytes = os.fstat(descriptor).st_size
+            start = memoryview(os.pread(descriptor, start_bytes, 0))
+            into = room(use, min(size_bytes, enough(start)))
             done = 0
             while done < len(into) and (more := os.readv(descriptor, [into[done:]])):
                 done += more

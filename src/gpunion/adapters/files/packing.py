@@ -203,7 +203,8 @@ class SealedPacking(ForeignPacking):
         def opened_base(base_name: str) -> Buffer | coding.Packed:
             base = base_of(base_name)
             if isinstance(base, coding.Packed):
-                return coding.Packed(self._opened(base_name, base.stored))
+                stored = base.read(lambda start: STORED_BYTES_MAX + 1)  # what is sealed opens as a whole
+                return coding.Packed.of(self._opened(base_name, stored))
             return base
 
         return coding.unpack(self._opened(name, stored), opened_base)
