@@ -24,6 +24,7 @@ from gpunion.coordinator.routes import (
     vault,
 )
 from gpunion.coordinator.routes.access import PROBLEMS
+from gpunion.coordinator.routes.front import router as front_router
 from gpunion.coordinator.routes.install import router as install_router
 
 
@@ -45,6 +46,7 @@ def make_app(campus: Campus | None = None) -> FastAPI:
         api.include_router(module.router)
     app.include_router(api)
     app.include_router(install_router)
+    app.include_router(front_router)
     problems.install(app)
     app.add_middleware(Gate)
     app.state.campus = campus

@@ -1,12 +1,14 @@
 """What every request passes first: who is it, and how much may it send. Nothing is open without a token.
 
 As the outermost layer it holds for every route there is or will be, and for those there are not. The
-exceptions are enrolment, whose join token is in the body, and what a machine installs before it.
+exceptions are enrolment, whose join token is in the body, what a machine installs before it, and the page
+for people who open the address in a browser.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +24,7 @@ PREFIX = "/api/v1"
 OPEN = ("POST", f"{PREFIX}/enrol")
 # A machine that is no node yet fetches these. They hold no secret: the package is the same for everybody.
 INSTALL_SCRIPT, INSTALLABLES = "/install.sh", "/install/"
+FRONT_PAGE = "/"
 JSON_LIMIT_BYTES = 1024**2
 ENROL_LIMIT_BYTES = 16 * 1024
 # A refused sender gets this long and this much to finish, since most clients read the answer only then.
@@ -60,6 +63,8 @@ def _caller(scope: Scope) -> Credential | None:
     if method == "GET" and (path == INSTALL_SCRIPT or path.startswith(INSTALLABLES)):
         return None
     connection = HTTPConnection(scope)
+    if method in ("GET", "HEAD") and path == FRONT_PAGE and wants_page(connection.headers.get("accept", "")):
+        return None
     scheme, _, token = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise _unauthenticated("this needs a token and none was given")
@@ -67,6 +72,18 @@ def _caller(scope: Scope) -> Credential | None:
     if caller is None:
         raise _unauthenticated("the token is not known here")
     return caller
+
+
+def wants_page(accept: str) -> bool:
+    """Whether a page is asked for by its name, as browsers do, and at least as much as JSON. Programs that
+    take anything get what programs read."""
+    wishes: dict[str, float] = {}
+    for part in accept.split(","):
+        kind, *details = (word.strip().lower() for word in part.split(";"))
+        said = next((detail[2:] for detail in details if detail.startswith("q=")), "1")
+        wishes[kind] = float(said) if re.fullmatch(r"[01](\.\d{0,3})?", said) else 0.0
+    page = wishes.get("text/html", 0.0)
+    return page > 0 and page >= wishes.get("application/json", 0.0)
 
 
 def _unauthenticated(detail: str) -> ApiError:

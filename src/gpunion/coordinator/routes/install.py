@@ -23,7 +23,7 @@ HOST = re.compile(r"[A-Za-z0-9._-]+(:\d+)?|\[[0-9A-Fa-f:.]+\](:\d+)?")
 @router.get(INSTALL_SCRIPT)
 async def install_script(request: Request) -> Response:
     text = (
-        SCRIPT.read_text(encoding="utf-8").replace("@URL@", _own_url(request)).replace("@WHEEL@", WHEEL_NAME)
+        SCRIPT.read_text(encoding="utf-8").replace("@URL@", own_url(request)).replace("@WHEEL@", WHEEL_NAME)
     )
     return Response(text, media_type="text/x-shellscript")
 
@@ -40,7 +40,7 @@ async def package(name: str) -> Response:
     return Response(content, media_type="application/zip")
 
 
-def _own_url(request: Request) -> str:
+def own_url(request: Request) -> str:
     """As whoever asks has reached us: behind a proxy with TLS that says so."""
     host = request.headers.get("host", "")
     if HOST.fullmatch(host) is None:

@@ -1,0 +1,51 @@
+"""What a person sees who opens the coordinator's address in a browser: no secret, no script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from pathlib import Path
+
+from fastapi import APIRouter, Response
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from gpunion import __version__
+from gpunion.coordinator.gate import FRONT_PAGE, PREFIX, wants_page
+from gpunion.coordinator.routes.install import own_url
+from gpunion.coordinator.wheel import WHEEL_NAME
+
+router = APIRouter(tags=["front"], include_in_schema=False)
+
+PAGE = (Path(__file__).parents[1] / "front.html").read_text(encoding="utf-8")
+_STYLE = re.findall("<style>(.*?)</style>", PAGE, re.DOTALL)[0]
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+HEADERS = {
+    "Cache-Control": "no-cache",  # kept, but asked about each time: its commands change with an upgrade
+    "Vary": "Accept, X-Forwarded-Proto",
+    "Content-Security-Policy": (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+@router.api_route(FRONT_PAGE, methods=["GET", "HEAD"])
+async def front(request: Request) -> Response:
+    url = own_url(request)
+    if not wants_page(request.headers.get("accept", "")):
+        # Who is no browser has shown a token to get here.
+        about = {"name": "gpunion", "version": __version__, "api": f"{url}{PREFIX}"}
+        return JSONResponse({**about, "schema": f"{url}{PREFIX}/openapi.json"}, headers={"Vary": "Accept"})
+    text = PAGE.replace("@URL@", html.escape(url)).replace("@WHEEL@", html.escape(WHEEL_NAME)).encode()
+    mark = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+    headers = {**HEADERS, "ETag": mark}
+    if mark in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(text, headers=headers, media_type="text/html; charset=utf-8")
