@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunion.adapters.s3.bucket import Bucket
+from tests.services import ANSWER_LIMIT_S
 
 # Wsgi, as far as we use it.
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -40,7 +41,7 @@ class S3Server:
     def make_bucket(self, name: str) -> None:
         import httpx
 
-        httpx.put(f"{self.url}/{name}").raise_for_status()
+        httpx.put(f"{self.url}/{name}", timeout=ANSWER_LIMIT_S).raise_for_status()
 
 
 @contextmanager

@@ -156,3 +156,18 @@ def test_nobody_catches_groups_by_their_parts() -> None:
     assert [
         shown(path) for path in modules() if any(isinstance(n, ast.TryStar) for n in ast.walk(tree_of(path)))
     ] == []
+
+
+ASKING = {"get", "put", "post", "delete", "request", "stream", "Client", "AsyncClient"}
+
+
+def test_no_test_asks_over_http_without_saying_how_long_it_waits() -> None:
+    """Five seconds, if it does not: they passed on a busy machine while a server loaded its libraries."""
+    assert [
+        f"{shown(path)}:{call.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for call in ast.walk(tree_of(path))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in {f"httpx.{name}" for name in ASKING}
+        and not any(word.arg in ("timeout", "transport") for word in call.keywords)
+    ] == []

@@ -21,11 +21,11 @@ from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import GIB, Capacity, Gpu
 from gpunion.sdk.client import Client
 from gpunion.wire.agent_v1 import pack, unpack_from_coordinator
+from tests.services import ANSWER_LIMIT_S
 
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 # Far longer than a start takes on a slow machine; only a broken start waits for it.
 START_LIMIT_S = 60.0
-ANSWER_LIMIT_S = 30.0
 
 
 @dataclass
@@ -103,7 +103,9 @@ class Coordinator:
     def connection(self, credential: str) -> Iterator[ClientConnection]:
         url = self.url.replace("http", "ws", 1) + "/api/v1/agent"
         headers = {"Authorization": f"Bearer {credential}"}
-        with connect(url, additional_headers=headers, proxy=None, max_size=None) as socket:
+        with connect(
+            url, additional_headers=headers, proxy=None, max_size=None, open_timeout=ANSWER_LIMIT_S
+        ) as socket:
             yield socket
 
     @contextmanager

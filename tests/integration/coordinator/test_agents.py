@@ -20,12 +20,12 @@ from gpunion.sdk.client import Client
 from gpunion.sdk.errors import ApiProblem
 from gpunion.wire.agent_v1 import pack
 from tests.integration.coordinator.process import (
-    ANSWER_LIMIT_S,
     Coordinator,
     FakeNode,
     a_job,
     run_of,
 )
+from tests.services import ANSWER_LIMIT_S
 
 
 @pytest.fixture
@@ -272,7 +272,10 @@ def test_a_wrong_credential_does_not_get_a_connection(shared: Coordinator) -> No
     url = shared.url.replace("http", "ws", 1) + "/api/v1/agent"
     for token, status in ((None, 401), ("wrong", 401), (shared.token, 403)):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        with pytest.raises(InvalidStatus) as caught, connect(url, additional_headers=headers, proxy=None):
+        with (
+            pytest.raises(InvalidStatus) as caught,
+            connect(url, additional_headers=headers, proxy=None, open_timeout=ANSWER_LIMIT_S),
+        ):
             pass
         assert caught.value.response.status_code == status
         assert json.loads(caught.value.response.body or b"{}")["next_step"]
@@ -291,6 +294,7 @@ def test_a_node_pushes_only_logs_of_its_own_runs(fresh: Coordinator) -> None:
             params={"offset": "x"},
             headers={"Authorization": f"Bearer {node.credential}"},
             trust_env=False,
+            timeout=ANSWER_LIMIT_S,
         )
         assert answer.json()["code"] == "invalid_request"
         assert JobId(job["id"]) in client.node("alpha")["gpus"][0]["run_id"]

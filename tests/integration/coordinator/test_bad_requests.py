@@ -15,6 +15,7 @@ from gpunion.sdk.client import Client
 from gpunion.sdk.errors import NotACoordinator, Unreachable
 from gpunion.wire.trees import STREAM_LIMIT_BYTES, Unframing, digest_of, encode_list, frame
 from tests.integration.coordinator.process import Coordinator, a_job
+from tests.services import ANSWER_LIMIT_S
 from tests.trees import a_tree
 
 DIGEST = "0" * 64
@@ -187,20 +188,24 @@ def test_nothing_is_open_without_a_token(
     shared: Coordinator, method: str, path: str, header: str | None
 ) -> None:
     headers = {} if header is None else {"Authorization": header}
-    answer = httpx.request(method, shared.url + "/api/v1" + path, headers=headers, trust_env=False)
+    answer = httpx.request(
+        method, shared.url + "/api/v1" + path, headers=headers, trust_env=False, timeout=ANSWER_LIMIT_S
+    )
     assert_problem(answer, 401, "unauthenticated")
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
 def test_nothing_is_open_outside_the_api_either(shared: Coordinator) -> None:
     for path in ("/", "/docs", "/openapi.json", "/metrics"):
-        assert_problem(httpx.get(shared.url + path, trust_env=False), 401, "unauthenticated")
+        assert_problem(
+            httpx.get(shared.url + path, trust_env=False, timeout=ANSWER_LIMIT_S), 401, "unauthenticated"
+        )
 
 
 def test_a_join_token_is_wrong_used_or_expired(shared: Coordinator, http: httpx.Client) -> None:
     def enrol(token: str, **changes: Any) -> httpx.Response:
         body = {"join_token": token, "node_name": "gamma", "lab": "lab-c", **changes}
-        return httpx.post(shared.url + "/api/v1/enrol", json=body, trust_env=False)
+        return httpx.post(shared.url + "/api/v1/enrol", json=body, trust_env=False, timeout=ANSWER_LIMIT_S)
 
     assert_problem(enrol("wrong"), 401, "join_token_unknown")
     token = http.post("/join-tokens").json()["join_token"]
@@ -221,7 +226,9 @@ def test_a_taken_name_gets_a_number(shared: Coordinator) -> None:
 def test_a_nodes_credential_opens_only_what_a_node_needs(shared: Coordinator) -> None:
     _, credential = shared.enrol("epsilon")
     headers = {"Authorization": f"Bearer {credential}"}
-    with httpx.Client(base_url=shared.url + "/api/v1", headers=headers, trust_env=False) as node:
+    with httpx.Client(
+        base_url=shared.url + "/api/v1", headers=headers, trust_env=False, timeout=ANSWER_LIMIT_S
+    ) as node:
         assert node.get("/nodes").status_code == 200
         for method, path in [
             ("GET", "/jobs"),

@@ -14,6 +14,7 @@ from gpunion.sdk.errors import ApiProblem
 from gpunion.wire.image_archive import file_digest, reduce_archive
 from tests.integration.coordinator.process import Coordinator, a_job
 from tests.saved_images import a_layer, save_image
+from tests.services import ANSWER_LIMIT_S
 
 
 def an_image(folder: Path, marker: bytes) -> tuple[Path, str]:
@@ -37,11 +38,11 @@ def test_an_image_is_sent_listed_fetched_from_the_middle_and_removed(
     assert client.submit(a_job(image="torch:2.4"))["job"]["image"] == ref
     headers = {"Authorization": f"Bearer {node['credential']}", "Range": "bytes=100-"}
     url = f"{shared.url}/api/v1/image-archives/{archive}"
-    answer = httpx.get(url, headers=headers, trust_env=False)
+    answer = httpx.get(url, headers=headers, trust_env=False, timeout=ANSWER_LIMIT_S)
     assert (answer.status_code, answer.content) == (206, reduced.read_bytes()[100:])
     client.remove_image("torch:2.4")
     assert client.images() == []
-    assert httpx.get(url, headers=headers, trust_env=False).status_code == 404
+    assert httpx.get(url, headers=headers, trust_env=False, timeout=ANSWER_LIMIT_S).status_code == 404
     events = client.events(since=0, reconnect=False)
     told = (reason for event in events for reason in event["reasons"])
     assert next(r["sentence"] for r in told if r["code"] == "image_added") == (

@@ -7,6 +7,7 @@ import signal
 import httpx
 
 from tests.integration.coordinator.process import Coordinator, a_job
+from tests.services import ANSWER_LIMIT_S
 
 
 def test_a_quota_is_felt_told_kept_and_lifted(coordinator: Coordinator) -> None:
@@ -14,7 +15,9 @@ def test_a_quota_is_felt_told_kept_and_lifted(coordinator: Coordinator) -> None:
     headers = {"Authorization": f"Bearer {coordinator.token}"}
     with (
         coordinator.client() as client,
-        httpx.Client(base_url=coordinator.url + "/api/v1", headers=headers, trust_env=False) as http,
+        httpx.Client(
+            base_url=coordinator.url + "/api/v1", headers=headers, trust_env=False, timeout=ANSWER_LIMIT_S
+        ) as http,
         coordinator.node(),
     ):
         assert client.set_quota("user:ada", 0)["gpus"] == 0
