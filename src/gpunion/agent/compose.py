@@ -235,6 +235,7 @@ def world_of(
         checkpointer=parts.checkpointer,
         parker=parts.parker,
         caps=parts.caps,
+        detours=parts.storage.detours,
         ready=ready,
         peers=peers,
         desk=desk,
@@ -389,7 +390,9 @@ def storage_of(settings: Settings) -> Storage:
             mirrors=settings.state_dir / CACHE_DIR / "places",
             limit_bytes=settings.cache_bytes,
         ),
-        combine=lambda vaults: ReplicatedVault([NamedVault(*named) for named in vaults], patience),
+        combine=lambda vaults, passed_over: ReplicatedVault(
+            [NamedVault(*named) for named in vaults], patience, passed_over
+        ),
         memory=settings.state_dir / AGENT_DIR / PLACES_FILE,
         own=settings.places,
     )

@@ -22,6 +22,10 @@ class Detours:
         with self._lock:
             self._avoided[place] = (self._now_s() + AVOID_S, why)
 
+    def passed_over(self, place: str, fault: Exception) -> None:
+        """By a run that goes on with the others of its places."""
+        self.avoid(place, str(fault))
+
     def in_order(self, places: tuple[str, ...]) -> tuple[str, ...]:
         """As they are to be tried: those that lately took nothing come last."""
         now_s = self._now_s()

@@ -64,7 +64,8 @@ def send(world: World, sending: Sending) -> Sent:
                 pace=sending.pace,
                 cancelled=sending.cancelled,
             )
-            return Sent(manifest, elsewhere)
+            # A place may be too full even for the fence before the upload: that is heard of only now.
+            return Sent(manifest, elsewhere or world.detours.why_not_first(places))
         except VaultFull as fault:
             if fault.place not in tries.cleared:
                 # Only now: looking for garbage reads the whole vault.

@@ -152,6 +152,7 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         found_bytes=restored.fetched.found_bytes,
         direct_bytes=restored.fetched.direct_bytes,
         trouble=restored.fetched.trouble,
+        passed_over=world.detours.why(order.places),
     )
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import structlog
 
+from gpunion.agent.detours import Detours
 from gpunion.domain.place import CAMPUS, Place, PlaceKind, place_of, table_of
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.storage import Opened
-from gpunion.ports.vault import Vault, VaultUnavailable
+from gpunion.ports.vault import Vault, VaultFault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 
 NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the place answers
@@ -20,8 +21,9 @@ NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the pl
 log = structlog.get_logger()
 
 OpenPlace = Callable[[Place], Opened]
-# Several vaults as one, each by its name and how to open it.
-Combine = Callable[[Sequence[tuple[str, Callable[[], Vault]]]], Vault]
+PassedOver = Callable[[str, VaultFault], None]
+# Several vaults as one, each by its name and how to open it; and who hears of one the others go on without.
+Combine = Callable[[Sequence[tuple[str, Callable[[], Vault]]], PassedOver], Vault]
 
 
 class Storage:
@@ -42,6 +44,7 @@ class Storage:
         self._open_campus = open_campus
         self._open_place = open_place
         self._combine = combine
+        self.detours = Detours()
         self._memory = memory
         self._own = own or {}
         self._lock = threading.Lock()
@@ -67,7 +70,8 @@ class Storage:
     def open(self, names: tuple[str, ...]) -> Vault:
         """VaultUnavailable, VaultDenied. Of several places together: when the first call finds none."""
         if len(names) > 1:
-            return self._combine([(name, self._opener(name)) for name in names])
+            vaults = [(name, self._opener(name)) for name in names]
+            return self._combine(vaults, self.detours.passed_over)
         return self._open_named(names[0] if names else CAMPUS).vault
 
     def desk(self, name: str) -> VaultDesk:

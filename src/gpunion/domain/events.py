@@ -135,6 +135,7 @@ class GuestStarted:
     found_bytes: int = 0  # of its state that lay ready on this machine
     direct_bytes: int = 0  # that came straight from where it ran last
     trouble: str = ""  # why no more came from there
+    passed_over: str = ""  # places of its that it goes on without for now, and why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

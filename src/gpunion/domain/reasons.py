@@ -61,6 +61,7 @@ class Why(StrEnum):
     IMAGE_ADDED = "image_added"
     IMAGE_REMOVED = "image_removed"
     PLACED = "placed"
+    PLACES_PASSED_OVER = "places_passed_over"
     WAITING = "waiting"
     STARTED = "started"
     RESUMED = "resumed"
@@ -211,6 +212,8 @@ SENTENCES: dict[Why, str] = {
     Why.STARTED: "started on {node} from the beginning",
     Why.RESUMED: "resumed on {node} at step {step}",
     Why.SAVED: "step {step} is durable ({bytes} bytes shipped)",
+    Why.PLACES_PASSED_OVER: "for now it goes on without some of its places, which get what they miss "
+    "when they have room ({trouble})",
     Why.SAVED_ELSEWHERE: "it was saved in another of its places, since {trouble}",
     Why.SAVE_FAILED: "its save {checkpoint} did not become durable: {trouble}",
     Why.STALE_EPOCH: "late news of run {epoch} of it changed nothing: by then it was at run {current}",

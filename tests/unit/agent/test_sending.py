@@ -85,7 +85,8 @@ class TwoPlaces:
     def open(self, places: tuple[str, ...]) -> Vault:
         if len(places) == 1:
             return self.vaults[places[0]]
-        return ReplicatedVault([NamedVault(name, lambda name=name: self.vaults[name]) for name in places])  # type: ignore[misc]
+        named = [NamedVault(name, lambda name=name: self.vaults[name]) for name in places]  # type: ignore[misc]
+        return ReplicatedVault(named, passed_over=self.world.detours.passed_over)
 
     def ship(
         self,
@@ -167,10 +168,14 @@ def test_a_place_without_room_is_not_tried_first_again_for_a_while(places: TwoPl
     assert (places.ids(FIRST), places.ids(SECOND)) == (["c3"], ["c1", "c2"])
 
 
-def test_a_place_that_is_full_for_a_fence_too_keeps_nobody_from_the_others(places: TwoPlaces) -> None:
+def test_a_place_that_is_full_for_a_fence_too_keeps_nobody_from_the_others_and_is_named(
+    places: TwoPlaces,
+) -> None:
     places.disks[FIRST].fault, places.disks[FIRST].fails_at_once = NO_ROOM, True
-    places.save(1)
+    sent = places.save(1)
     assert places.ids(SECOND) == ["c1"]
+    assert sent.elsewhere.startswith(f"{FIRST}: ")
+    assert "no space" in sent.elsewhere
 
 
 def test_when_no_place_has_room_each_is_named(places: TwoPlaces) -> None:

@@ -17,7 +17,7 @@ from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.s3.credentials import credentials_of
 from gpunion.agent import storage_watch
-from gpunion.agent.storage import Storage
+from gpunion.agent.storage import PassedOver, Storage
 from gpunion.agent.storage_watch import StorageWatch
 from gpunion.coordinator.places import CampusPlaces, places_from
 from gpunion.coordinator.problems import ApiError
@@ -192,8 +192,8 @@ def opened(vault: Vault) -> Opened:
     return Opened(vault, cast(VaultDesk, None))
 
 
-def together(vaults: Sequence[tuple[str, Callable[[], Vault]]]) -> Vault:
-    return ReplicatedVault([NamedVault(*named) for named in vaults])
+def together(vaults: Sequence[tuple[str, Callable[[], Vault]]], passed_over: PassedOver) -> Vault:
+    return ReplicatedVault([NamedVault(*named) for named in vaults], passed_over=passed_over)
 
 
 class Machine:

@@ -49,10 +49,17 @@ class NamedVault:
 class ReplicatedVault:
     """Implements `ports.vault.Vault`. For one upload or one restore; another one asks every place anew."""
 
-    def __init__(self, places: Sequence[NamedVault], patience: Patience | None = None) -> None:
-        """`patience` is shared with others that ask these places, so that each is waited for in vain once."""
+    def __init__(
+        self,
+        places: Sequence[NamedVault],
+        patience: Patience | None = None,
+        passed_over: Callable[[str, VaultFault], None] = lambda place, fault: None,
+    ) -> None:
+        """`patience` is shared with others that ask these places, so that each is waited for in vain once.
+        `passed_over` hears of a place that others go on without."""
         self._places = list(places)
         self._patience = patience or Patience()
+        self._passed_over = passed_over
         self._away: dict[str, VaultFault] = {}
         self._writer: NamedVault | None = None
         self._key: JobKey | None = None
@@ -84,6 +91,8 @@ class ReplicatedVault:
         begun = [place for place, has_begun in self._each(begin) if has_begun]
         if not begun:
             raise full[0]
+        for fault in full:
+            self._passed_over(fault.place, fault)
         self._writer = begun[0]
 
     def has(self, hashes: Iterable[str]) -> set[str]:

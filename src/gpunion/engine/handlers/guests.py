@@ -35,6 +35,7 @@ def started(draft: AgentDraft, event: GuestStarted) -> None:
             found_bytes=event.found_bytes,
             direct_bytes=event.direct_bytes,
             trouble=event.trouble,
+            passed_over=event.passed_over,
         )
     )
     draft.limit(guest.run_id)

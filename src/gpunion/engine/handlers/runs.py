@@ -89,6 +89,8 @@ def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
     else:
         draft.because(job.id, Why.RESUMED, node=run.node_id, step=report.resumed_step)
     staging.tell_how_it_came(draft, run, report)
+    if report.passed_over:
+        draft.because(job.id, Why.PLACES_PASSED_OVER, trouble=report.passed_over)
     moving.arrived(draft, job, run)
     set_checkpoint_timer(draft, run)
     prefetch.hint_where_it_would_go(draft, run)

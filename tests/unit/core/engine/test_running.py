@@ -411,3 +411,21 @@ def test_a_disk_that_fills_up_under_a_job_is_told_in_its_story_and_takes_nobody_
     told = [reason for _, reason in headquarters.told if reason.subject == "job"][-3:]
     assert [reason.why for reason in told] == [Why.DISK_SHORT, Why.DISK_FULL, Why.DISK_HAS_ROOM]
     assert "nothing of it is saved yet" in told[0].sentence()
+
+
+def test_a_place_too_full_for_the_fence_of_a_run_is_named_in_its_job_s_story() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.submits()
+    report = RunStarted(
+        run_id=RunId("job-e1"),
+        job_id=JobId("job"),
+        epoch=1,
+        restored=None,
+        resumed_step=0,
+        restore_s=1.0,
+        passed_over="attic: no space left",
+    )
+    decision = headquarters.reported("alpha", report)
+    assert whys(decision) == [Why.STARTED, Why.PLACES_PASSED_OVER]
+    assert "(attic: no space left)" in decision.reasons[1].sentence()
