@@ -16,12 +16,11 @@ from typing import Any
 import structlog
 
 from gpunion.agent.loop import AgentLoop
-from gpunion.domain.node import DiskRoom
-from gpunion.domain.resources import GIB
+from gpunion.domain.node import DISK_SHORT_BYTES, DiskRoom
 
 # A guest that writes as fast as a disk takes it is seen some seconds before the end.
 LOOK_EVERY_S = 2.0
-SHORT_BYTES, FULL_BYTES = GIB, GIB // 16
+SHORT_BYTES, FULL_BYTES = DISK_SHORT_BYTES, DISK_SHORT_BYTES // 16
 SHORT_FILES, FULL_FILES = 1000, 50  # a disk can also run out of what it keeps names of files in
 # Room has to be well above a limit to count as back: a log that grows must not be told of every minute.
 BACK_FACTOR = 1.25

@@ -9,7 +9,7 @@ from gpunion.domain.ids import NodeId
 from gpunion.domain.image import Image
 from gpunion.domain.place import CAMPUS
 from gpunion.domain.records import dataclass
-from gpunion.domain.resources import Capacity, Gpu
+from gpunion.domain.resources import GIB, Capacity, Gpu
 from gpunion.domain.system_tier import RestoreTried, SystemAbility
 from gpunion.domain.terms import Terms
 from gpunion.domain.withheld import WithheldGpu, earliest_deadline_s
@@ -25,6 +25,9 @@ class NodePhase(StrEnum):
     RECLAIMED = "reclaimed"  # the owner has it
     SILENT = "silent"  # nothing heard for a lease
     LEFT = "left"
+
+
+DISK_SHORT_BYTES = GIB  # with less left no guest comes: what it saves has to lie there for a moment
 
 
 class DiskRoom(StrEnum):

@@ -97,6 +97,27 @@ def test_a_machine_without_a_gpu_is_told_what_it_can_lend_all_the_same(gpunion: 
     assert join_command._lends(named, driver=False).startswith("It lends 1 GPU(s) as you named them")
 
 
+@pytest.mark.parametrize(
+    ("trouble", "means"), [("", "guests may come"), ("it is full", "no new guests come")]
+)
+def test_guests_are_not_said_to_come_where_the_disk_has_no_room(trouble: str, means: str) -> None:
+    status: dict[str, object] = {
+        **dict.fromkeys(["deadline_in_s", "images", "terms", "because", "killed", "disk_trouble"]),
+        "tenure": "sharing",
+        "node_id": "a",
+        "lab": "",
+        "gpus": [],
+        "guests": [],
+        "lease_left_s": None,
+        "runtime": {"sandboxed": True, "described": "-"},
+        "coordinator": {"url": "http://x.example", "connected": True, "trouble": ""},
+        "disk": {"room": "fine", "free_bytes": 1, "trouble": trouble},
+    }
+    lines = status_command._lines(status)
+    assert means in lines[1]
+    assert ("WARNING: it is full" in lines) == bool(trouble)
+
+
 def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:
     assert gpunion("reclaim", "--notice", "5s", "--now") == 2
     assert "not allowed with argument" in gpunion.err

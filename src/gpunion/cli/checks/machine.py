@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gpunion.cli.checks.finding import Finding, missing, ok, warning
 from gpunion.cli.quantities import shown_size
+from gpunion.domain.node import DISK_SHORT_BYTES
 
 PYTHON_LEAST = (3, 11)
 PROBE_LIMIT_S = 10.0  # a driver that takes longer hangs
@@ -169,11 +170,14 @@ def check_state_dir(folder: Path) -> Finding:
     return ok(name, f"{folder} is writable, and by nobody else")
 
 
-def check_disk(name: str, folder: Path) -> Finding:
+def check_disk(name: str, folder: Path, *, lends: bool = False) -> Finding:
+    """`lends`: guests write there, and an agent takes none below its own limit."""
     place = _first_existing(folder) or Path("/")
     free = shutil.disk_usage(place).free
     found = f"{shown_size(free)} free for {folder}"
     mend = f"make room: du -xsh {place}/* | sort -h"
+    if lends and free < DISK_SHORT_BYTES:
+        return missing(name, f"{found}; below {shown_size(DISK_SHORT_BYTES)} no new guests come", mend)
     if free < DISK_LEAST_BYTES:
         return missing(name, found, mend)
     if free < DISK_COMFORTABLE_BYTES:

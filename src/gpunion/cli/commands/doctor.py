@@ -54,7 +54,7 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
         machine.check_cgroup(systemd),
         machine.check_gpus(0 if settings is None else len(settings.gpus)),
         machine.check_state_dir(folder),
-        machine.check_disk("disk", folder),
+        machine.check_disk("disk", folder, lends=joined),
     ]
     if trouble is not None:
         findings.append(trouble)

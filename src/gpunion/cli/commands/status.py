@@ -22,6 +22,7 @@ TENURES = {
     "reclaimed": "it is yours, and no guest comes until it is lent again (gpunion resume)",
     "left": "it is no part of a campus any more",
 }
+NO_ROOM = "but no new guests come before there is room on its disk"
 EXAMPLES = ("gpunion status",)
 
 
@@ -131,7 +132,10 @@ def _lines(status: Json) -> list[str]:
     coordinator, runtime = status["coordinator"], status["runtime"]
     deadline_s = status["deadline_in_s"]
     lab = f" of lab {status['lab']}" if status["lab"] else ""
-    lines = ["", f"{status['node_id']}{lab} is {status['tenure']}: {TENURES[status['tenure']]}."]
+    disk = status.get("disk")  # an agent that was not restarted since an upgrade does not say
+    no_room = disk is not None and disk["trouble"]
+    means = NO_ROOM if no_room and status["tenure"] == "sharing" else TENURES[status["tenure"]]
+    lines = ["", f"{status['node_id']}{lab} is {status['tenure']}: {means}."]
     if status["because"]:
         lines.append(f"Your terms say so: {status['because']}.")
     if deadline_s is not None:
@@ -162,8 +166,7 @@ def _lines(status: Json) -> list[str]:
     ]
     if status["terms"] is not None:
         lines += warnings(status["terms"])
-    disk = status.get("disk")  # an agent that was not restarted since an upgrade does not say
-    if disk is not None and disk["trouble"]:
+    if disk is not None and no_room:
         lines.append(f"WARNING: {disk['trouble']}")
     if status["disk_trouble"]:
         lines.append(f"WARNING: a restart of the agent would forget this state: {status['disk_trouble']}")
