@@ -151,6 +151,12 @@ def test_every_decision_is_in_the_index() -> None:
     assert [page for page in pages if f"({page})" not in index] == []
 
 
+def test_nobody_runs_tasks_in_a_group() -> None:
+    """Before Python 3.13 a group whose task fails forgets that its owner was cancelled meanwhile; Debian 12's
+    own may leave the owner half cancelled, and every `asyncio.timeout` after that ends it."""
+    assert [shown(path) for path in modules() if "TaskGroup(" in path.read_text(encoding="utf-8")] == []
+
+
 def test_nobody_catches_groups_by_their_parts() -> None:
     """Debian 12's own Python (3.11.2) wraps what is raised in `except*` into a group once more."""
     assert [

@@ -66,18 +66,22 @@ class Connection:
             await asyncio.sleep(max(_jittered(wait_s if fault.temporary else PERMANENT_WAIT_S), fault.wait_s))
 
     async def _talk(self, session: LinkSession) -> None:
-        """Whichever of the two ends first ends the other."""
+        """Whichever of the two ends first ends the other.
+
+        Not a TaskGroup: before Python 3.13 it forgets that we were cancelled when one of its tasks fails at
+        that moment, and on Debian 12 it may leave us half cancelled when both end at once.
+        """
+        both = [asyncio.create_task(self._receive(session)), asyncio.create_task(self._send(session))]
         try:
-            async with asyncio.TaskGroup() as group:
-                sending = group.create_task(self._send(session))
-                await self._receive(session)
-                sending.cancel()
-        except BaseExceptionGroup as group:
-            # Not `except*`: Python 3.11 before its fourth release wraps what is raised in there once more.
-            faults, others = group.split(LinkFault)
-            if faults is None or others is not None:
-                raise
-            raise _first_of(faults) from group
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in both:
+                task.cancel()
+            ends = await asyncio.gather(*both, return_exceptions=True)
+        faults = [end for end in ends if isinstance(end, BaseException)]
+        for fault in sorted(faults, key=lambda fault: isinstance(fault, LinkFault)):
+            if not isinstance(fault, asyncio.CancelledError):
+                raise fault  # a bug first
 
     async def _receive(self, session: LinkSession) -> None:
         frames = aiter(session.frames())
@@ -122,12 +126,3 @@ class Connection:
 def _jittered(wait_s: float) -> float:
     """So that a campus does not knock all at once after the coordinator's restart."""
     return wait_s * random.uniform(0.5, 1.5)
-
-
-def _first_of(group: BaseExceptionGroup[LinkFault]) -> LinkFault:
-    for error in group.exceptions:
-        if isinstance(error, LinkFault):
-            return error
-        if isinstance(error, BaseExceptionGroup):
-            return _first_of(error)
-    raise AssertionError("a group of link faults has one")

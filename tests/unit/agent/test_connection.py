@@ -11,7 +11,7 @@ from gpunion.agent import connection as connection_module
 from gpunion.agent.connection import Connection
 from gpunion.agent.loop import AgentLoop
 from gpunion.domain.events import OwnerPaused
-from gpunion.domain.frames import Heartbeat, Hello, Progress, ReportFrame, Welcome
+from gpunion.domain.frames import AgentFrame, Heartbeat, Hello, Progress, ReportFrame, Welcome
 from gpunion.domain.timing import Timing
 from gpunion.ports.clock import BootClock
 from gpunion.ports.coordinator_link import LinkFault
@@ -20,11 +20,19 @@ from tests.unit.agent.fakes import RUN, FakeLink, ScriptedDisk, a_station, until
 WELCOME = Welcome(
     term=1, orders_before=0, ack=0, timing=Timing(heartbeat_s=0.01), sent_s=0.0, hello_sent_s=0.0
 )
+SOON_SILENT = Welcome(
+    term=1,
+    orders_before=0,
+    ack=0,
+    timing=Timing(heartbeat_s=0.01, lease_s=0.05),
+    sent_s=0.0,
+    hello_sent_s=0.0,
+)
 
 
 class Stage:
-    def __init__(self) -> None:
-        self.link = FakeLink()
+    def __init__(self, link: FakeLink | None = None) -> None:
+        self.link = link or FakeLink()
         clock = BootClock()
         self.loop = AgentLoop(
             station=a_station(),
@@ -36,6 +44,17 @@ class Stage:
         progress = (Progress(run_id=RUN, step=3, progress=0.5),)
         self.connection = Connection(loop=self.loop, link=self.link, clock=clock, progress=lambda: progress)
 
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """The task of the connection."""
+        tasks = [asyncio.create_task(self.loop.run()), asyncio.create_task(self.connection.run())]
+        try:
+            yield tasks[1]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
     def sent(self, kind: type) -> list[object]:
         return [frame for frame in self.link.sent if isinstance(frame, kind)]
 
@@ -45,12 +64,8 @@ async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     for name in ("FIRST_WAIT_S", "LONGEST_WAIT_S", "PERMANENT_WAIT_S"):
         monkeypatch.setattr(connection_module, name, 0.001)
     stage = Stage()
-    tasks = [asyncio.create_task(stage.loop.run()), asyncio.create_task(stage.connection.run())]
-    yield stage
-    for task in tasks:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    async with stage.running():
+        yield stage
 
 
 async def test_hello_comes_first_and_heartbeats_only_after_the_welcome(stage: Stage) -> None:
@@ -89,10 +104,7 @@ async def test_a_lost_connection_is_opened_again_and_unacknowledged_reports_go_a
 
 async def test_a_connection_on_which_nothing_comes_is_given_up(stage: Stage) -> None:
     """A cut cable closes nothing: only the missing answers tell."""
-    timing = Timing(heartbeat_s=0.01, lease_s=0.05)
-    stage.link.to_agent.put_nowait(
-        Welcome(term=1, orders_before=0, ack=0, timing=timing, sent_s=0.0, hello_sent_s=0.0)
-    )
+    stage.link.to_agent.put_nowait(SOON_SILENT)
     await until(lambda: stage.link.connections >= 2)
     assert "nothing was heard" in stage.connection.trouble
 
@@ -106,3 +118,57 @@ async def test_a_coordinator_that_refuses_is_asked_again_and_the_trouble_is_show
     stage.link.refused = None
     stage.link.to_agent.put_nowait(WELCOME)
     await until(lambda: stage.loop.station.connected)
+
+
+class Stubborn(FakeLink):
+    """Its first heartbeat waits until the test says what becomes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beating = asyncio.Event()
+        self.leaving = asyncio.Event()
+        self.cable_pulled = asyncio.Event()
+
+    async def send(self, frame: AgentFrame) -> None:
+        await super().send(frame)
+        if isinstance(frame, Heartbeat) and not self.beating.is_set():
+            self.beating.set()
+            try:
+                await self.cable_pulled.wait()
+            except asyncio.CancelledError:
+                self.leaving.set()
+                await asyncio.sleep(0.01)
+                raise
+            raise LinkFault("the cable was pulled", temporary=True)
+
+
+async def test_who_is_cancelled_while_a_connection_breaks_does_not_open_another() -> None:
+    stage = Stage(Stubborn())
+    link = stage.link
+    assert isinstance(link, Stubborn)
+    async with stage.running() as connection:
+        link.to_agent.put_nowait(SOON_SILENT)
+        await link.beating.wait()
+        await link.leaving.wait()  # nothing was heard, so the sender has to go
+        connection.cancel()
+        done, _ = await asyncio.wait([connection], timeout=30)
+        assert done == {connection}
+        assert connection.cancelled()
+
+
+async def test_after_both_sides_failed_at_once_silence_is_noticed_as_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "FIRST_WAIT_S", 0.001)
+    stage = Stage(Stubborn())
+    link = stage.link
+    assert isinstance(link, Stubborn)
+    async with stage.running() as connection:
+        link.to_agent.put_nowait(WELCOME)
+        await link.beating.wait()
+        link.cable_pulled.set()
+        link.to_agent.put_nowait(None)
+        await until(lambda: link.connections == 2)
+        link.to_agent.put_nowait(SOON_SILENT)
+        await until(lambda: link.connections >= 3 or connection.done())
+        assert not connection.done()
