@@ -21,7 +21,7 @@ from gpunion.agent.settings import (
 from gpunion.agent.writing import write_whole
 from gpunion.domain.resources import Gpu
 from gpunion.domain.terms import Terms
-from gpunion.ports.coordinator_link import Application, Enrolment, Registrar
+from gpunion.ports.coordinator_link import Application, Enrolment, LinkFault, Registrar
 
 # Written before the token is spent and held until the files are there: a token works once, and the name it
 # gives stays taken. Far more than the files have, for what an agent writes when it first starts.
@@ -79,7 +79,10 @@ async def join(
             Application(join_token=request.join_token, name=request.name, lab=request.lab)
         )
     vault = request.vault or _vault_for(given, shares)
-    _keep(request.state_dir, given, to_toml(_table(request, given.node_id, vault)))
+    try:
+        _keep(request.state_dir, given.credential, to_toml(_table(request, given.node_id, vault)))
+    except OSError as error:
+        raise await _in_vain(request, given, registrar, error) from error
     next_step = "gpunion agent, to start lending; gpunion status, to see who is here"
     if vault is None:
         next_step = (
@@ -169,18 +172,30 @@ def _room_in(state_dir: Path) -> Iterator[None]:
             room.unlink()
 
 
-def _keep(state_dir: Path, given: Enrolment, settings: str) -> None:
+def _keep(state_dir: Path, secret: str, settings: str) -> None:
     """The settings last: they are what makes the machine one that has joined."""
     credential = state_dir / CREDENTIAL_FILE
     try:
-        write_whole(credential, f"{given.credential}\n")
+        write_whole(credential, f"{secret}\n")
         write_whole(state_dir / SETTINGS_FILE, settings)
-    except OSError as error:
+    except OSError:
         with contextlib.suppress(OSError):
             credential.unlink()  # of no use to anybody without the settings
-        raise JoinTrouble(
-            f"The campus let this machine in as {given.node_id}, but {state_dir} did not take what it gave: "
-            f"{error.strerror}. The token is spent and the name {given.node_id} is taken.\n"
-            "Next: make room there, ask the campus operator for a new token (`gpunion coordinator token`) "
-            "and join with it under a --name you like"
-        ) from error
+        raise
+
+
+async def _in_vain(
+    request: JoinRequest, given: Enrolment, registrar: Registrar, error: OSError
+) -> JoinTrouble:
+    """The name is given back, so that the next try may have it."""
+    name = f"the name {given.node_id} is free again"
+    try:
+        await registrar.farewell(given.credential)
+    except LinkFault:
+        name = f"the name {given.node_id} stays taken: choose another --name"
+    return JoinTrouble(
+        f"The campus let this machine in as {given.node_id}, but {request.state_dir} did not take what it "
+        f"gave: {error.strerror}. The token is spent; {name}.\n"
+        "Next: make room there, ask the campus operator for a new token (`gpunion coordinator token`), "
+        "and join with it"
+    )

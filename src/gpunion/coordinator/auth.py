@@ -52,6 +52,7 @@ class Keyring:
         self._store = store
         self._now_s = now_s
         self._by_digest: dict[str, Credential] = {}
+        self._given_back: set[str] = set()  # by machines that were never seen after they enrolled
         self._enrolling = asyncio.Lock()  # two machines must not be given one name
 
     async def load(self) -> None:
@@ -99,12 +100,17 @@ class Keyring:
             if outcome is not Redeemed.TAKEN:
                 raise JoinRefused(outcome)
             self._remember(credential)
+            self._given_back.discard(node_id)
             return credential, token
+
+    def give_back(self, node_id: str) -> None:
+        """The next who asks may have the name. Forgotten by a restart, which then only costs a number."""
+        self._given_back.add(node_id)
 
     def _free_name(self, name: str, may_replace: Callable[[NodeId], bool]) -> NodeId:
         for number in range(1, _NAME_TRIES):
             node_id = NodeId(name if number == 1 else f"{name}-{number}")
-            if self.of_node(node_id) is None or may_replace(node_id):
+            if self.of_node(node_id) is None or node_id in self._given_back or may_replace(node_id):
                 return node_id
         return NodeId(f"{name}-{secrets.token_hex(8)}")
 

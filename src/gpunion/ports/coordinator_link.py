@@ -83,3 +83,7 @@ class Registrar(Protocol):
     async def enrol(self, application: Application) -> Enrolment:
         """Trade a one-time token for a name and a credential. A used token is a permanent LinkFault."""
         ...
+
+    async def farewell(self, credential: str) -> None:
+        """Say that the node with this credential has left. Again, or unknown there: as good."""
+        ...

@@ -32,3 +32,17 @@ def test_a_machine_leaves_without_its_agent_and_is_taken_off_the_list(
             gone("gamma")
     with shared.node("gamma"):
         assert client.node("gamma")["phase"] == "sharing"
+
+
+def test_a_machine_that_could_not_keep_what_it_was_given_may_have_its_name_again(
+    shared: Coordinator, client: Client
+) -> None:
+    def enrols() -> str:
+        given = client.enrol(client.make_join_token()["join_token"], "delta")
+        credentials.append(given["credential"])
+        return str(given["node_id"])
+
+    credentials: list[str] = []
+    assert (enrols(), enrols()) == ("delta", "delta-2")
+    asyncio.run(HttpRegistrar(shared.url).farewell(credentials[0]))
+    assert (enrols(), enrols()) == ("delta", "delta-3")

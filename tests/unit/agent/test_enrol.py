@@ -12,7 +12,7 @@ from gpunion.agent.enrol import JoinRequest, JoinTrouble, join
 from gpunion.agent.settings import load_settings
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.domain.terms import Terms
-from gpunion.ports.coordinator_link import Application, Enrolment
+from gpunion.ports.coordinator_link import Application, Enrolment, LinkFault
 
 GPU = Gpu(index=0, model='odd "name" \\ \x7f ü', memory_bytes=24 * GIB, speed=0.5)
 
@@ -22,10 +22,17 @@ class OneTokenRegistrar:
         self.vault = vault
         self.mark = mark
         self.applications: list[Application] = []
+        self.given_back: list[str] = []
+        self.away = False
 
     async def enrol(self, application: Application) -> Enrolment:
         self.applications.append(application)
         return Enrolment(node_id="alpha-1", credential="secret", vault=self.vault, vault_mark=self.mark)
+
+    async def farewell(self, credential: str) -> None:
+        if self.away:
+            raise LinkFault("nobody is there", temporary=True)
+        self.given_back.append(credential)
 
 
 def a_request(state_dir: Path, **changes: object) -> JoinRequest:
@@ -93,15 +100,23 @@ async def test_a_disk_without_room_does_not_cost_the_token(tmp_path: Path) -> No
     assert sorted(file.name for file in (tmp_path / "state").iterdir()) == ["agent.toml", "credential"]
 
 
-async def test_a_disk_that_fills_while_joining_is_told_with_the_name_that_is_taken(tmp_path: Path) -> None:
+async def test_a_disk_that_fills_while_joining_costs_the_token_and_not_the_name(
+    tmp_path: Path,
+) -> None:
     class ThenNoRoom(OneTokenRegistrar):
         async def enrol(self, application: Application) -> Enrolment:
-            (tmp_path / "state" / "agent.toml").mkdir()  # nothing can be put in its place
+            [folder] = [path for path in tmp_path.rglob("state") if not (path / "agent.toml").exists()]
+            (folder / "agent.toml").mkdir()  # nothing can be put in its place
             return await super().enrol(application)
 
-    with pytest.raises(JoinTrouble, match=r"name alpha-1 is taken.*\nNext: .*new token"):
-        await join(a_request(tmp_path), ThenNoRoom())
+    registrar = ThenNoRoom()
+    with pytest.raises(JoinTrouble, match=r"name alpha-1 is free again\.\nNext: .*new token"):
+        await join(a_request(tmp_path), registrar)
+    assert registrar.given_back == ["secret"]
     assert [file.name for file in (tmp_path / "state").iterdir()] == ["agent.toml"]
+    registrar.away = True
+    with pytest.raises(JoinTrouble, match=r"name alpha-1 stays taken: choose another --name"):
+        await join(a_request(tmp_path / "again"), registrar)
 
 
 async def test_without_any_vault_the_next_step_says_so(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ async def enrol(machine: EnrolIn, campus: TheCampus) -> EnrolOut:
 async def farewell(campus: TheCampus, caller: NodeOnly) -> FarewellOut:
     """A machine whose agent is dead leaves by this. Its guests count until they have certainly ended."""
     node = campus.state.nodes.get(NodeId(caller.name))
-    if node is not None and node.phase is not NodePhase.LEFT:
+    if node is None:
+        campus.keyring.give_back(caller.name)  # its disk did not take what it was given, and it tries again
+    elif node.phase is not NodePhase.LEFT:
         await campus.loop.post(NodeReported(node_id=node.id, report=NodeLeft()))
     return FarewellOut(node_id=caller.name, phase=NodePhase.LEFT.value)
