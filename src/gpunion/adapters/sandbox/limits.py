@@ -81,7 +81,7 @@ class Limits:
                 return
             record = read_json(self._path) or {}
             lease, kill = record["lease_until_s"], record["kill_at_s"]
-            if record["again"] != [lease, kill]:
+            if record.get("again", [lease, kill]) != [lease, kill]:  # an older agent says it once
                 return  # half of it is old
             if lease is not None:
                 self._lease_until_s = float(str(lease))
