@@ -9,7 +9,7 @@ from __future__ import annotations
 from gpunion.domain.gang import Seat
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import Job, JobPhase
-from gpunion.domain.node import NodePhase
+from gpunion.domain.node import DiskRoom, NodePhase
 from gpunion.domain.reasons import Reason, Why, because
 from gpunion.domain.replacing import replace
 from gpunion.domain.snapshot import NodeView
@@ -111,7 +111,8 @@ def _keep(draft: Draft, members: list[Job], kept: Kept) -> None:
     size = len(members)
     near = []
     for node in draft.state.nodes.values():
-        if node.phase is NodePhase.SHARING and node.id not in kept.nodes:
+        roomy = node.facts.disk is DiskRoom.FINE  # else nobody knows when it will do
+        if node.phase is NodePhase.SHARING and roomy and node.id not in kept.nodes:
             most = _room(draft, first, _emptied(draft, node.id), size)
             if most:
                 free = _room(draft, first, view(draft, node.id), size)
@@ -132,9 +133,10 @@ def _room_is_made(draft: Draft, leader: Job) -> bool:
 
 
 def _emptied(draft: Draft, node_id: NodeId) -> NodeView:
-    """A machine as if nobody were on it and its owner lent all of it."""
+    """A machine as if nobody were on it, its disk had room and its owner lent all of it."""
     here = view(draft, node_id)
-    lent = replace(here.node, phase=NodePhase.SHARING, withheld=(), known_end_s=None)
+    facts = replace(here.node.facts, disk=DiskRoom.FINE)
+    lent = replace(here.node, phase=NodePhase.SHARING, withheld=(), known_end_s=None, facts=facts)
     return NodeView(
         node=lent,
         free_gpus=lent.facts.lent_gpus,

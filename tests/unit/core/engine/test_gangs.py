@@ -22,6 +22,7 @@ from gpunion.domain.events import (
 from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, JobId, RunId, own_checkpoint_id
 from gpunion.domain.job import JobPhase, Priority
+from gpunion.domain.node import DiskRoom
 from gpunion.domain.orders import StartRun, StopRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
@@ -131,6 +132,20 @@ def test_a_gang_that_no_machines_could_ever_have_is_turned_away() -> None:
     assert "there is room for 2" in decision.reasons[0].sentence()
     assert "room for 2 of the 3 members" in decision.reasons[1].sentence()
     assert headquarters.state.jobs == {}
+
+
+def test_a_gang_waits_for_a_disk_to_have_room_and_keeps_nothing_from_others_meanwhile() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.joins("beta", facts(disk=DiskRoom.SHORT))
+    decision = headquarters.submits("job", a_gang_spec())
+    assert Why.GANG_IMPOSSIBLE not in whys(decision)
+    assert phases(headquarters) == ["pending", "pending"]
+    headquarters.later(GANG_PATIENCE_S + 1).submits("single")
+    assert headquarters.run("single-e1").node_id == "alpha"
+    headquarters.later(1).ended("single-e1", EndReason.FINISHED, exit_code=0)
+    headquarters.later(1).joins("beta", facts())
+    assert phases(headquarters) == ["starting", "starting"]
 
 
 def test_members_save_at_the_same_step_and_it_counts_once_all_have_saved_it() -> None:
