@@ -1,6 +1,6 @@
 """The coordinator's process: start, serve, end.
 
-Exit codes: 0 ended as asked, 1 could not start (and why), 70 a fault nobody may go on after; start
+Exit codes: 0 ended as asked, 1 could not start (one line says why), 70 a fault nobody may go on after; start
 it again, it goes on from what is committed.
 """
 
@@ -169,7 +169,7 @@ def _exit_on_fault(writing: asyncio.Task[None]) -> None:
 def why_not(error: OSError, data_dir: Path) -> str:
     why = f"{error.filename or data_dir}: {error.strerror or error}"
     if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
-        why += f"\nNext: name a folder you may write: {COMMAND} --data FOLDER"
+        why += f"; name a folder that you may write: {COMMAND} --data FOLDER"
     return why
 
 

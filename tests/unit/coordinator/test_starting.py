@@ -14,9 +14,9 @@ def test_a_folder_that_cannot_be_made_is_told_with_how_to_name_another(tmp_path:
     (tmp_path / "home").write_text("")
     with pytest.raises(OSError, match="Not a directory") as error:
         (tmp_path / "home" / "data").mkdir()
-    why, following = why_not(error.value, tmp_path / "home" / "data").splitlines()
+    why, next_step = why_not(error.value, tmp_path / "home" / "data").split("; ")
     assert why == f"{tmp_path}/home/data: Not a directory"
-    assert following == "Next: name a folder you may write: gpunion coordinator --data FOLDER"
+    assert next_step == "name a folder that you may write: gpunion coordinator --data FOLDER"
 
 
 def test_a_full_disk_is_not_told_as_if_another_folder_would_help(tmp_path: Path) -> None:
