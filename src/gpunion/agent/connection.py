@@ -51,6 +51,7 @@ class Connection:
             greeted = False
             try:
                 async with self._link.connect() as session:
+                    self._greet_again = False  # what changes from here on may miss this hello
                     await session.send(await self._loop.connected())
                     greeted = True
                     await self._talk(session)
@@ -106,7 +107,6 @@ class Connection:
 
     async def _send(self, session: LinkSession) -> None:
         beat_s = self._clock.now_s()
-        self._greet_again = False
         while True:
             if self._greet_again:
                 raise LinkFault("this machine has something new to say of itself", temporary=True)

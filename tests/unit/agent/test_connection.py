@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from gpunion.agent.connection import Connection
 from gpunion.agent.loop import AgentLoop
 from gpunion.domain.events import OwnerPaused
 from gpunion.domain.frames import AgentFrame, Heartbeat, Hello, Progress, ReportFrame, Welcome
+from gpunion.domain.node import DiskRoom
 from gpunion.domain.timing import Timing
 from gpunion.ports.clock import BootClock
 from gpunion.ports.coordinator_link import LinkFault
@@ -28,6 +30,7 @@ SOON_SILENT = Welcome(
     sent_s=0.0,
     hello_sent_s=0.0,
 )
+PATIENT = Welcome(term=1, orders_before=0, ack=0, timing=Timing(lease_s=3600.0), sent_s=0.0, hello_sent_s=0.0)
 
 
 class Stage:
@@ -172,3 +175,34 @@ async def test_after_both_sides_failed_at_once_silence_is_noticed_as_ever(
         link.to_agent.put_nowait(SOON_SILENT)
         await until(lambda: link.connections >= 3 or connection.done())
         assert not connection.done()
+
+
+class Eventful(FakeLink):
+    """Something happens while the first hello is on its way."""
+
+    meanwhile: Callable[[], None]
+
+    async def send(self, frame: AgentFrame) -> None:
+        await super().send(frame)
+        if len(self.sent) == 1:
+            self.meanwhile()
+
+
+async def test_what_changes_while_a_hello_is_on_its_way_is_told_in_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "FIRST_WAIT_S", 0.001)
+    link = Eventful()
+    stage = Stage(link)
+    station = stage.loop.station
+
+    def disk_fills_up() -> None:
+        station.change_facts(replace(station.facts, disk=DiskRoom.FULL))
+        stage.connection.greet_again()
+
+    link.meanwhile = disk_fills_up
+    link.to_agent.put_nowait(PATIENT)
+    async with stage.running():
+        await until(lambda: len(stage.sent(Hello)) == 2)
+    told = [frame.facts.disk for frame in link.sent if isinstance(frame, Hello)]
+    assert told == [DiskRoom.FINE, DiskRoom.FULL]
