@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(300)]
+PLAYED = ["owner_reclaim", "node_lost", "homecoming"]
+# On a machine so busy that the play's lease of two seconds runs out, there are more moves than were played.
+BUSY = {"lease_ended", "self_saved"}
 
 
 def _processes_under(folder: Path) -> list[str]:
@@ -37,11 +40,14 @@ def test_the_demo_moves_a_job_three_times_and_leaves_nothing_behind(tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
-    assert outcome["moves"] >= 3  # on a very busy machine a lease may run out as well
-    assert outcome["causes"] == ["owner_reclaim", "node_lost", "homecoming"]
+    assert outcome["moves"] >= len(PLAYED)
+    if BUSY.isdisjoint(outcome["causes"]):
+        assert outcome["causes"] == PLAYED
+    else:
+        assert set(outcome["causes"]) <= BUSY.union(PLAYED)
     assert outcome["steps_lost_on_notice"] == 0
     assert outcome["weights_equal"] is True
-    assert len(outcome["downtime_s"]) == 3
+    assert len(outcome["downtime_s"]) == outcome["moves"]
     assert list(tmp_path.iterdir()) == []
     assert _processes_under(tmp_path) == []
 

@@ -31,6 +31,10 @@ class Cause(StrEnum):
     GANG = "gang"  # another member of its gang had to go
 
 
+# What nobody said before it happened.
+UNANNOUNCED = (Cause.OWNER_KILL, Cause.NODE_LOST, Cause.LEASE_ENDED, Cause.SICK_GPU, Cause.GUEST_LOST)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
     id: MigrationId

@@ -116,7 +116,7 @@ def test_a_second_coordinator_on_the_same_data_is_refused(gpunion: Program) -> N
 
 def test_output_that_is_cut_off_is_no_error(gpunion: Program) -> None:
     piped = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m gpunion ps -a --json | head -c 1"],
+        ["sh", "-c", '"$0" -m gpunion ps -a --json | head -c 1', sys.executable],
         env=gpunion.surroundings({}),
         capture_output=True,
         text=True,

@@ -7,6 +7,7 @@ import io
 import pytest
 
 from gpunion.cli.demo.audience import Audience
+from gpunion.cli.demo.epilogue import Move, Outcome
 
 LONG = "job job-01m7j3rda5brqch3w96k39h4vd submitted; an uninterrupted run of the same seed is the yardstick"
 JOB = {"live": {"step": 250, "progress": 0.5}, "node_id": "a-machine-with-a-long-name", "phase": "running"}
@@ -44,3 +45,18 @@ def test_the_progress_stays_in_one_line_of_a_narrow_terminal(monkeypatch: pytest
     audience.progress(JOB)
     assert "step 250" in out.getvalue()
     assert len(out.getvalue()) < 50
+
+
+def a_move(cause: str, steps_redone: int) -> Move:
+    return Move(
+        cause=cause, source="a", destination="b", downtime_s=1.0, steps_redone=steps_redone, shipped_bytes=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "lost"), [("owner_reclaim", 5), ("homecoming", 5), ("node_lost", 0), ("lease_ended", 0)]
+)
+def test_only_steps_that_somebody_announced_count_as_lost_on_notice(cause: str, lost: int) -> None:
+    outcome = Outcome(moves=(a_move(cause, 5),), weights_equal=True, weights_sha256="", elapsed_s=1.0)
+    assert outcome.steps_lost_on_notice == lost
+    assert outcome.good == (lost == 0)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.cli.demo.audience import Audience, Job
+from gpunion.domain.migration import UNANNOUNCED
 
 WEIGHTS = "weights.npz"
 
@@ -32,7 +33,7 @@ class Outcome:
 
     @property
     def steps_lost_on_notice(self) -> int:
-        return sum(move.steps_redone for move in self.moves if move.cause != "node_lost")
+        return sum(move.steps_redone for move in self.moves if move.cause not in UNANNOUNCED)
 
     @property
     def good(self) -> bool:

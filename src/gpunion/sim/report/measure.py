@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunion.domain.ids import JobId, RunId
-from gpunion.domain.migration import Cause, Migration, MigrationPhase
+from gpunion.domain.migration import UNANNOUNCED, Cause, Migration, MigrationPhase
 from gpunion.sim.box import Box
 from gpunion.sim.ledger import Ledger
 from gpunion.sim.network import Flow
@@ -21,7 +21,6 @@ from gpunion.sim.world import World
 
 # Departures: the causes that are somebody's leaving, and not our own moving about.
 ANNOUNCED = (Cause.OWNER_RECLAIM,)
-UNANNOUNCED = (Cause.OWNER_KILL, Cause.NODE_LOST, Cause.LEASE_ENDED, Cause.SICK_GPU, Cause.GUEST_LOST)
 # Jobs interrupted this often are GPUnion's own yardstick (HotNets '25: 3 to 7 % slower).
 OFTEN = (2, 3, 4)
 
