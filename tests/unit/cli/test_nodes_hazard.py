@@ -67,12 +67,17 @@ def test_plots_are_files_of_their_own(gpunion: Terminal, campus: CampusDouble, t
     assert sum(1 for _ in everybody.iter("{http://www.w3.org/2000/svg}circle")) == 1
 
 
-def test_a_plot_that_cannot_be_made_is_refused_with_what_to_do(gpunion: Terminal) -> None:
+def test_a_plot_that_cannot_be_made_is_refused_with_what_to_do(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
     assert gpunion("nodes", "hazard", "--plot") == 2
     assert "NODE --plot" in gpunion.err
     assert gpunion("nodes", "hazard", "--plot", "alpha") == 2
     assert ".svg" in gpunion.err
-    assert gpunion("nodes", "hazard", "--plot", "/nonexistent/alpha.svg") != 0
+    campus.outlook = a_campus(an_outlook())
+    assert gpunion("nodes", "hazard", "--plot", "/nonexistent/alpha.svg") == 1
+    assert "/nonexistent/alpha.svg" in gpunion.err
+    assert "a bug" not in gpunion.err
 
 
 def test_a_coordinator_that_does_not_learn_says_so(gpunion: Terminal, campus: CampusDouble) -> None:
