@@ -68,7 +68,7 @@ def _say_why_it_was_saved(draft: Draft, job: Job, run: Run, report: RunEnded) ->
     match report.saved_for:
         case EndReason.LEASE_ENDED:
             draft.because(job.id, Why.SAVED_OUT_OF_TOUCH, node=run.node_id, ago_s=ago_s)
-        case None:
-            draft.because(job.id, Why.ENDED_ITSELF)
-        case _:
+        case EndReason.DEADLINE:
             draft.because(job.id, Why.SAVED_FOR_OWNER, node=run.node_id, ago_s=ago_s)
+        case _:
+            draft.because(job.id, Why.ENDED_ITSELF)

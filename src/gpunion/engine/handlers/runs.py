@@ -234,7 +234,8 @@ def _begin_after_the_fact(
     draft: Draft, job: Job, run: Run, report: RunEnded, awaited: Checkpoint | None
 ) -> None:
     """Nobody planned this one: the agent acted alone, or everything went at once."""
-    cause = _CAUSES[report.saved_for or report.reason]
+    # What an agent says a save was for is only said: a word that makes no sense ends nothing here.
+    cause = _CAUSES.get(report.saved_for or report.reason, Cause.SELF_SAVED)
     node = draft.state.nodes[run.node_id]
     if cause is Cause.SELF_SAVED and node.wanted_by_s(run.grant.gpu_indices) is not None:
         cause = Cause.OWNER_RECLAIM

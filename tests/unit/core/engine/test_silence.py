@@ -365,6 +365,14 @@ def test_a_clock_that_names_an_impossible_moment_is_not_believed(told_s: float) 
     assert move.stopped_s == at_s
 
 
+def test_an_agent_that_says_what_cannot_be_of_a_save_is_told_as_one_that_said_nothing() -> None:
+    headquarters = a_running_job()
+    decision = headquarters.ended("job-e1", EndReason.SAVED, saved_for=EndReason.FINISHED)
+    [move] = headquarters.state.migrations.values()
+    assert move.cause is Cause.SELF_SAVED
+    assert Why.ENDED_ITSELF in whys(decision, "job")
+
+
 def test_a_save_asked_for_after_an_end_nobody_had_heard_of_is_nobody_s_failure() -> None:
     headquarters = a_running_job()
     headquarters.fires("checkpoint:job-e1")
