@@ -107,10 +107,13 @@ class Keyring:
         """The next who asks may have the name. Forgotten by a restart, which then only costs a number."""
         self._given_back.add(node_id)
 
+    def was_given_back(self, node_id: str) -> bool:
+        return node_id in self._given_back
+
     def _free_name(self, name: str, may_replace: Callable[[NodeId], bool]) -> NodeId:
         for number in range(1, _NAME_TRIES):
             node_id = NodeId(name if number == 1 else f"{name}-{number}")
-            if self.of_node(node_id) is None or node_id in self._given_back or may_replace(node_id):
+            if self.of_node(node_id) is None or may_replace(node_id):
                 return node_id
         return NodeId(f"{name}-{secrets.token_hex(8)}")
 

@@ -9,7 +9,7 @@ import pytest
 from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.sdk.client import Client
 from gpunion.sdk.errors import ApiProblem
-from tests.integration.coordinator.process import Coordinator
+from tests.integration.coordinator.process import Coordinator, FakeNode
 
 
 def test_a_machine_leaves_without_its_agent_and_is_taken_off_the_list(
@@ -46,3 +46,14 @@ def test_a_machine_that_could_not_keep_what_it_was_given_may_have_its_name_again
     assert (enrols(), enrols()) == ("delta", "delta-2")
     asyncio.run(HttpRegistrar(shared.url).farewell(credentials[0]))
     assert (enrols(), enrols()) == ("delta", "delta-3")
+
+
+def test_a_machine_that_said_farewell_and_comes_after_all_keeps_its_name(shared: Coordinator) -> None:
+    name, credential = shared.enrol("epsilon")
+    asyncio.run(HttpRegistrar(shared.url).farewell(credential))
+    with shared.connection(credential) as socket:
+        node = FakeNode(name, credential, socket)
+        node.send(node.hello())
+        node.receive()
+        other, _ = shared.enrol("epsilon")
+        assert (name, other) == ("epsilon", "epsilon-2")

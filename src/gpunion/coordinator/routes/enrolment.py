@@ -36,7 +36,9 @@ async def make_join_token(campus: TheCampus, _caller: Admin, wish: JoinTokenIn |
 async def enrol(machine: EnrolIn, campus: TheCampus) -> EnrolOut:
     def has_left(node_id: NodeId) -> bool:
         node = campus.state.nodes.get(node_id)
-        return node is not None and node.phase is NodePhase.LEFT
+        if node is None:
+            return campus.keyring.was_given_back(node_id)
+        return node.phase is NodePhase.LEFT
 
     try:
         credential, secret = await campus.keyring.enrol(
