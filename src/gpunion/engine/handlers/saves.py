@@ -20,9 +20,6 @@ _captured, _durable, _capture = maker(CheckpointCaptured), maker(CheckpointDurab
 _with_saving, _after_save = changer(Guest, "saving"), changer(Guest, "saving", "last_step")
 _as_saved = changer(Saving, "saved", "step", "progress", "tier", "saved_s", "stall_s", "capture_s")
 
-# A periodic save that arrives within this time is reported once, when it is durable: nobody waits for it, and
-# a third of all that a coordinator has to write down are words in between.
-TELL_AFTER_S = 30.0
 # Between two tries to bring a last save to a vault that did not take it.
 SHIP_AGAIN_S = 2.0
 _PASSING = frozenset(
@@ -76,11 +73,11 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
         capture_s=event.capture_s,
     )
     guest = draft.put(_after_save(guest, saving=saving, last_step=max(guest.last_step, step)))
+    # A periodic one is reported once, when it is durable: nobody waits for it, and a third of all that a
+    # coordinator has to write down would be words in between. Its timer tells of one that takes long.
     if saving.final or guest.in_gang or saving.tier_why:  # others wait for it, or have to know
         draft.cancel_timer(f"save:{guest.run_id}")
         guest = tell_captured(draft, guest)
-    else:
-        draft.set_timer(f"save:{guest.run_id}", draft.now_s + TELL_AFTER_S)
     ship(draft, guest)
     if saving.final:
         # All it did is in the save: letting it go on would only make work to throw away.

@@ -49,7 +49,6 @@ from gpunion.domain.resources import MIB
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
 from gpunion.domain.terms import Terms
-from gpunion.engine.handlers import saves
 from gpunion.engine.handlers.guests import EXIT_SAVED
 from tests.builders import (
     TIMING,
@@ -370,7 +369,6 @@ def test_a_save_is_asked_for_written_shipped_and_reported() -> None:
     )
     written = agent.saves(step=10)
     assert written.effects == (
-        SetTimer(key="save:job-e1", at_s=agent.now_s + saves.TELL_AFTER_S),
         ShipCheckpoint(run_id=RUN, checkpoint_id=C1, step=10, progress=0.5, rate_bps=5e6),
     )
     arrived = agent.later(7).ships(step=10, elsewhere="attic: no room")
