@@ -55,6 +55,8 @@ class Run:
     wanted_by_s: float | None = None  # the node's terms let it stay no longer than this
     wanted_why: str = ""
     told_of_s: float | None = None  # the moment it has to be gone by that its user was told of
+    disk_short: bool = False  # as far as its user was told of its machine's disk
+    disk_told_s: float | None = None  # when that was told the last time
     checkpoints: int = 0  # how many were asked for; numbers the next one
     parking: bool = False  # its agent moves it off its GPUs into memory, or has done so
     parked_s: float | None = None  # since when it stands still there

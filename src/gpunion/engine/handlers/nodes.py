@@ -20,6 +20,8 @@ from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.runs import set_checkpoint_timer
 from gpunion.lifecycle.node import NODE
 
+# Of a disk that every save of a guest fills for a moment its user is told no more often.
+DISK_AGAIN_S = 3600.0
 _DISK = {DiskRoom.SHORT: Why.DISK_SHORT, DiskRoom.FULL: Why.DISK_FULL}
 
 
@@ -230,11 +232,18 @@ def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
 def _tell_of_disk(draft: Draft, node_id: NodeId, disk: DiskRoom) -> None:
     for run in living(draft, node_id):
         if disk is DiskRoom.FINE:
-            draft.because(run.job_id, Why.DISK_HAS_ROOM, node=node_id)
-        else:
+            if run.disk_short:
+                draft.put(replace(run, disk_short=False))
+                draft.because(run.job_id, Why.DISK_HAS_ROOM, node=node_id)
+        elif disk is DiskRoom.FULL or _not_told_lately(draft, run):
             durable = draft.durable_step(run.job_id)
             safe = f"step {durable} is safe" if durable else "nothing of it is saved yet"
+            draft.put(replace(run, disk_short=True, disk_told_s=draft.now_s))
             draft.because(run.job_id, _DISK[disk], node=node_id, safe=safe)
+
+
+def _not_told_lately(draft: Draft, run: Run) -> bool:
+    return run.disk_told_s is None or draft.now_s - run.disk_told_s >= DISK_AGAIN_S
 
 
 def _fence(draft: Draft, node: Node) -> None:

@@ -413,6 +413,16 @@ def test_a_disk_that_fills_up_under_a_job_is_told_in_its_story_and_takes_nobody_
     assert "nothing of it is saved yet" in told[0].sentence()
 
 
+def test_a_disk_that_each_save_fills_for_a_moment_is_not_told_of_at_each() -> None:
+    headquarters = a_running_job()
+    for _ in range(9):
+        for disk in (DiskRoom.SHORT, DiskRoom.FINE):
+            headquarters.later(300).joins("alpha", facts(disk=disk), guests=["job-e1"])
+    told = [reason.why for _, reason in headquarters.told if reason.subject == "job"]
+    of_disk = [why for why in told if why in (Why.DISK_SHORT, Why.DISK_HAS_ROOM)]
+    assert of_disk == [Why.DISK_SHORT, Why.DISK_HAS_ROOM] * 2  # in an hour and a half
+
+
 def test_a_place_too_full_for_the_fence_of_a_run_is_named_in_its_job_s_story() -> None:
     headquarters = Headquarters()
     headquarters.joins("alpha")
