@@ -28,14 +28,14 @@ class Detours:
 
     def in_order(self, places: tuple[str, ...]) -> tuple[str, ...]:
         """As they are to be tried: those that lately took nothing come last."""
-        now_s = self._now_s()
         with self._lock:
-            self._avoided = {place: found for place, found in self._avoided.items() if found[0] > now_s}
+            self._forget_the_old()
             return tuple(sorted(places, key=lambda place: place in self._avoided))
 
     def why(self, places: tuple[str, ...]) -> str:
         """Of those that are avoided."""
         with self._lock:
+            self._forget_the_old()
             known = {place: self._avoided[place][1] for place in places if place in self._avoided}
         return "; ".join(f"{place}: {why}" for place, why in known.items())
 
@@ -43,3 +43,7 @@ class Detours:
         """Why a save does not go into the first of its places; nothing where it does."""
         order = self.in_order(places)
         return self.why(places[: places.index(order[0])]) if order else ""
+
+    def _forget_the_old(self) -> None:
+        now_s = self._now_s()
+        self._avoided = {place: found for place, found in self._avoided.items() if found[0] > now_s}

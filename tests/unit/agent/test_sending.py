@@ -220,3 +220,12 @@ def test_a_place_that_hangs_in_the_middle_of_an_upload_passes_it_to_the_next(pla
     places.clock.at_s += AVOID_S
     assert places.save(2).elsewhere == ""
     assert places.ids(FIRST) == ["c2"]
+
+
+def test_what_a_place_did_not_take_long_ago_is_no_news_to_who_starts_now() -> None:
+    clock = ManualClock()
+    detours = Detours(clock.now_s)
+    detours.avoid(FIRST, "no space left")
+    assert detours.why((FIRST, SECOND)) == f"{FIRST}: no space left"
+    clock.at_s += AVOID_S
+    assert detours.why((FIRST, SECOND)) == ""
