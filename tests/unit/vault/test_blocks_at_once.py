@@ -103,6 +103,17 @@ def test_where_a_file_has_one_name_only_blocks_are_stored_whole(tmp_path: Path) 
     assert vault.read_block(name_of(state(1))) == state(1)
 
 
+def test_there_a_copy_of_a_job_whose_key_is_elsewhere_stays_a_difference(tmp_path: Path) -> None:
+    source = DirectoryVault(tmp_path / "source").keyed(KEY)
+    put(source, 0)
+    put(source, 1, like=0)
+    vault = DirectoryVault(tmp_path / "copy", operations=WithoutSecondNames())
+    foreign = vault.foreign_blocks(KEY.job_id)
+    for name in [source.packing.name(name_of(state(number))) for number in (0, 1)]:
+        assert foreign.put_stored(name, source.blocks.read_stored(name)) > 0
+    assert vault.keyed(KEY).read_block(name_of(state(1))) == state(1)
+
+
 def test_what_is_called_present_can_be_read_however_long_its_chain_is(tmp_path: Path) -> None:
     vault = DirectoryVault(tmp_path)
     stored = bytes(coding._pack_as(state(0), PLAIN))  # of another form than what builds on it

@@ -314,7 +314,11 @@ class ForeignBlocks(Blocks):
             if not self._published(path, stored, over=damaged or base is None):
                 if self.present([name]):
                     return 0
-                raise MissingBlock(f"{name} cannot be kept as a difference here")
+                if path.exists():
+                    raise MissingBlock(f"{name} cannot be kept as a difference here")
+                # A file has one name only here. Nobody can make it whole without its key, and a copy that
+                # another may overtake is worth more than none.
+                self._published(path, stored, over=True)
             if damaged:  # as in `put`
                 self._do.sync_directory(path.parent)
             self.clear(name)
