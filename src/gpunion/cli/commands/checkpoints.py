@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     checkpoints = campus.checkpoints(find_job(campus, arguments.job))
     if context.screen.as_json:
         context.screen.data({"checkpoints": checkpoints})
-    elif not checkpoints:
+    elif all(one["gone"] and one["phase"] != "durable" and not arguments.all for one in checkpoints):
         context.screen.line("No checkpoint yet.")
     else:
         shown = [one for one in checkpoints if arguments.all or not one["gone"]]
