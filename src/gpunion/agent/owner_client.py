@@ -90,6 +90,8 @@ def ask(state_dir: str | os.PathLike[str], verb: str, **details: Any) -> dict[st
 def _exchange(state_dir: str, request: bytes) -> bytes:
     try:
         folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError as error:
+        raise _of_another(state_dir) from error
     except OSError as error:
         raise AgentNotRunning(
             f"There is no agent's state directory {state_dir} ({error.strerror}).\n"
@@ -103,9 +105,7 @@ def _exchange(state_dir: str, request: bytes) -> bytes:
             connection.sendall(request)
             return _read_all(connection)
     except PermissionError as error:
-        raise OwnerTrouble(
-            f"The agent in {state_dir} belongs to another user. Next: run this as that user, or as root."
-        ) from error
+        raise _of_another(state_dir) from error
     except TimeoutError as error:
         raise AgentHangs(
             f"The agent did not answer within {ANSWER_LIMIT_S:.0f} s. `gpunion kill` still works."
@@ -117,6 +117,12 @@ def _exchange(state_dir: str, request: bytes) -> bytes:
         ) from error
     finally:
         os.close(folder)
+
+
+def _of_another(state_dir: str) -> OwnerTrouble:
+    return OwnerTrouble(
+        f"The agent in {state_dir} belongs to another user. Next: run this as that user, or as root."
+    )
 
 
 def _read_all(connection: socket.socket) -> bytes:

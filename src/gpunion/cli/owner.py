@@ -119,7 +119,10 @@ def _still_here(folder: Path, next_step: str) -> tuple[str, str]:
 
     if not folder.is_dir():
         return "", next_step
-    living = [place for place in guest_dirs(str(folder)) if lives(place)]
+    try:
+        living = [place for place in guest_dirs(str(folder)) if lives(place)]
+    except OSError:
+        return "", next_step  # it is the agent that was asked for
     if not living:
         return "No guest is on this machine.", next_step
     rows = [f"{Path(place).name}, which {_ends(ends_by_s(place))}" for place in living]

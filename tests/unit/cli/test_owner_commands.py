@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import time
+from typing import Any
 
 import pytest
 
@@ -40,6 +42,33 @@ def test_without_an_agent_the_owner_hears_who_is_still_here_and_for_how_long(gpu
     assert gpunion("status") == 6
     assert re.search(r"1 guest is still on this machine: job-1-e2, which ends by itself in 1 d", gpunion.err)
     assert "Next: gpunion kill, to end them now; or gpunion agent" in gpunion.err
+
+
+def test_who_may_not_look_into_an_agent_s_folder_is_told_whose_it_is(
+    gpunion: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine whose agent is root's. Tests may be root's too, who may look everywhere."""
+    really_open = os.open
+
+    def shut(path: str, *more: Any, **options: Any) -> int:
+        if os.fspath(path) == str(gpunion.here):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return really_open(path, *more, **options)
+
+    monkeypatch.setattr(os, "open", shut)
+    assert gpunion("status", "--state-dir", str(gpunion.here)) == 4
+    assert "belongs to another user. Next: run this as that user" in gpunion.err.replace("\n", " ")
+
+
+def test_guests_that_cannot_be_looked_for_are_no_bug(
+    gpunion: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody_may(state_dir: str) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), state_dir)
+
+    monkeypatch.setattr("gpunion.owner_kill.guest.guest_dirs", nobody_may)
+    assert gpunion("status", "--state-dir", str(gpunion.here)) == 6
+    assert "The agent is not running" in gpunion.err
 
 
 def test_who_wants_to_leave_needs_no_agent_for_it(gpunion: Terminal) -> None:
