@@ -8,7 +8,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
-from gpunion.engine.departing import AT_ONCE_S, Later
+from gpunion.engine.departing import Later
 from gpunion.engine.draft import Draft
 
 
@@ -50,7 +50,7 @@ def _say_who_wants_it(draft: Draft, node: Node, run: Run, notice_s: float) -> No
         return
     if not gpus or node.deadline_s is not None:
         late_s = 0.0 if node.deadline_s is None else draft.now_s - node.deadline_s
-        if late_s > AT_ONCE_S:
+        if late_s > draft.timing.heartbeat_s:  # who is in touch is heard sooner
             draft.because(run.job_id, Why.OWNER_TOOK_NODE, node=node.id, ago_s=late_s)
         else:
             draft.because(run.job_id, Why.OWNER_WANTS_NODE, node=node.id, notice_s=notice_s)

@@ -392,6 +392,12 @@ def test_of_a_deadline_in_the_past_nobody_guesses_what_the_agent_made_of_it() ->
     assert whys(headquarters.ended("job-e1", EndReason.DEADLINE), "job") == [Why.FELL_BACK, Why.WAITING]
 
 
+def test_a_word_that_was_a_second_on_its_way_is_not_told_as_an_outage() -> None:
+    headquarters = a_running_job()
+    decision = headquarters.reported("alpha", NoticeGiven(deadline_s=headquarters.now_s - 1.0))
+    assert whys(decision, "job") == [Why.OWNER_WANTS_NODE]
+
+
 def test_on_the_wire_a_reclaim_loses_nothing_and_frees_the_machine_at_once() -> None:
     campus = a_campus()
     campus.submits("job", a_spec(expected_s=100))
