@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpunion.agent import owner_client
+from gpunion.agent.enrol import Joined, JoinRequest
 from gpunion.agent.settings import settings_of
 from gpunion.cli.commands import join as join_command
 from gpunion.cli.commands import status as status_command
@@ -109,6 +110,25 @@ def test_settings_that_are_not_understood_are_named_with_the_line(
     assert gpunion(*words) == 2
     assert str(gpunion.here / "agent.toml") in gpunion.err
     assert "line 1" in gpunion.err
+
+
+def test_who_has_joined_is_told_so_whatever_the_environment_says_over_its_settings(
+    gpunion: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = gpunion.here / "agent.toml"
+
+    def join(request: JoinRequest) -> Joined:
+        file.write_text('coordinator = "http://x.example"\nnode_id = "a"\nvault = "vault"\n')
+        return Joined(node_id="a", settings_file=file, next_step="gpunion agent")
+
+    monkeypatch.setattr("gpunion.agent.compose.join", join)
+    monkeypatch.setattr(join_command, "_runtime", lambda arguments: "sandbox")
+    gpunion.environment["GPUNION_RUNTIME"] = "magic"
+    words = ("join", "http://x.example", "--token", "t", "--state-dir", str(gpunion.here))
+    assert gpunion(*words) == 0
+    assert "This machine is a of the campus" in gpunion.out
+    assert "An agent would not start as it is: " in gpunion.out
+    assert "magic" in gpunion.out
 
 
 def test_a_machine_without_a_gpu_is_told_what_it_can_lend_all_the_same(gpunion: Terminal) -> None:

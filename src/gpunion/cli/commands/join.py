@@ -6,6 +6,7 @@ import argparse
 import socket
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpunion.cli.config import checked_url
@@ -90,7 +91,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     url = checked_url(arguments.url)
     gpus = tuple(_gpu(index, text) for index, text in enumerate(arguments.gpu))
     try:
-        from gpunion.agent.compose import asks_driver, join
+        from gpunion.agent.compose import join
         from gpunion.agent.enrol import JoinRequest, JoinTrouble
     except ImportError as error:
         raise missing_extra(error, "agent") from error
@@ -113,8 +114,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         joined = join(request)
     except JoinTrouble as trouble:
         raise _not_joined(trouble) from trouble
-    settings = owner_settings(request.state_dir, context)
-    lends = _lends(settings, asks_driver(settings))
+    lends = _lends_here(request.state_dir, context)
     if context.screen.as_json:
         shown = {
             "node_id": joined.node_id,
@@ -129,6 +129,17 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.line("To see and change your terms: gpunion terms")
         context.screen.line(f"Next: {joined.next_step}")
     return OK
+
+
+def _lends_here(folder: Path, context: Context) -> str:
+    """It has joined, and nothing that is found now may sound as if it had not."""
+    from gpunion.agent.compose import asks_driver
+
+    try:
+        settings = owner_settings(folder, context)
+    except Trouble as trouble:  # the environment, or terms that were there before
+        return f"An agent would not start as it is: {trouble.what}. {trouble.next_step}".rstrip()
+    return _lends(settings, asks_driver(settings))
 
 
 def _lends(settings: Settings, driver: bool) -> str:
