@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,3 +161,21 @@ def test_what_is_damaged_is_told_without_a_program_s_words_and_what_cannot_be_re
     assert [lost["checkpoint_id"] for lost in repaired["not_read"]] == ["c1"]
     assert len(repaired["set_aside"]) == 4
     assert unread.exists()
+
+
+def test_a_block_that_the_disk_does_not_give_keeps_nobody_from_mending_the_others(
+    place: Place, gpunion: Terminal, tmp_path: Path
+) -> None:
+    sealed(place.open(), {"w": b"unread", "v": b"damaged"}, job_id="job-2", checkpoint_id="d")
+    shutil.copytree(tmp_path / "vault", tmp_path / "copy")
+    unread, damaged = (
+        tmp_path / "vault" / "blocks" / name[:2] / name for name in map(name_of, (b"unread", b"damaged"))
+    )
+    unread.unlink()
+    unread.mkdir()  # as good as a disk that answers with an error
+    damaged.write_bytes(b"short")
+    assert gpunion("vault", "repair", "vault", "--from", "copy", "--json") == CONFLICT
+    repaired = json.loads(gpunion.out)
+    assert repaired["replaced"] == [damaged.name]
+    assert [lost["checkpoint_id"] for lost in repaired["not_read"]] == ["d"]
+    assert repaired["set_aside"] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -119,28 +119,23 @@ class DirectoryCaretaker:
         replaced = []
         damaged = [lost for lost in found.unreadable if not lost.passing]
         common = {name for lost in damaged if not lost.encrypted for name in lost.blocks}
-        for name in sorted(self._vault.blocks.with_bases(common)):  # the base may be the damaged one
-            try:
-                self._vault.read_block(name)
-            except (CorruptBlock, MissingBlock):
+        for name in _with_bases(self._vault.blocks, common):  # the base may be the damaged one
+            if _is_damaged(self._vault.read_block, name):
                 with suppress(*LOST):  # that one has lost it too
                     self._vault.put(name, plain_from(source, name))
                     replaced.append(name)
         for lost in damaged:
             if lost.encrypted:
                 blocks = self._vault.foreign_blocks(lost.job_id)
-                for name in sorted(blocks.with_bases(lost.blocks)):
+                for name in _with_bases(blocks, lost.blocks):
                     replaced += _replace_sealed(blocks, source, lost.job_id, name, CHAIN_MAX)
         return tuple(dict.fromkeys(replaced))
 
 
 def _replace_sealed(blocks: Blocks, source: VaultDesk, job_id: str, name: str, chain_left: int) -> list[str]:
     """As the other vault stores it; what it is a difference from comes first."""
-    try:
-        blocks.examine(name)
+    if not _is_damaged(blocks.examine, name):
         return []
-    except (CorruptBlock, MissingBlock):
-        pass
     replaced: list[str] = []
     with suppress(*LOST):
         stored = source.fetch(name, job_id)
@@ -150,6 +145,25 @@ def _replace_sealed(blocks: Blocks, source: VaultDesk, job_id: str, name: str, c
         blocks.put_stored(name, stored)
         replaced.append(name)
     return replaced
+
+
+def _with_bases(blocks: Blocks, names: Iterable[str]) -> list[str]:
+    """As far as the disk gives them: what it does not give stays as it is."""
+    found: set[str] = set()
+    for name in names:
+        with suppress(OSError):
+            found |= blocks.with_bases([name])
+    return sorted(found)
+
+
+def _is_damaged(read: Callable[[str], object], name: str) -> bool:
+    try:
+        read(name)
+    except (CorruptBlock, MissingBlock):
+        return True
+    except VaultUnavailable:
+        return False  # nobody can tell while the disk does not give it
+    return False
 
 
 class _Reading:
