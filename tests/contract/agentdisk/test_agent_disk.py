@@ -108,6 +108,21 @@ def test_on_a_full_disk_there_is_still_room_for_what_happened(tmp_path: Path) ->
     assert disk.load(0.0).saved == a_state()
 
 
+def test_what_a_quota_has_left_is_not_eaten_up_by_a_reserve_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def until_the_quota_ends(path: Path, data: bytes) -> int:
+        with open(path, "wb") as file:
+            file.write(data[: len(data) // 2])
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(Path, "write_bytes", until_the_quota_ends)
+    disk = JsonAgentDisk(tmp_path / "agent")
+    disk.load(0.0)
+    disk.write(a_state())
+    assert [path.name for path in (tmp_path / "agent").iterdir()] == ["state.json"]
+
+
 def test_a_disk_that_takes_nothing_at_all_is_told_and_what_was_there_stays(tmp_path: Path) -> None:
     class Full(JsonAgentDisk):
         full = False

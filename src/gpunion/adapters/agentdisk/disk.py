@@ -87,7 +87,7 @@ class JsonAgentDisk:
         place = self._directory / RESERVE_FILE
         with contextlib.suppress(OSError):
             if not place.exists() and shutil.disk_usage(self._directory).free > 8 * RESERVE_BYTES:
-                place.write_bytes(os.urandom(RESERVE_BYTES))  # zeros may take no room at all
+                _fill(place)
             self._reserved = place.exists()
 
     def _give_up_reserve(self) -> bool:
@@ -129,6 +129,15 @@ class JsonAgentDisk:
         )
         paused = SavedAgent(incarnation=new_incarnation(), records=(Holding(tenure=Tenure.PAUSED),))
         return Remembered(saved=paused, forgot=message)
+
+
+def _fill(place: Path) -> None:
+    """All of it or nothing: within a quota half of it would be all that was left to anybody."""
+    try:
+        place.write_bytes(os.urandom(RESERVE_BYTES))  # zeros may take no room at all
+    except OSError:
+        place.unlink(missing_ok=True)
+        raise
 
 
 def after_reboot(saved: SavedAgent, now_s: float) -> SavedAgent:
