@@ -193,7 +193,7 @@ def _ship_what_it_left(draft: AgentDraft, guest: Guest) -> Guest:
         guest = replace(guest, own_saves=number)
     else:
         saving = guest.saving
-    saving = replace(saving, final=True, saved=True, step=guest.last_step)
+    saving = replace(saving, final=True, saved=True, saved_s=draft.now_s, step=guest.last_step)
     saved_for = saving.saved_for
     if saved_for is None and draft.deadline_for(guest) is not None:
         saved_for = EndReason.DEADLINE  # it read the notice

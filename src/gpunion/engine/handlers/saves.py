@@ -22,6 +22,8 @@ _as_saved = changer(Saving, "saved", "step", "progress", "tier", "saved_s", "sta
 
 # Between two tries to bring a last save to a vault that did not take it.
 SHIP_AGAIN_S = 2.0
+# How long it is kept and tried for while nobody is heard: that a coordinator is away for longer is rare.
+OUT_OF_TOUCH_PATIENCE_S = 3600.0
 _PASSING = frozenset(
     {CheckpointTrouble.VAULT_UNAVAILABLE, CheckpointTrouble.VAULT_FULL, CheckpointTrouble.DISK_FULL}
 )
@@ -202,10 +204,16 @@ def drop(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> Guest:
 
 def _worth_another_try(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> bool:
     """A vault that is away or a disk that is full may be of use before the guest has to be gone."""
-    deadline_s = draft.deadline_for(guest)
-    if deadline_s is None or guest.saving is None or not guest.saving.final:
+    saving = guest.saving
+    if saving is None or not saving.final or trouble not in _PASSING:
         return False
-    return trouble in _PASSING and draft.now_s + SHIP_AGAIN_S < deadline_s
+    deadline_s = draft.deadline_for(guest)
+    if deadline_s is not None:
+        return draft.now_s + SHIP_AGAIN_S < deadline_s
+    # Out of touch with the coordinator, and maybe with a vault that is reached through it. Its files harm
+    # nobody meanwhile, and whoever runs the job anew by then has the vault refuse them.
+    away = trouble is CheckpointTrouble.VAULT_UNAVAILABLE and not draft.coordinator_is_near()
+    return away and draft.now_s < saving.saved_s + OUT_OF_TOUCH_PATIENCE_S
 
 
 def _waiting_for(draft: AgentDraft, run_id: RunId, checkpoint_id: CheckpointId) -> Guest | None:

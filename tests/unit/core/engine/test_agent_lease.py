@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from gpunion.domain.effects import AskToSave, CancelTimer, KillGuest, LimitGuest, SetTimer
+import pytest
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import AskToSave, CancelTimer, KillGuest, LimitGuest, SetTimer, ShipCheckpoint
 from gpunion.domain.events import LeaseRenewed
 from gpunion.domain.guest import GuestPhase, Lease
 from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.reasons import Why
-from gpunion.domain.reports import RunEnded
+from gpunion.domain.reports import CheckpointDurable, CheckpointFailed, RunEnded
 from gpunion.domain.run import EndReason
 from gpunion.domain.terms import Terms
+from gpunion.engine.handlers.saves import OUT_OF_TOUCH_PATIENCE_S
 from tests.builders import (
     TIMING,
     LoneAgent,
@@ -104,3 +108,40 @@ def test_a_guest_that_only_starts_is_not_asked_to_save() -> None:
     agent.ordered(a_start())
     assert deeds(agent.fires("lease")) == []
     assert deeds(agent.fires("lease_end")) == [KillGuest(run_id=RUN, cause=EndReason.LEASE_ENDED)]
+
+
+def test_a_last_save_that_finds_no_vault_while_nobody_is_heard_is_kept_and_tried_again() -> None:
+    """A vault that is reached through the coordinator is away with it."""
+    agent = an_agent_with_a_guest()
+    agent.later(TIMING.lease_s).fires("lease")
+    agent.saves("job-e1-a1", step=50)
+    agent.exits(code=None)
+    away = agent.cannot_ship("job-e1-a1", CheckpointTrouble.VAULT_UNAVAILABLE)
+    assert not reports(away)
+    assert isinstance(deeds(agent.later(2).fires("ship:job-e1"))[0], ShipCheckpoint)
+    agent.later(900).cannot_ship("job-e1-a1", CheckpointTrouble.VAULT_UNAVAILABLE)
+    agent.fires("ship:job-e1")
+    (arrived,) = reports(agent.ships("job-e1-a1", step=50))
+    assert isinstance(arrived, CheckpointDurable)
+
+
+@pytest.mark.parametrize(
+    ("later_s", "near", "trouble"),
+    [
+        (OUT_OF_TOUCH_PATIENCE_S + 1, False, CheckpointTrouble.VAULT_UNAVAILABLE),
+        (5.0, True, CheckpointTrouble.VAULT_UNAVAILABLE),  # who is heard can decide
+        (5.0, False, CheckpointTrouble.VAULT_FULL),
+    ],
+)
+def test_it_is_given_up_after_an_hour_or_when_waiting_is_of_no_use(
+    later_s: float, near: bool, trouble: CheckpointTrouble
+) -> None:
+    agent = an_agent_with_a_guest()
+    agent.later(TIMING.lease_s).fires("lease")
+    agent.saves("job-e1-a1", step=50)
+    agent.exits(code=None)
+    agent.later(later_s)
+    if near:
+        agent.renews()
+    assert isinstance(reports(agent.cannot_ship("job-e1-a1", trouble))[0], CheckpointFailed)
+    assert RUN not in agent.state.guests
