@@ -42,7 +42,10 @@ class CalmCoordinatorShell(CoordinatorShell):
         elif commit.orders or type(event) is NodeJoined:  # nobody else has anything to hear
             for node_id in touched(commit):
                 self._flush(node_id)
-        if any_set(commit.decision.effects):
+        soonest_s = soonest_set(commit.decision.effects)
+        wake = self._wake
+        # An alarm that is there comes early, looks, and sleeps again.
+        if soonest_s < inf and (wake is None or not wake.pending or soonest_s < wake.at_s):
             self._arm()
         return True
 
@@ -178,6 +181,10 @@ class CalmTransport(Transport):
                 there.links[node_id].orders.acknowledge(here.orders.last_seq)
 
 
-def any_set(effects: tuple[object, ...]) -> bool:
-    """Only a timer that is set can be due before the alarm that is there: that one looks and sleeps again."""
-    return SetTimer in map(type, effects)
+def soonest_set(effects: tuple[object, ...]) -> float:
+    """Of the timers that are set: only such a one can be due before the alarm that is there."""
+    soonest_s = inf
+    for effect in effects:
+        if type(effect) is SetTimer and effect.at_s < soonest_s:
+            soonest_s = effect.at_s
+    return soonest_s

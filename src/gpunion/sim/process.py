@@ -38,6 +38,7 @@ class Process:
         self._on_saved = on_saved
         self._on_exit = on_exit
         self._end: Alarm | None = None
+        self._end_s = 0.0
         self._capture: Alarm | None = None
         self._reach: Alarm | None = None  # a step at which it was asked to save
         self._asked: list[tuple[CheckpointId, bool, float, int]] = []
@@ -100,6 +101,8 @@ class Process:
         """Silent: whoever kills says so."""
         self._pause()
         self.alive = False
+        if self._end is not None:
+            self._end.cancel()
         if self._capture is not None:
             self._capture.cancel()
 
@@ -109,8 +112,7 @@ class Process:
             self._save_next()
             return
         self._since_s = self._kernel.now_s
-        left_s = (self._last_step - self._done) * self._step_s
-        self._end = self._kernel.after(max(0.0, left_s), self._finish)
+        self._wait_for_the_end()
         if self._asked and self._asked[0][3] <= self._last_step:
             reach_s = (self._asked[0][3] - self._done) * self._step_s
             self._reach = self._kernel.after(max(0.0, reach_s), self._save_next)
@@ -134,8 +136,6 @@ class Process:
     def _pause(self) -> None:
         if self._since_s is not None:
             self._done, self._since_s = self._at(), None
-        if self._end is not None:
-            self._end.cancel()
         if self._reach is not None:
             self._reach.cancel()
 
@@ -145,7 +145,22 @@ class Process:
         made = (self._kernel.now_s - self._since_s) / self._step_s
         return min(self._done + made, float(self._last_step))
 
-    def _finish(self) -> None:
+    def _wait_for_the_end(self) -> None:
+        """An alarm from before a save comes too early, looks, and waits again: once, however many saves."""
+        assert self._since_s is not None
+        left_s = (self._last_step - self._done) * self._step_s
+        self._end_s = self._since_s + max(0.0, left_s)
+        if self._end is None or not self._end.pending or self._end.at_s > self._end_s:
+            if self._end is not None:
+                self._end.cancel()
+            self._end = self._kernel.at(self._end_s, self._may_finish)
+
+    def _may_finish(self) -> None:
+        if self._since_s is None:
+            return  # it stands still; when it goes on it waits for its end again
+        if self._kernel.now_s < self._end_s:
+            self._wait_for_the_end()
+            return
         self._done, self._since_s = float(self._last_step), None
         self._exit(self.program.exit_code)
 
