@@ -12,6 +12,7 @@ from pathlib import Path
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.coding import CHAIN_MAX
 from gpunion.adapters.files.copying import LOST, plain_from
+from gpunion.adapters.files.cores import threads
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.packing import check_stored
@@ -27,7 +28,7 @@ from gpunion.ports.vault import (
 from gpunion.ports.vault_care import Findings, JobShelf, Progress, Repaired, Unreadable
 from gpunion.ports.vault_desk import VaultDesk
 
-WORKERS = min(8, 2 * (os.cpu_count() or 1))
+WORKERS = threads(per_core=2)
 
 
 class DirectoryCaretaker:

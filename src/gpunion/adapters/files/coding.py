@@ -127,7 +127,8 @@ def _pack_as(data: Buffer, form: Form) -> memoryview:
         stored[end : _aligned(end)] = bytes(_aligned(end) - end)
         end = _aligned(end)
         for part in parts:
-            stored[end : end + len(part)] = part
+            # By numpy, which lets other threads work meanwhile.
+            planes.numbers(stored[end : end + len(part)], 1)[:] = planes.numbers(part, 1)
             end += len(part)
     fixed = _FIXED.pack(
         MAGIC,

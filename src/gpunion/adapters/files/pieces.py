@@ -32,8 +32,10 @@ AS_IT_IS, COMPRESSED, EXCEPTIONS = range(3)
 WORTH = 0.97
 # The common byte, how the distances and the values are packed, how many there are, bytes of the distances.
 _EXCEPTIONS = struct.Struct("<BBBxII")
-# So many bytes, or exceptions, at a time: the positions stay in the processor's own cache.
-STRIP = 256 * 1024
+# So many bytes, or exceptions, at a time: the positions take eight times that.
+STRIP = 512 * 1024
+# Distances that are summed up at once. numpy lets other threads work where there are more than 500 rows.
+ROW = 256
 GAP_MAX = 255
 # The least share of the common byte at which exceptions are worth a try.
 COMMON_SHARE = 0.5
@@ -167,9 +169,7 @@ def scatter(
     last = -1
     for start in range(0, count, STRIP):
         part = slice(start, min(start + STRIP, count))
-        positions: Positions = numpy.frombuffer(room("positions", STRIP * 8), "i8", part.stop - start)
-        numpy.cumsum(gaps[part], out=positions)
-        positions += last
+        positions = _positions(gaps[part], last)
         if beginning:
             positions = positions[: numpy.searchsorted(positions, plane.size)]
             part = slice(start, start + positions.size)
@@ -179,6 +179,22 @@ def scatter(
         if not -1 < int(positions[0]) <= last < plane.size:
             raise CorruptBlock("a stored block's exceptions lie outside of it")
         plane[positions] = values[part]
+
+
+def _positions(gaps: Plane, last: int) -> Positions:
+    """Where exceptions are, from each one's distance from the one before. They are summed up in many short
+    rows: over one long one, or a few, numpy keeps all other threads waiting."""
+    import numpy
+
+    rows = -(-gaps.size // ROW)
+    found: Positions = numpy.frombuffer(room("positions", rows * ROW * 8), "i8")
+    found[: gaps.size] = gaps
+    found[gaps.size :] = 0
+    table = found.reshape(rows, ROW)
+    numpy.add.accumulate(table, axis=1, out=table)
+    before = numpy.cumsum(table[:, -1]) - table[:, -1] + last
+    table += before[:, numpy.newaxis]
+    return found[: gaps.size]
 
 
 def _plane(data: Buffer) -> Plane:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 WIDTHS = (2, 4, 8)  # bytes of a number: half, single and double precision
 SHORT_BYTES = 2
-# So many numbers at a time: few enough to stay in the processor's caches, and so many that threads seldom
-# wait for each other between two steps (at a quarter of it two threads took a third longer).
-STRIP = 256 * 1024
+# So many numbers at a time: few enough that what a step leaves stays in the cores' shared cache, and so many
+# that threads seldom wait for each other between two steps (docs/measurements/checkpoint.md).
+STRIP = 1024 * 1024
 
 
 def numbers(data: bytes | memoryview, width: int) -> Numbers:

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpunion.adapters.files.cores import threads
+from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import check, check_link
 from gpunion.adapters.files.operations import WRITE_BYTES
 from gpunion.ports.vault import (
@@ -33,10 +35,6 @@ from gpunion.ports.vault import (
 # Nothing of it is kept until the next block is asked for: it may be lent (`Vault.lend_block`).
 ReadBlock = Callable[[str], bytes | memoryview]
 
-# One more than cores: while one waits for the vault the others compute. More of them only take the cores'
-# caches and each other's turns.
-WORKERS = min(8, 1 + (os.cpu_count() or 1))
-
 
 def restore_directory(
     vault: Vault,
@@ -44,7 +42,7 @@ def restore_directory(
     target: str | os.PathLike[str],
     *,
     durable: bool = False,
-    workers: int = WORKERS,
+    workers: int | None = None,
     told: Callable[[int], None] = lambda size_bytes: None,
 ) -> None:
     """Put the checkpoint at `target`, in place of what is there. Cut short anywhere, `target` is as it was.
@@ -57,7 +55,13 @@ def restore_directory(
         raise WrongKey(f"{manifest.checkpoint_id} is encrypted, and the key of {manifest.job_id} is not here")
     with vault.hold(manifest.job_id, manifest.checkpoint_id):
         read = telling(vault.lend_block, told)
-        restore_tree(read, manifest.files, target, durable=durable, workers=workers)
+        restore_tree(read, manifest.files, target, durable=durable, workers=workers or _workers_for(vault))
+
+
+def _workers_for(vault: Vault) -> int:
+    """What comes from a network is waited for: another computes meanwhile. Where nobody waits, one more than
+    cores would only take the others' caches and turns."""
+    return threads(more=0 if isinstance(vault, DirectoryVault) else 1)
 
 
 def telling(read_block: ReadBlock, told: Callable[[int], None]) -> ReadBlock:
@@ -75,7 +79,7 @@ def restore_tree(
     target: str | os.PathLike[str],
     *,
     durable: bool = False,
-    workers: int = WORKERS,
+    workers: int | None = None,
 ) -> None:
     """The same from any source of verified blocks; `files` must have been checked."""
     place = Path(target)
@@ -84,7 +88,7 @@ def restore_tree(
         staging = _sibling(place, "restore")
         staging.mkdir(mode=0o700)
         try:
-            _restore_files(read_block, files, staging, workers)
+            _restore_files(read_block, files, staging, workers or threads(more=1))
             _restore_links(read_block, files, staging)
             if durable:
                 _sync_all(staging)

@@ -7,15 +7,16 @@ in memory of their own took twice the processor time (docs/measurements/checkpoi
 from __future__ import annotations
 
 import mmap
-import os
 import threading
 from contextlib import suppress
+
+from gpunion.adapters.files.cores import threads
 
 HUGE_PAGE_BYTES = 2 * 1024**2
 # From here on a large page is cheaper than many small ones, though a part of it is never used.
 LARGE_BYTES = HUGE_PAGE_BYTES // 4
 # What threads leave behind for the next, some 20 MB each; the system may take it back when it needs it.
-IDLE_MAX = min(8, 2 * (os.cpu_count() or 1))
+IDLE_MAX = threads(per_core=2)
 
 _local = threading.local()
 _idle: list[dict[str, mmap.mmap]] = []

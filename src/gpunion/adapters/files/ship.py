@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
+from gpunion.adapters.files.cores import threads
 from gpunion.adapters.files.known import Known, KnownFiles, look_of, prove
 from gpunion.adapters.files.likeness import Likeness, parent_of
 from gpunion.adapters.files.manifests import check_link
@@ -41,7 +42,7 @@ from gpunion.ports.vault import (
 
 # One more than cores: while one waits for the disk the others compute. Also how many blocks an upload may run
 # ahead of its pace, and hold in memory.
-WORKERS = min(8, 1 + (os.cpu_count() or 1))
+WORKERS = threads(more=1)
 
 
 def ship_directory(
