@@ -69,7 +69,7 @@ def again_with(wheels: Path | None, folder: Path) -> int:
 
 def show(folder: Path, *, park: bool = False, runtime: str = "sandbox") -> dict[str, Any]:
     pynvml: Any = importlib.import_module("pynvml")
-    from gpunion.agent.compose import can_sandbox
+    from gpunion.agent.compose.runtimes import can_sandbox
     from tests.gpu.described import described
     from tests.gpu.programs import GUEST, OWNER
     from tests.gpu.scene import Props

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.agent import owner_client
-from gpunion.agent.compose import join
+from gpunion.agent.compose.campus import join
 from gpunion.agent.enrol import JoinRequest
 from gpunion.agent.settings import SETTINGS_FILE
 from gpunion.agent.terms_file import TERMS_FILE

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import structlog
 
-from gpunion.agent.compose import AGENT_DIR, Parts, block_server, compose, facts_of, why_no_park, world_of
+from gpunion.agent.compose.agent import Parts, block_server, compose, facts_of, world_of
+from gpunion.agent.compose.folders import AGENT_DIR
+from gpunion.agent.compose.gpus import why_no_park
 from gpunion.agent.connection import Connection
 from gpunion.agent.decision_log import DecisionLog, configure_logs
 from gpunion.agent.disk_watch import DiskWatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from gpunion.agent.compose import AGENT_DIR, CACHE_DIR, IMAGES_DIR, PROBE_HOME, RUNTIME_FILES
+from gpunion.agent.compose.folders import AGENT_DIR, CACHE_DIR, IMAGES_DIR, PROBE_HOME, RUNTIME_FILES
 from gpunion.agent.owner_client import SOCKET_NAME
 from gpunion.agent.settings import CREDENTIAL_FILE, SETTINGS_FILE
 from gpunion.agent.terms_file import TERMS_FILE

@@ -19,7 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpunion.agent import owner_client
-from gpunion.agent.compose import PROBE_HOME, remove_traces, say_goodbye, traces_of
+from gpunion.agent.compose.campus import say_goodbye
+from gpunion.agent.compose.folders import PROBE_HOME
+from gpunion.agent.compose.traces import remove_traces, traces_of
 from gpunion.agent.found_here import Traces
 from gpunion.agent.places import FAREWELL_FILE, LOCK_FILE, OURS
 from gpunion.agent.service import ServiceTrouble, installed, uninstall

@@ -44,7 +44,7 @@ def park_refused(settings: Settings, terms: OwnersTerms) -> list[str]:
     """What an agent would find that starts with these terms, as far as it can be told without one."""
     if not terms.terms.park:
         return []
-    from gpunion.agent.compose import why_no_park
+    from gpunion.agent.compose.gpus import why_no_park
     from gpunion.agent.terms_desk import unparkable
 
     why = why_no_park(settings)

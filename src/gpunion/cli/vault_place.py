@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def opened(arguments: argparse.Namespace, context: Context) -> Iterator[Caretaker]:
     """Faults that come up while it is open are told as trouble."""
     try:
-        from gpunion.agent.compose import caretaker
+        from gpunion.agent.compose.storage import caretaker
     except ImportError as error:
         raise missing_extra(error, "agent") from error
     try:
@@ -47,7 +47,7 @@ def opened(arguments: argparse.Namespace, context: Context) -> Iterator[Caretake
 
 
 def desk(arguments: argparse.Namespace, context: Context) -> VaultDesk:
-    from gpunion.agent.compose import desk_of
+    from gpunion.agent.compose.storage import desk_of
 
     return desk_of(find(arguments.source, arguments, context))
 

@@ -121,7 +121,7 @@ def test_who_has_joined_is_told_so_whatever_the_environment_says_over_its_settin
         file.write_text('coordinator = "http://x.example"\nnode_id = "a"\nvault = "vault"\n')
         return Joined(node_id="a", settings_file=file, next_step="gpunion agent")
 
-    monkeypatch.setattr("gpunion.agent.compose.join", join)
+    monkeypatch.setattr("gpunion.agent.compose.campus.join", join)
     monkeypatch.setattr(join_command, "_runtime", lambda arguments: "sandbox")
     gpunion.environment["GPUNION_RUNTIME"] = "magic"
     words = ("join", "http://x.example", "--token", "t", "--state-dir", str(gpunion.here))

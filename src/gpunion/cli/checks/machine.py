@@ -62,7 +62,7 @@ def check_libraries(joined: bool) -> Finding:
 def check_runtime(runtime: str, *, needed: bool) -> Finding:
     """Tried, not looked for: a kernel may forbid what the program can do."""
     try:
-        from gpunion.agent.compose import try_runtime
+        from gpunion.agent.compose.runtimes import try_runtime
     except ImportError as error:
         return warning(runtime, f"not tried: no {error.name} here", "python -m pip install 'gpunion[agent]'")
     tried = try_runtime(runtime)

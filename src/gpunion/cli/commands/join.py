@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     url = checked_url(arguments.url)
     gpus = tuple(_gpu(index, text) for index, text in enumerate(arguments.gpu))
     try:
-        from gpunion.agent.compose import join
+        from gpunion.agent.compose.campus import join
         from gpunion.agent.enrol import JoinRequest, JoinTrouble
     except ImportError as error:
         raise missing_extra(error, "agent") from error
@@ -133,7 +133,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
 def _lends_here(folder: Path, context: Context) -> str:
     """It has joined, and nothing that is found now may sound as if it had not."""
-    from gpunion.agent.compose import asks_driver
+    from gpunion.agent.compose.gpus import asks_driver
 
     try:
         settings = owner_settings(folder, context)
@@ -163,7 +163,7 @@ def _lends(settings: Settings, driver: bool) -> str:
 
 def _runtime(arguments: argparse.Namespace) -> str:
     """One that works here, tried before the token is spent."""
-    from gpunion.agent.compose import try_runtime
+    from gpunion.agent.compose.runtimes import try_runtime
 
     wanted = ("sandbox", "docker", "podman") if arguments.runtime == "auto" else (arguments.runtime,)
     refused = []

@@ -111,7 +111,7 @@ def _open_campus(campus: LocalCampus, audience: Audience) -> None:
 
 
 def _can_sandbox() -> bool:
-    from gpunion.agent.compose import can_sandbox
+    from gpunion.agent.compose.runtimes import can_sandbox
 
     return can_sandbox()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gpunion.agent.compose import join
+from gpunion.agent.compose.campus import join
 from gpunion.agent.enrol import JoinRequest, JoinTrouble
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.domain.terms import Terms

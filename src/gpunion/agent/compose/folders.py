@@ -1,0 +1,13 @@
+"""The names of what the parts of an agent make in its state directory."""
+
+from __future__ import annotations
+
+from gpunion.adapters.podman.probing import PROBE_DIR
+from gpunion.adapters.podman.seccomp import PROFILE_NAME
+from gpunion.adapters.sandbox.doorway import LIST_FILE
+
+AGENT_DIR = "agent"
+CACHE_DIR = "cache"
+IMAGES_DIR = "images"
+PROBE_HOME = PROBE_DIR  # where an agent that tries whether it can dump guests keeps a small one
+RUNTIME_FILES = (LIST_FILE, PROFILE_NAME)  # the doorman's list of places and Podman's profile

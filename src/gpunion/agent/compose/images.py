@@ -1,0 +1,21 @@
+"""Images that guests bring, where guests run in containers."""
+
+from __future__ import annotations
+
+from gpunion.adapters.containers.runtime import ContainerRuntime
+from gpunion.agent.compose.folders import IMAGES_DIR
+from gpunion.agent.image_shelf import ImageShelf
+from gpunion.agent.images import ImageKeeper
+from gpunion.agent.settings import Settings
+from gpunion.ports.images import ArchiveSource
+from gpunion.ports.runtime import Runtime
+
+
+def images_of(settings: Settings, runtime: Runtime, source: ArchiveSource) -> ImageKeeper | None:
+    if not isinstance(runtime, ContainerRuntime):
+        return None
+    return ImageKeeper(runtime.images, source, shelf_of(settings, runtime))
+
+
+def shelf_of(settings: Settings, runtime: ContainerRuntime) -> ImageShelf:
+    return ImageShelf(runtime.images, settings.state_dir / IMAGES_DIR, settings.image_quota_bytes)
