@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.decision import AgentDecision, Decision
 from gpunion.domain.effects import (
     AgentEffect,
@@ -13,17 +14,16 @@ from gpunion.domain.effects import (
     SendReport,
     SetTimer,
 )
+from gpunion.domain.frames import Welcome
 from gpunion.domain.guest import Guest, GuestPhase
-from gpunion.domain.ids import JobId, NodeId, RunId, checkpoint_id
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId, checkpoint_id
 from gpunion.domain.job import CheckpointWish, Job, JobPhase, JobSpec, Priority
 from gpunion.domain.node import DiskRoom, Node, NodeFacts, NodePhase
 from gpunion.domain.orders import Order, StartRun, StopRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
-from gpunion.domain.reports import (
-    Report,
-)
+from gpunion.domain.reports import CheckpointFailed, Report, RunEnded
 from gpunion.domain.resources import GIB, Capacity, Gpu, Grant, Request
-from gpunion.domain.run import Run, RunPhase
+from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.snapshot import NodeView
 from gpunion.domain.terms import Terms
 from gpunion.domain.timing import Timing
@@ -188,6 +188,28 @@ def a_save_order(id: str = "job-e1", number: int = 1, **changes: Any) -> TakeChe
         rate_bps=1e6,
     )
     return replace(order, **changes)
+
+
+def the_end(reason: EndReason, **changes: Any) -> RunEnded:
+    end = RunEnded(
+        run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1, reason=reason, last_step=0, at_s=100.0
+    )
+    return replace(end, **changes)
+
+
+def not_saved(trouble: CheckpointTrouble, checkpoint: str = "job-e1-c1") -> CheckpointFailed:
+    return CheckpointFailed(
+        run_id=RunId("job-e1"),
+        job_id=JobId("job"),
+        epoch=1,
+        checkpoint_id=CheckpointId(checkpoint),
+        trouble=trouble,
+    )
+
+
+def a_welcome(**changes: Any) -> Welcome:
+    welcome = Welcome(term=1, hello_sent_s=100.0, orders_before=0, ack=0, timing=TIMING, sent_s=100.0)
+    return replace(welcome, **changes)
 
 
 def whys(decision: Decision | AgentDecision, subject: str | None = None) -> list[Why]:

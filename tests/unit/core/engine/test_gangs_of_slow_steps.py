@@ -11,9 +11,9 @@ from gpunion.domain.orders import TakeCheckpoint
 from gpunion.domain.replacing import replace
 from gpunion.domain.reports import NoticeGiven
 from gpunion.policy.gangs.agreeing import Reached, save_step, save_wait_s
-from tests.builders import Headquarters, LoneAgent, a_save_order, a_spec, a_start, facts, orders, timers_of
+from tests.builders import Headquarters, LoneAgent, a_save_order, a_start, facts, orders, timers_of
+from tests.builders.gangs import RUNS, a_gang_spec
 
-RUNS = ("job-e1", "job-r1-e1")
 STEP_S = 150.0
 
 
@@ -22,7 +22,7 @@ def a_slow_gang() -> Headquarters:
     headquarters = Headquarters()
     for node in ("alpha", "beta"):
         headquarters.joins(node)
-    headquarters.submits("job", replace(a_spec(), seat=Seat(size=2)))
+    headquarters.submits("job", a_gang_spec())
     for run in RUNS:
         headquarters.started(run)
     headquarters.later(100 * STEP_S)

@@ -8,24 +8,21 @@ import pytest
 
 from gpunion.domain.decision import Decision
 from gpunion.domain.events import TimerFired
-from gpunion.domain.gang import Seat
 from gpunion.domain.job import Priority
 from gpunion.domain.orders import StartRun, StopRun, TakeCheckpoint
-from gpunion.domain.replacing import replace
 from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
 from gpunion.domain.run import EndReason
 from gpunion.domain.terms import Terms
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.policies import LIVE
 from tests.builders import Headquarters, a_spec, facts, orders
-
-RUNS = ("job-e1", "job-r1-e1")
+from tests.builders.gangs import RUNS, a_gang_spec
 
 
 def both_on_alpha(*, gpus: int = 2, terms: Terms | None = None, **more: Any) -> Headquarters:
     headquarters = Headquarters(policies=LIVE)
     headquarters.joins("alpha", facts(gpus=gpus, terms=terms or Terms()))
-    headquarters.submits("job", replace(a_spec(**more), seat=Seat(size=2)))
+    headquarters.submits("job", a_gang_spec(**more))
     for run in RUNS:
         headquarters.later(1).started(run)
     return headquarters
@@ -85,7 +82,7 @@ def test_both_are_saved_where_one_makes_room_for_a_higher_class(terms: Terms) ->
 def test_both_are_saved_when_they_go_home() -> None:
     headquarters = Headquarters()
     headquarters.joins("home", facts(gpus=2, speed=4.0))
-    headquarters.submits("job", replace(a_spec(expected_s=50_000), seat=Seat(size=2)))
+    headquarters.submits("job", a_gang_spec(expected_s=50_000))
     for run in RUNS:
         headquarters.started(run)
     headquarters.joins("away", facts(gpus=2, speed=1.0))

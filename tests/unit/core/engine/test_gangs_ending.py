@@ -1,0 +1,64 @@
+"""A gang ends as one: when the last has finished, when any fails, when any is stopped."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpunion.domain.events import TimerFired
+from gpunion.domain.job import JobPhase
+from gpunion.domain.orders import StopRun
+from gpunion.domain.reasons import Why
+from gpunion.domain.run import EndReason
+from tests.builders import Headquarters
+from tests.builders.gangs import MEMBERS, RUNS, a_gang_spec, a_running_gang, of_kind, phases, told
+
+
+def test_a_gang_succeeds_when_the_last_member_has_finished() -> None:
+    headquarters = a_running_gang()
+    headquarters.ended("job-e1", EndReason.FINISHED, step=100, exit_code=0)
+    assert phases(headquarters) == ["finishing", "running"]
+    headquarters.ended("job-r1-e1", EndReason.FINISHED, step=100, exit_code=0)
+    assert phases(headquarters) == ["succeeded", "succeeded"]
+    assert headquarters.job("job").exit_code == 0
+
+
+def test_a_member_that_fails_fails_the_gang() -> None:
+    headquarters = a_running_gang()
+    decision = headquarters.ended("job-r1-e1", EndReason.FAILED, exit_code=3)
+    assert of_kind(decision, StopRun).keys() == {"job-e1"}
+    assert "member 1 failed (exit code 3; see its log)" in told(headquarters, "job", Why.GANG_FAILS)[0]
+    headquarters.ended("job-e1", EndReason.STOPPED)
+    assert phases(headquarters) == ["failed", "failed"]
+    assert told(headquarters, "job-r1", Why.FAILED) == ["failed: exit code 3; see its log"]
+    assert told(headquarters, "job", Why.FAILED)[0].startswith("failed: member 1 of its gang failed")
+
+
+def test_a_member_that_cannot_be_started_anywhere_fails_the_gang() -> None:
+    headquarters = Headquarters()
+    for node in ("alpha", "beta"):
+        headquarters.joins(node)
+    headquarters.submits("job", a_gang_spec())
+    for epoch in (1, 2, 3):
+        headquarters.ended(f"job-e{epoch}", EndReason.START_FAILED, detail="no such file")
+        headquarters.ended(f"job-r1-e{epoch}", EndReason.STOPPED)
+        if epoch < 3:
+            headquarters.later(31).hears(TimerFired(key="replan"))
+    assert phases(headquarters) == ["failed", "failed"]
+    assert "could not be started on 3 nodes: no such file" in told(headquarters, "job", Why.FAILED)[0]
+
+
+@pytest.mark.parametrize("asked", MEMBERS)
+def test_stopping_any_member_stops_all(asked: str) -> None:
+    headquarters = a_running_gang()
+    assert of_kind(headquarters.stops(asked), StopRun).keys() == set(RUNS)
+    headquarters.ended("job-e1", EndReason.STOPPED)
+    headquarters.ended("job-r1-e1", EndReason.FINISHED, exit_code=0)
+    assert phases(headquarters) == ["cancelled", "cancelled"]
+
+
+def test_a_late_word_that_a_lost_member_had_finished_changes_nothing() -> None:
+    headquarters = a_running_gang("gamma")
+    headquarters.silent("beta")
+    headquarters.fires("give_up:job-r1-e1")
+    headquarters.ended("job-r1-e1", EndReason.FINISHED, exit_code=0)
+    assert headquarters.job("job-r1").phase is JobPhase.MIGRATING
