@@ -2,6 +2,7 @@
 
     .venv/bin/python bench/checkpoint/parts.py                          a twentieth of the size
     .venv/bin/python bench/checkpoint/parts.py --scale 1 --series lora --count 3
+    .venv/bin/python bench/checkpoint/parts.py --scale 1 --series lora --count 3 --cores 2 4 8
 
 Each figure is the least of several restores from the page cache. Processor time changes little with what else
 the machine does; the times that pass (`wall`) say something on an idle machine alone.
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,9 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=10, help="optimiser steps between two checkpoints")
     parser.add_argument("--series", nargs="*", default=["full", "lora", "cache"], choices=list(SERIES))
     parser.add_argument("--restores", type=int, default=10)
+    parser.add_argument(
+        "--cores", nargs="*", type=int, help="so many of those that are here, one after the other"
+    )
     parser.add_argument("--place", type=Path, help="a folder on the disk to measure on")
     arguments = parser.parse_args()
     for part, (owner, name) in PARTS.items():
@@ -80,8 +84,19 @@ def main() -> int:
     for name in arguments.series:
         with tempfile.TemporaryDirectory(dir=arguments.place, prefix="gpunion-bench-") as folder:
             ours, copies = saved(name, Path(folder), arguments)
-            show(name, measured(ours, copies, Path(folder) / "restored", arguments.restores))
+            for cores in within(arguments.cores):
+                found = measured(ours, copies, Path(folder) / "restored", arguments.restores)
+                show(f"{name}, {cores}", found, cores)
     return 0
+
+
+def within(wanted: list[int] | None) -> Iterator[int]:
+    """As many cores as are wanted, while the caller does what it has to do on them."""
+    here = sorted(os.sched_getaffinity(0))
+    for count in wanted or [len(here)]:
+        os.sched_setaffinity(0, here[:count])
+        yield len(here[:count])
+    os.sched_setaffinity(0, here)
 
 
 def saved(name: str, folder: Path, arguments: argparse.Namespace) -> tuple[Ours, Copies]:
@@ -124,9 +139,8 @@ def measured(ours: Ours, copies: Copies, target: Path, restores: int) -> dict[st
     return found
 
 
-def show(name: str, found: dict[str, float]) -> None:
+def show(name: str, found: dict[str, float], cores: int) -> None:
     """`cp` does one thing at a time: on an idle machine its processor time is the time it takes."""
-    cores = os.cpu_count() or 1
     print(f"{name:12}" + "".join(f"{found[key]:9.3f}" for key in COLUMNS))
     floor_s = sum(found[key] for key in FLOOR)
     for title, total_s in (("all of it", found["all"]), (" + ".join(FLOOR), floor_s)):
