@@ -24,7 +24,6 @@ from gpunion.adapters.sandbox.kept import KeptRuntime
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.ports.runtime import ExitReason, GuestSpec
 from tests.conftest import require
-from tests.escape import attempts
 
 PATIENCE_S = 60.0
 FOREVER_S = 100_000.0
@@ -32,6 +31,7 @@ PROCESSES_MAX = 40
 FORKS = 3 * PROCESSES_MAX
 MEMORY_BYTES = 128 * 1024**2
 DISK_BYTES = 32 * 1024**2
+ATTEMPTS_DIR = Path(__file__).parent / "attempts"
 
 OPENERS: dict[str, Callable[[Path], KeptRuntime]] = {
     "docker": lambda state_dir: open_docker(state_dir, processes_max=PROCESSES_MAX),
@@ -120,8 +120,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def try_everything(lab: Lab, place: Path) -> dict[str, str]:
     code = place / "code"
-    code.mkdir()
-    shutil.copy(attempts.__file__, code / "attempts.py")
+    shutil.copytree(ATTEMPTS_DIR, code / ATTEMPTS_DIR.name, ignore=shutil.ignore_patterns("__pycache__"))
     neighbour_token, token = f"neighbour-{secrets.token_hex(8)}", f"owners-{secrets.token_hex(8)}"
     neighbour = lab.start("neighbour", "python", "-c", NEIGHBOUR, neighbour_token)
     eventually((neighbour / "output" / "port").exists)
@@ -156,7 +155,7 @@ def try_everything(lab: Lab, place: Path) -> dict[str, str]:
             (code / "targets.json").write_text(json.dumps(targets))
             lab.runtime.allow_places((f"127.0.0.1:{allowed.getsockname()[1]}",))
             root = lab.start(
-                "burglar", "python", "attempts.py", "targets.json", work_source=code, network=True
+                "burglar", "python", "-m", "attempts", "targets.json", work_source=code, network=True
             )
             assert lab.ended("burglar") == (ExitReason.EXITED, 0), (root / "log.txt").read_text()
         finally:
