@@ -8,7 +8,8 @@ from gpunion.domain.events import (
     GuestStarted,
 )
 from gpunion.domain.orders import StartRun
-from tests.unit.agent.fakes import RUN, FakeWorld, a_checkpoint, an_order, until
+from tests.unit.agent.fakes import FakeWorld, until
+from tests.unit.agent.values import RUN, a_checkpoint, an_order
 
 
 def start(fake: FakeWorld, order: StartRun | None = None) -> GuestHands:

@@ -17,7 +17,9 @@ from gpunion.domain.node import DiskRoom
 from gpunion.domain.timing import Timing
 from gpunion.ports.clock import BootClock
 from gpunion.ports.coordinator_link import LinkFault
-from tests.unit.agent.fakes import RUN, FakeLink, ScriptedDisk, a_station, until
+from tests.unit.agent.fake_link import FakeLink
+from tests.unit.agent.fakes import ScriptedDisk, until
+from tests.unit.agent.values import RUN, a_station
 
 WELCOME = Welcome(
     term=1, orders_before=0, ack=0, timing=Timing(heartbeat_s=0.01), sent_s=0.0, hello_sent_s=0.0

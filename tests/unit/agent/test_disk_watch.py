@@ -7,7 +7,8 @@ from pathlib import Path
 from gpunion.agent.disk_watch import FULL_BYTES, SHORT_BYTES, DiskWatch, Room, room_on
 from gpunion.agent.loop import AgentLoop
 from gpunion.domain.node import DiskRoom
-from tests.unit.agent.fakes import ManualClock, ScriptedDisk, a_station
+from tests.unit.agent.fakes import ManualClock, ScriptedDisk
+from tests.unit.agent.values import a_station
 
 FOLDER = Path("/var/lib/gpunion")
 

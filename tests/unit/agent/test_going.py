@@ -12,8 +12,9 @@ from gpunion.domain.events import (
 )
 from gpunion.domain.run import EndReason
 from gpunion.ports.runtime import ExitReason
-from tests.unit.agent.fakes import RUN, FakeWorld, until
+from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.guests import started
+from tests.unit.agent.values import RUN
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from gpunion.owner_kill.guest import KEEPER_FILE
 from gpunion.owner_kill.processes import boot_id, start_ticks
 from gpunion.owner_kill.records import write_json
 from gpunion.ports.gpus import GpuDevice, GpuProcess, GpuSight, Look
-from tests.unit.agent.fakes import ManualClock, ScriptedDisk, a_station, some_facts
+from tests.unit.agent.fakes import ManualClock, ScriptedDisk
+from tests.unit.agent.values import a_station, some_facts
 
 OWN_WORK, SICK = HoldCause.OWN_WORK, HoldCause.SICK
 

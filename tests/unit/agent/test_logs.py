@@ -10,7 +10,8 @@ import pytest
 from gpunion.agent import logs
 from gpunion.agent.logs import LogPusher
 from gpunion.ports.coordinator_link import LinkFault
-from tests.unit.agent.fakes import FakeLink, until
+from tests.unit.agent.fake_link import FakeLink
+from tests.unit.agent.fakes import until
 
 
 @pytest.fixture

@@ -29,7 +29,8 @@ from gpunion.domain.events import (
 from gpunion.domain.frames import CoordinatorFrame, LeaseGrant, OrderFrame, ReportFrame, Welcome
 from gpunion.domain.guest import Tenure
 from gpunion.domain.timing import Timing
-from tests.unit.agent.fakes import RUN, ManualClock, ScriptedDisk, a_station, an_order, until
+from tests.unit.agent.fakes import ManualClock, ScriptedDisk, until
+from tests.unit.agent.values import RUN, a_station, an_order
 
 
 @dataclass

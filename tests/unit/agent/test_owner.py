@@ -23,7 +23,8 @@ from gpunion.domain.effects import AgentEffect, KillGuest
 from gpunion.domain.events import GuestExited, GuestStarted, LeaseRenewed, OrderReceived
 from gpunion.domain.guest import Tenure
 from gpunion.owner_kill import kill_all
-from tests.unit.agent.fakes import RUN, FakeWorld, ScriptedDisk, a_station, an_order, until
+from tests.unit.agent.fakes import FakeWorld, ScriptedDisk, until
+from tests.unit.agent.values import RUN, a_station, an_order
 
 
 class Stage:

@@ -28,7 +28,8 @@ from gpunion.domain.ids import RunId
 from gpunion.domain.run import EndReason
 from gpunion.ports.runtime import ExitReason
 from gpunion.ports.vault import JobKey
-from tests.unit.agent.fakes import RUN, FakeWorld, an_order, until
+from tests.unit.agent.fakes import FakeWorld, until
+from tests.unit.agent.values import RUN, an_order
 
 
 @pytest.fixture

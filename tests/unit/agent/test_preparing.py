@@ -14,7 +14,9 @@ from gpunion.domain.effects import StartGuest
 from gpunion.domain.events import GuestStarted
 from gpunion.domain.ids import CheckpointId
 from gpunion.ports.vault import Manifest
-from tests.unit.agent.fakes import RUN, FakeWorld, a_manifest, an_order, until
+from tests.builders.memory_vault import a_manifest
+from tests.unit.agent.fakes import FakeWorld, until
+from tests.unit.agent.values import RUN, an_order
 
 
 class SlowVault:

@@ -10,8 +10,9 @@ from gpunion.domain.events import (
     GuestSaved,
 )
 from gpunion.ports.runtime import ExitReason
-from tests.unit.agent.fakes import RUN, FakeWorld, a_checkpoint, until
+from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.guests import ask, save, started
+from tests.unit.agent.values import RUN, a_checkpoint
 
 
 async def test_a_program_is_asked_in_a_file_and_by_signal_and_its_answer_is_told(fake: FakeWorld) -> None:

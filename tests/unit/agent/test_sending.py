@@ -33,7 +33,8 @@ from gpunion.ports.vault import (
     VaultFull,
     VaultUnavailable,
 )
-from tests.unit.agent.fakes import JOB, RUN, FakeWorld, ManualClock
+from tests.unit.agent.fakes import FakeWorld, ManualClock
+from tests.unit.agent.values import JOB, RUN
 
 FIRST, SECOND = "attic", "store"
 

@@ -27,8 +27,10 @@ from gpunion.ports.vault import (
     VaultFull,
     VaultUnavailable,
 )
-from tests.unit.agent.fakes import JOB, RUN, FakeWorld, a_checkpoint, a_manifest, an_order, until
+from tests.builders.memory_vault import a_manifest
+from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.guests import save, saved_guest, ship, start, started
+from tests.unit.agent.values import JOB, RUN, a_checkpoint, an_order
 
 
 async def test_what_the_program_named_and_its_output_so_far_become_durable(fake: FakeWorld) -> None:

@@ -18,7 +18,8 @@ from gpunion.domain.ids import CheckpointId
 from gpunion.domain.orders import StageState
 from gpunion.domain.resources import MIB
 from gpunion.ports.vault import CheckpointLabel
-from tests.unit.agent.fakes import JOB, RUN, FakeWorld, an_order, until
+from tests.unit.agent.fakes import FakeWorld, until
+from tests.unit.agent.values import JOB, RUN, an_order
 
 SIZE = MIB
 ORDER = StageState(run_id=RUN, job_id=JOB, epoch=1, checkpoint_id=CheckpointId("c1"), rate_bps=0.0)

@@ -33,9 +33,11 @@ from gpunion.ports.vault import (
     VaultUnavailable,
     WrongKey,
 )
+from tests.builders.memory_vault import a_manifest
 from tests.trees import a_tree
-from tests.unit.agent.fakes import RUN, FakeWorld, a_manifest, an_order, until
+from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.guests import start
+from tests.unit.agent.values import RUN, an_order
 
 
 async def test_the_vault_is_fenced_first_and_limits_are_in_force_before_the_first_instruction(

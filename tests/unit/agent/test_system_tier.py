@@ -28,7 +28,9 @@ from gpunion.domain.system_tier import SystemAbility, Tier
 from gpunion.ports.checkpointer import DumpRefused, RestoreRefused
 from gpunion.ports.runtime import GuestSpec
 from gpunion.ports.vault import Manifest, VaultUnavailable
-from tests.unit.agent.fakes import RUN, FakeWorld, a_checkpoint, a_manifest, an_order, until
+from tests.builders.memory_vault import a_manifest
+from tests.unit.agent.fakes import FakeWorld, until
+from tests.unit.agent.values import RUN, a_checkpoint, an_order
 
 ORDER = an_order(tier=Tier.SYSTEM)
 C1 = a_checkpoint(1)

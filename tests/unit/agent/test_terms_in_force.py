@@ -37,7 +37,8 @@ from gpunion.domain.resources import GIB
 from gpunion.domain.run import EndReason
 from gpunion.domain.terms import OwnersTerms
 from gpunion.ports.gpus import GpuSight, Look
-from tests.unit.agent.fakes import RUN, FakeWorld, ScriptedDisk, a_station, an_order
+from tests.unit.agent.fakes import FakeWorld, ScriptedDisk
+from tests.unit.agent.values import RUN, a_station, an_order
 
 FRIDAY_19H_UTC = 1_773_428_400.0  # 2026-03-13
 

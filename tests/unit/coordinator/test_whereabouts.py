@@ -21,8 +21,8 @@ from gpunion.domain.place import Place, PlaceKind
 from gpunion.ports.storage import Opened
 from gpunion.ports.vault import Vault, VaultDenied, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
+from tests.builders.memory_vault import MemoryVault, a_manifest
 from tests.builders.values import a_job
-from tests.unit.agent.fakes import MemoryVault, a_manifest
 
 NAMES = ("store", "silent", "denied")
 

@@ -16,7 +16,8 @@ from gpunion.adapters.files.room import room
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.s3.bucket import Bucket, open_bucket
 from gpunion.ports.vault import JobKey, VaultUnavailable
-from tests.unit.agent.fakes import ManualClock, MemoryVault
+from tests.builders.memory_vault import MemoryVault
+from tests.unit.agent.fakes import ManualClock
 
 
 @pytest.fixture

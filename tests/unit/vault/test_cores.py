@@ -10,7 +10,7 @@ from gpunion.adapters.files import restore
 from gpunion.adapters.files.cores import THREADS_MAX, cores, threads
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.pieces import ROW, STRIP
-from tests.unit.agent.fakes import MemoryVault
+from tests.builders.memory_vault import MemoryVault
 
 ROWS_THAT_LET_OTHERS_WORK = 500
 

@@ -31,7 +31,9 @@ from gpunion.ports.storage import Opened
 from gpunion.ports.vault import Vault, VaultDenied, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 from tests.builders import facts
-from tests.unit.agent.fakes import FakeLink, MemoryVault, a_manifest, until
+from tests.builders.memory_vault import MemoryVault, a_manifest
+from tests.unit.agent.fake_link import FakeLink
+from tests.unit.agent.fakes import until
 
 BUCKET = {"kind": "s3", "bucket": "vaults", "endpoint": "https://s3.campus", "credentials": "env:S3"}
 
