@@ -259,5 +259,6 @@ def _only_forward(former: Job, job: Job) -> None:
     assert job.epoch >= former.epoch, f"{job.id} went back from epoch {former.epoch} to {job.epoch}"
     was = -1 if former.durable is None else former.durable.step
     now = -1 if job.durable is None else job.durable.step
-    assert now >= was, f"{job.id} had step {was} durable and now only {now}"
+    went_back = job.went_back > former.went_back  # from a save that its program could not go on from
+    assert now >= was or went_back, f"{job.id} had step {was} durable and now only {now}"
     assert not former.phase.over or job.phase is former.phase, f"{job.id} came back from {former.phase}"

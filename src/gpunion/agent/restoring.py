@@ -61,6 +61,7 @@ def candidates(world: World, order: StartRun) -> list[Manifest]:
     unfit = {OUTPUT_TIER} if order.tier is Tier.SYSTEM else {OUTPUT_TIER, Tier.SYSTEM}
     vault = world.vault_of(order.places, job_key(order.job_id, order.vault_key))
     sealed = [manifest for manifest in vault.manifests(order.job_id) if manifest.tier not in unfit]
+    sealed = [manifest for manifest in sealed if manifest.checkpoint_id not in order.spoiled]
     if order.seat is not None:  # the others of a gang go on from this one, so a newer one is of no use
         sealed = [manifest for manifest in sealed if manifest.checkpoint_id == order.restore]
     sealed.sort(key=lambda manifest: (manifest.step >= order.restore_step, manifest.epoch, manifest.step))

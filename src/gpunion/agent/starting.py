@@ -16,6 +16,7 @@ from gpunion.agent.environment import Environment, EnvironmentTrouble
 from gpunion.agent.image_shelf import NoRoom
 from gpunion.agent.images import ImageTrouble
 from gpunion.agent.restoring import NothingToRestore, candidates, restore_newest
+from gpunion.agent.shipping import DETAIL_LIMIT_CHARS
 from gpunion.agent.threads import in_own_thread
 from gpunion.agent.workdir import Files, WorkTrouble, fetch_list, make_tree, move_in, read_file
 from gpunion.agent.world import World
@@ -153,6 +154,7 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         direct_bytes=restored.fetched.direct_bytes,
         trouble=restored.fetched.trouble,
         passed_over=world.detours.why(order.places),
+        unreadable="; ".join(restored.skipped)[:DETAIL_LIMIT_CHARS],
     )
 
 

@@ -96,7 +96,7 @@ def checkpoints_of(
             places=whereabouts.places.get(one.id, []),
             unknown=whereabouts.unknown,
             asked_s=asked_s,
-            epoch=job.epoch,
+            job=job,
         )
         for one in found
     ]

@@ -94,7 +94,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurablePoint:
-    """The newest checkpoint known to be restorable. It only ever moves forward."""
+    """The newest checkpoint known to be restorable. It moves forward, until one proves to be of no use."""
 
     checkpoint_id: CheckpointId
     step: int
@@ -152,6 +152,8 @@ class Job:
     vault_key: str = field(default="", repr=False)  # in hex; only for a job that asked for it. Never shown
     peer_key: str = field(default="", repr=False)  # in hex; the secrets of its runs come from it
     dumps_given_up: bool = False  # from now on its program saves itself, or it begins anew
+    spoiled: tuple[CheckpointId, ...] = ()  # saves that its program could not go on from
+    went_back: int = 0  # how often in a row it went on from an earlier save for that
     copies: tuple[StateCopy, ...] = ()  # of its state, on nodes it may go to; the latest asked for last
     failure: str = ""  # of a gang's member: why its program ended badly, told once all have ended
 

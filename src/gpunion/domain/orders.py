@@ -33,6 +33,7 @@ class StartRun:
     # member of a gang goes on from exactly this, as the others do.
     restore: CheckpointId | None = None
     restore_step: int = 0
+    spoiled: tuple[CheckpointId, ...] = ()  # saves that its program could not go on from: not these
     lockfile: str | None = None
     image: Parcel | None = None
     tier: Tier = Tier.APP  # how it is saved, and whether it may be brought back from a dump

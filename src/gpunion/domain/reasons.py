@@ -68,6 +68,8 @@ class Why(StrEnum):
     SAVED = "saved"
     SAVE_FAILED = "save_failed"
     SAVED_ELSEWHERE = "saved_elsewhere"
+    SAVE_SPOILED = "save_spoiled"
+    SAVE_UNREADABLE = "save_unreadable"
     STALE_EPOCH = "stale_epoch"
     STEP_BEHIND = "step_behind"
     TIER_FELL_BACK = "tier_fell_back"
@@ -215,6 +217,9 @@ SENTENCES: dict[Why, str] = {
     Why.PLACES_PASSED_OVER: "for now it goes on without some of its places, which get what they miss "
     "when they have room ({trouble})",
     Why.SAVED_ELSEWHERE: "it was saved in another of its places, since {trouble}",
+    Why.SAVE_SPOILED: "its program could not go on from what it had saved at step {step} ({detail}); "
+    "it goes on from the save before, step {durable}",
+    Why.SAVE_UNREADABLE: "newer saves of it could not be read, so it goes on from step {step} ({trouble})",
     Why.SAVE_FAILED: "its save {checkpoint} did not become durable: {trouble}",
     Why.STALE_EPOCH: "late news of run {epoch} of it changed nothing: by then it was at run {current}",
     Why.SAVED_WHOLE: "the whole guest is durable as step {step} ({bytes} bytes shipped)",

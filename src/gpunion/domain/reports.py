@@ -25,6 +25,7 @@ class RunStarted:
     direct_bytes: int = 0  # that came straight from where it ran last
     trouble: str = ""  # why no more came from there
     passed_over: str = ""  # places of its that it goes on without for now, and why
+    unreadable: str = ""  # newer saves of it, each with what is wrong with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

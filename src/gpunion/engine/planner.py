@@ -308,6 +308,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             lab=job.spec.lab,
             restore=run.restored_from,
             restore_step=0 if job.durable is None else job.durable.step,
+            spoiled=job.spoiled,
             image=job.image,
             tier=job.tier,
             vault_key=job.vault_key,

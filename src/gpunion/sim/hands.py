@@ -177,7 +177,7 @@ class Hands:
 
     def _to_go_on_from(self, order: StartRun) -> Sealed | None:
         if order.seat is None:
-            return self._place.vault.latest(order.job_id)
+            return self._place.vault.latest(order.job_id, order.spoiled)
         return None if order.restore is None else self._place.vault.get(order.job_id, order.restore)
 
     def _begin_epoch(self, order: StartRun) -> bool:

@@ -81,8 +81,11 @@ class ModelVault:
         else:
             follower(flow)
 
-    def latest(self, job_id: JobId) -> Sealed | None:
-        return max(self._sealed.get(job_id, {}).values(), key=_age, default=None)
+    def latest(self, job_id: JobId, spoiled: tuple[CheckpointId, ...] = ()) -> Sealed | None:
+        sealed = self._sealed.get(job_id, {})
+        if spoiled:
+            sealed = {name: one for name, one in sealed.items() if name not in spoiled}
+        return max(sealed.values(), key=_age, default=None)
 
     def get(self, job_id: JobId, checkpoint_id: CheckpointId) -> Sealed | None:
         return self._sealed.get(job_id, {}).get(checkpoint_id)

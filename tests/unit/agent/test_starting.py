@@ -120,6 +120,16 @@ async def test_a_seal_that_cannot_be_read_gives_way_to_an_older_one(fake: FakeWo
     [event] = fake.of(GuestStarted)
     assert isinstance(event, GuestStarted)
     assert (event.restored, event.resumed_step) == ("c1", 10)
+    assert event.unreadable == "c2: bits rotted"
+
+
+async def test_a_save_that_its_program_could_not_go_on_from_is_not_given_to_it_again(fake: FakeWorld) -> None:
+    fake.vault.sealed = [a_manifest("c1", 10), a_manifest("c2", 20)]
+    start(fake, an_order(restore=CheckpointId("c1"), restore_step=10, spoiled=(CheckpointId("c2"),)))
+    await until(lambda: fake.of(GuestStarted))
+    assert fake.posted == [
+        GuestStarted(run_id=RUN, restored=CheckpointId("c1"), resumed_step=10, restore_s=0.0)
+    ]
 
 
 @pytest.mark.parametrize("sealed", [[], [a_manifest("c1", 10)]])

@@ -226,6 +226,9 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
     campus.saved = [campus.saved[1], {**earlier, "id": "c2", "step": 50}]
     assert gpunion("checkpoints", "train") == 0
     assert "c2 (step 50), lies in none of its places any more: it would go on from step 40." in gpunion.out
+    campus.saved = [{**campus.saved[0], "spoiled": True}]
+    assert gpunion("checkpoints", "train") == 0
+    assert "durable: its program could not go on from it " in gpunion.out
     campus.saved = [{**earlier, "phase": "requested"}]  # of a run that ended first
     assert gpunion("checkpoints", "train") == 0
     assert "No checkpoint yet" in gpunion.out

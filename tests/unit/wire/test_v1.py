@@ -195,12 +195,12 @@ def test_a_checkpoint_that_lies_nowhere_any_more_is_gone(
         durable_s=30.0,
     )
     shown = convert.checkpoint_out(
-        checkpoint, "alpha", [], places=places, unknown=unknown, asked_s=asked_s, epoch=2
+        checkpoint, "alpha", [], places=places, unknown=unknown, asked_s=asked_s, job=a_job(epoch=2)
     )
     assert shown.gone is gone
     asked_for = replace(checkpoint, phase=CheckpointPhase.REQUESTED, durable_s=None)
     for epoch in (1, 2):  # its own run may still save it; once a newer one has begun, nobody will
         shown = convert.checkpoint_out(
-            asked_for, "alpha", [], places=[], unknown=[], asked_s=asked_s, epoch=epoch
+            asked_for, "alpha", [], places=[], unknown=[], asked_s=asked_s, job=a_job(epoch=epoch)
         )
         assert shown.gone is (epoch == 2)

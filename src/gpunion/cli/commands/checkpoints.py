@@ -74,6 +74,8 @@ def _tell_of_those_gone(context: Context, checkpoints: list[Json], *, hidden: bo
 
 def _row(checkpoint: Json) -> list[str]:
     trouble = f": {checkpoint['trouble_told']}" if checkpoint["trouble"] else ""
+    if checkpoint.get("spoiled"):
+        trouble = ": its program could not go on from it"
     final = " (last of its run)" if checkpoint["final"] else ""
     unknown = [f"{place}? (no answer)" for place in checkpoint["places_unknown"]]
     return [

@@ -36,6 +36,7 @@ def started(draft: AgentDraft, event: GuestStarted) -> None:
             direct_bytes=event.direct_bytes,
             trouble=event.trouble,
             passed_over=event.passed_over,
+            unreadable=event.unreadable,
         )
     )
     draft.limit(guest.run_id)

@@ -15,7 +15,7 @@ from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.system_tier import Tier
 from gpunion.domain.wording import END_IN_WORDS, TROUBLE_IN_WORDS
-from gpunion.engine import dumps, endings, gangs, moving, prefetch, staging
+from gpunion.engine import dumps, endings, gangs, going_back, moving, prefetch, staging
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
@@ -89,6 +89,9 @@ def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
     else:
         draft.because(job.id, Why.RESUMED, node=run.node_id, step=report.resumed_step)
     staging.tell_how_it_came(draft, run, report)
+    if report.unreadable:
+        job = going_back.to_what_could_be_read(draft, job, report)
+        draft.put(job)
     if report.passed_over:
         draft.because(job.id, Why.PLACES_PASSED_OVER, trouble=report.passed_over)
     moving.arrived(draft, job, run)
@@ -123,7 +126,7 @@ def ended(draft: Draft, ending: Ending) -> None:
     elif report.reason is EndReason.FINISHED:
         _finished(draft, job, run, report)
     elif report.reason is EndReason.FAILED:
-        _failed(draft, job, report, failure_of(report))
+        _failed_by_itself(draft, job, run, report)
     elif start_is_hopeless(job, report):
         _failed(draft, job, report, hopeless_because(report))
     else:
@@ -236,6 +239,8 @@ def _begin_after_the_fact(
     """Nobody planned this one: the agent acted alone, or everything went at once."""
     # What an agent says a save was for is only said: a word that makes no sense ends nothing here.
     cause = _CAUSES.get(report.saved_for or report.reason, Cause.SELF_SAVED)
+    if report.reason is EndReason.FAILED and job.spec.seat is None:
+        cause = Cause.SPOILED_SAVE
     node = draft.state.nodes[run.node_id]
     if cause is Cause.SELF_SAVED and node.wanted_by_s(run.grant.gpu_indices) is not None:
         cause = Cause.OWNER_RECLAIM
@@ -316,6 +321,18 @@ def hopeless_because(report: RunEnded) -> str:
 def _finished(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
     over(draft, job, JobPhase.SUCCEEDED, report)
     draft.because(job.id, Why.FINISHED, node=run.node_id, moves=moving.moves(draft, job))
+
+
+def _failed_by_itself(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
+    """Its program's own doing; what it saved may be to blame, and an earlier save may do."""
+    detail = failure_of(report)
+    earlier = going_back.before_what_failed(draft, job, run, report, detail)
+    if earlier is not None:
+        interrupted(draft, earlier, run, report)
+        return
+    if going_back.blames_its_save(draft, job, run, report):
+        detail = f"{detail}; it had just been given what it saved at step {run.resumed_step}"
+    _failed(draft, job, report, detail)
 
 
 def _failed(draft: Draft, job: Job, report: RunEnded, detail: str) -> None:

@@ -44,6 +44,7 @@ class DurableStaysDurable(Checker):
         super().__init__(court)
         self._acknowledged: dict[JobId, int] = {}
         self._sealed: dict[JobId, int] = {}
+        self._spoiled: dict[JobId, int] = {}
         self._seats = {job.id: job.spec.seat for job in self.world.scenario.jobs}
 
     def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
@@ -67,6 +68,9 @@ class DurableStaysDurable(Checker):
 
     def _judge(self, job: Job) -> None:
         step = 0 if job.durable is None else job.durable.step
+        if len(job.spoiled) > self._spoiled.get(job.id, 0):  # went back knowingly, by one and with a reason
+            self._spoiled[job.id] = len(job.spoiled)
+            self._acknowledged[job.id] = self._sealed[job.id] = step
         before = self._acknowledged.get(job.id, 0)
         if step < before:
             self.court.find(4, job.id, f"the durable step went back from {before} to {step}")

@@ -139,8 +139,8 @@ class ReplicaVault(ModelVault):
         super().__init__()
         self.replicas: dict[JobId, Sealed] = {}
 
-    def latest(self, job_id: JobId) -> Sealed | None:
-        return self.replicas.get(job_id) or super().latest(job_id)
+    def latest(self, job_id: JobId, spoiled: tuple[CheckpointId, ...] = ()) -> Sealed | None:
+        return self.replicas.get(job_id) or super().latest(job_id, spoiled)
 
 
 class Replicas(Watch):

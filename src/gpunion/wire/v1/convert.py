@@ -177,12 +177,12 @@ def checkpoint_out(
     places: list[str],
     unknown: list[str],
     asked_s: float,
-    epoch: int,
+    job: Job,
 ) -> jobs.CheckpointOut:
-    """`asked_s`: when the places were asked. What has become durable since they could not know of.
-    `epoch`: of its job's newest run. Of an earlier one nothing becomes durable any more."""
+    """`asked_s`: when the places were asked. What has become durable since they could not know of. Of an
+    earlier run than the job's newest nothing becomes durable any more."""
     was_durable = checkpoint.durable_s is not None and checkpoint.durable_s < asked_s
-    never_will_be = checkpoint.phase in _UNDER_WAY and checkpoint.epoch < epoch
+    never_will_be = checkpoint.phase in _UNDER_WAY and checkpoint.epoch < job.epoch
     return jobs.CheckpointOut(
         id=checkpoint.id,
         run_id=checkpoint.run_id,
@@ -205,6 +205,7 @@ def checkpoint_out(
         ready_on=ready_on,
         places=places,
         places_unknown=unknown if checkpoint.durable_s is not None else [],
+        spoiled=checkpoint.id in job.spoiled,
         gone=never_will_be or (was_durable and not places and not unknown),
     )
 

@@ -265,6 +265,7 @@ class CheckpointOut(Answer):
     ready_on: list[str]  # nodes it was brought to, ahead of its job
     places: list[str]  # where it lies now, of the places that the coordinator reaches
     places_unknown: list[str]  # those of its job's that do not answer: it may lie there too
+    spoiled: bool  # its program could not go on from it: an earlier one was taken, and it is left alone
     gone: bool  # lies nowhere (any more): newer ones took its place, its run ended first, or it was set aside
 
 

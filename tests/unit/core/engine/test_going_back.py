@@ -1,0 +1,102 @@
+"""A save that nobody can go on from: the one before is taken, and the reason is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.job import CheckpointWish, JobPhase
+from gpunion.domain.migration import Cause
+from gpunion.domain.orders import StartRun
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import RunStarted
+from gpunion.domain.run import EndReason
+from gpunion.engine.going_back import GOES_BACK_MOST, SECONDS_TO_LOAD
+from tests.builders import Headquarters, a_running_job, orders, whys
+
+
+def saved_and_moved(saves: int = 2, **spec: Any) -> Headquarters:
+    """Run 2 has just been given what run 1 saved last, of step 10 times `saves`."""
+    headquarters = a_running_job(**spec)
+    for number in range(1, saves + 1):
+        headquarters.fires("checkpoint:job-e1")
+        headquarters.durable(f"job-e1-c{number}", step=10 * number)
+    headquarters.ended("job-e1", EndReason.KILLED_BY_OWNER, step=10 * saves)
+    headquarters.started("job-e2", step=10 * saves, restored=f"job-e1-c{saves}")
+    return headquarters
+
+
+def test_a_program_that_cannot_read_what_it_saved_goes_on_from_the_save_before() -> None:
+    headquarters = saved_and_moved()
+    decision = headquarters.ended("job-e2", EndReason.FAILED, step=20, exit_code=1)
+    assert whys(decision)[0] is Why.SAVE_SPOILED
+    assert decision.reasons[0].sentence() == (
+        "its program could not go on from what it had saved at step 20 (exit code 1; see its log); "
+        "it goes on from the save before, step 10"
+    )
+    [start] = [order for _, order in orders(decision) if isinstance(order, StartRun)]
+    assert (start.restore, start.restore_step, start.spoiled) == ("job-e1-c1", 10, ("job-e1-c2",))
+    headquarters.started("job-e3", step=10, restored="job-e1-c1")
+    job = headquarters.job()
+    assert (job.phase, job.durable and job.durable.step) == (JobPhase.RUNNING, 10)
+    assert [m.cause for m in headquarters.state.migrations.values()][-1] is Cause.SPOILED_SAVE
+    headquarters.fires("checkpoint:job-e3")
+    assert whys(headquarters.durable("job-e3-c1", step=15)) == [Why.SAVED]
+    assert headquarters.job().went_back == 0
+
+
+def test_who_fails_with_every_save_fails_and_is_told_after_what() -> None:
+    headquarters = saved_and_moved(saves=5)
+    for back in range(GOES_BACK_MOST):
+        headquarters.ended(f"job-e{2 + back}", EndReason.FAILED, step=50 - 10 * back, exit_code=1)
+        step = 40 - 10 * back
+        headquarters.started(f"job-e{3 + back}", step=step, restored=f"job-e1-c{4 - back}")
+    decision = headquarters.ended("job-e4", EndReason.FAILED, step=30, exit_code=1)
+    assert headquarters.job().phase is JobPhase.FAILED
+    assert decision.reasons[0].sentence() == (
+        "failed: exit code 1; see its log; it had just been given what it saved at step 30"
+    )
+
+
+def test_with_no_earlier_save_it_fails_and_does_not_begin_anew() -> None:
+    headquarters = saved_and_moved(saves=1)
+    headquarters.ended("job-e2", EndReason.FAILED, step=10, exit_code=1)
+    assert headquarters.job().phase is JobPhase.FAILED
+
+
+def test_a_program_that_got_on_with_what_it_had_saved_has_failed() -> None:
+    headquarters = saved_and_moved()
+    headquarters.ended("job-e2", EndReason.FAILED, step=21, exit_code=1)
+    assert headquarters.job().phase is JobPhase.FAILED
+
+
+def test_a_program_saved_from_outside_counts_seconds_while_it_reads() -> None:
+    for worked_s, phase in ((SECONDS_TO_LOAD, JobPhase.STARTING), (SECONDS_TO_LOAD + 1, JobPhase.FAILED)):
+        headquarters = saved_and_moved(checkpoint=CheckpointWish(command=("./save.sh",)))
+        headquarters.ended("job-e2", EndReason.FAILED, step=20 + worked_s, exit_code=1)
+        assert headquarters.job().phase is phase
+
+
+def test_saves_that_cannot_be_read_are_told_of_and_count_as_saved_no_more() -> None:
+    headquarters = a_running_job()
+    for number in (1, 2):
+        headquarters.fires("checkpoint:job-e1")
+        headquarters.durable(f"job-e1-c{number}", step=10 * number)
+    headquarters.ended("job-e1", EndReason.KILLED_BY_OWNER, step=20)
+    report = RunStarted(
+        run_id=RunId("job-e2"),
+        job_id=JobId("job"),
+        epoch=2,
+        restored=CheckpointId("job-e1-c1"),
+        resumed_step=10,
+        restore_s=1.0,
+        unreadable="job-e1-c2: block 00ff is damaged",
+    )
+    decision = headquarters.reported(headquarters.run("job-e2").node_id, report)
+    assert Why.SAVE_UNREADABLE in whys(decision)
+    told = next(reason for reason in decision.reasons if reason.why is Why.SAVE_UNREADABLE)
+    assert told.sentence() == (
+        "newer saves of it could not be read, so it goes on from step 10 (job-e1-c2: block 00ff is damaged)"
+    )
+    headquarters.fires("checkpoint:job-e2")
+    assert whys(headquarters.durable("job-e2-c1", step=12)) == [Why.SAVED]  # and is not behind step 20
