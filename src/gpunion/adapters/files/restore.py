@@ -108,12 +108,12 @@ def _restore_files(read_block: ReadBlock, files: Sequence[FileEntry], staging: P
         try:
             for entry in files:
                 _make_room(entry, staging)
-                turn = threading.Lock()
+                path, turn = os.path.join(staging, entry.path), threading.Lock()
                 for index, name in enumerate(entry.blocks if stat.S_ISREG(entry.mode) else ()):
                     if len(under_way) >= 2 * workers:
                         under_way.popleft().result()
-                    block = _Block(entry, index, name, turn)
-                    under_way.append(pool.submit(_restore_block, read_block, block, staging))
+                    block = _Block(entry, path, index, name, turn)
+                    under_way.append(pool.submit(_restore_block, read_block, block))
             while under_way:
                 under_way.popleft().result()
         finally:
@@ -136,6 +136,7 @@ def _make_room(entry: FileEntry, staging: Path) -> None:
 @dataclass(frozen=True, slots=True)
 class _Block:
     entry: FileEntry
+    path: str
     index: int
     name: str
     # Who writes to a file has it alone, and the system lets others wait for it at full speed: a core that
@@ -143,12 +144,12 @@ class _Block:
     turn: threading.Lock
 
 
-def _restore_block(read_block: ReadBlock, block: _Block, staging: Path) -> None:
+def _restore_block(read_block: ReadBlock, block: _Block) -> None:
     entry, offset = block.entry, block.index * BLOCK_SIZE_BYTES
     data = read_block(block.name)
     if len(data) != min(BLOCK_SIZE_BYTES, entry.size_bytes - offset):
         raise CorruptBlock(f"{entry.path} came out with another size than its manifest says")
-    descriptor = os.open(staging / entry.path, os.O_WRONLY)
+    descriptor = os.open(block.path, os.O_WRONLY)
     try:
         with block.turn:
             _write_at(descriptor, data, offset)
