@@ -101,6 +101,7 @@ class MemoryVault:
         key: JobKey | None,
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
+        told: Callable[[int, int], None],
     ) -> Manifest:
         self.keys.append(key)
         self.places.append(places)
@@ -113,6 +114,7 @@ class MemoryVault:
             for path in sorted(directory.rglob("*"))
             if path.is_file()
         }
+        told(0, 2048)
         while self.gate is not None and not self.gate.wait(0.001):
             if cancelled():
                 raise ShipCancelled("no longer wanted")

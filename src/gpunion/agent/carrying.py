@@ -40,11 +40,12 @@ class Carrier:
         key: JobKey | None,
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
+        told: Callable[[int, int], None],
     ) -> Manifest:
         """What a job with a key saves is kept by nobody but the vault."""
         desk = self.desk if key is None else None
         with keeping(self._vault(places, key), desk, self.ready, label.job_id) as vault:
-            return self.ship_directory(vault, directory, label, pace=pace, cancelled=cancelled)
+            return self.ship_directory(vault, directory, label, pace=pace, cancelled=cancelled, told=told)
 
     def restore(
         self,

@@ -32,6 +32,7 @@ from gpunion.domain.events import (
     GuestStartFailed,
     OutputShipped,
 )
+from gpunion.domain.frames import SaveStage
 from gpunion.domain.ids import RunId
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
@@ -176,14 +177,18 @@ class GuestHands:
         note, effect = self.note, request.effect
         if note is None or note.tier is not Tier.SYSTEM:
             return None
+        saves = self._world.saves
         try:
             async with self._dumping:
+                saves.say(self.run_id, effect.checkpoint_id, SaveStage.DUMPING)
                 return await dump_guest(self._world, note, effect)
         except DumpRefused as refused:
             log.warning("guest_not_dumped", run=self.run_id, trouble=str(refused))
             why = GuestNotDumped(run_id=self.run_id, checkpoint_id=effect.checkpoint_id, why=str(refused))
             self._world.post(why)
             return None
+        finally:
+            saves.clear(self.run_id, effect.checkpoint_id)
 
     async def _let_go_if_kept(self) -> None:
         """It stands still for its end. If that does not come, its last save was not wanted any more."""

@@ -11,7 +11,15 @@ from gpunion.agent.inbox import Answer, Arrived, Connected, Disconnected, Happen
 from gpunion.domain.commit import AgentCommit
 from gpunion.domain.effects import AgentEffect, CancelTimer, SendReport, SetTimer
 from gpunion.domain.events import AgentEvent, AgentStarted
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame, Heartbeat, Hello, Preparing, Progress
+from gpunion.domain.frames import (
+    AgentFrame,
+    CoordinatorFrame,
+    Heartbeat,
+    Hello,
+    Preparing,
+    Progress,
+    SaveNote,
+)
 from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.agent_disk import AgentDisk, DiskFault
 from gpunion.ports.clock import Clock
@@ -75,8 +83,13 @@ class AgentLoop:
         """Nothing while the disk is behind: after a crash the same numbers would mean other reports."""
         return [] if self.forgettable else list(self.station.outgoing(self._clock.now_s()))
 
-    def heartbeat(self, progress: tuple[Progress, ...], preparing: tuple[Preparing, ...] = ()) -> Heartbeat:
-        return self.station.heartbeat(self._clock.now_s(), progress, preparing)
+    def heartbeat(
+        self,
+        progress: tuple[Progress, ...],
+        preparing: tuple[Preparing, ...] = (),
+        saves: tuple[SaveNote, ...] = (),
+    ) -> Heartbeat:
+        return self.station.heartbeat(self._clock.now_s(), progress, preparing, saves)
 
     async def something_to_send(self, patience_s: float) -> None:
         try:

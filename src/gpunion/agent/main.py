@@ -36,7 +36,7 @@ from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_keeper import Found, TermsKeeper
 from gpunion.agent.terms_watch import TermsWatch
 from gpunion.domain.events import AgentStarted
-from gpunion.domain.frames import Preparing
+from gpunion.domain.frames import Preparing, SaveNote
 from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId
 from gpunion.domain.resources import Gpu
@@ -149,6 +149,7 @@ class Agent:
             clock=parts.clock,
             progress=self._performer.progress,
             preparing=self._preparing,
+            saves=self._saves,
         )
         self._gpu_watch = GpuWatch(
             gpus=parts.gpus,
@@ -328,6 +329,10 @@ class Agent:
     def _preparing(self) -> tuple[Preparing, ...]:
         images = self._parts.images
         return (*(() if images is None else images.preparing()), *self._world.preparing.all())
+
+    def _saves(self) -> tuple[SaveNote, ...]:
+        guests = self._station.engine.state.guests.values()
+        return self._world.saves.notes(guests, self._parts.clock.now_s())
 
     def _more_gpus(self, found: tuple[Gpu, ...]) -> None:
         facts = self._station.facts

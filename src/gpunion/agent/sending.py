@@ -34,6 +34,7 @@ class Sending:
     label: CheckpointLabel
     pace: Callable[[int], None]
     cancelled: Callable[[], bool]
+    told: Callable[[int, int], None]
     keep: CheckpointId | None = None
 
 
@@ -63,6 +64,7 @@ def send(world: World, sending: Sending) -> Sent:
                 key=sending.note.key,
                 pace=sending.pace,
                 cancelled=sending.cancelled,
+                told=sending.told,
             )
             # A place may be too full even for the fence before the upload: that is heard of only now.
             return Sent(manifest, elsewhere or world.detours.why_not_first(places))

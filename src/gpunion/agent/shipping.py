@@ -21,6 +21,7 @@ from gpunion.agent.world import World
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import ShipCheckpoint
 from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, OutputShipped
+from gpunion.domain.frames import SaveStage
 from gpunion.domain.ids import CheckpointId
 from gpunion.domain.system_tier import Tier
 from gpunion.ports.vault import (
@@ -81,6 +82,7 @@ def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | Che
         )
     finally:
         shutil.rmtree(_place(world, note), ignore_errors=True)
+        world.saves.clear(note.run_id, effect.checkpoint_id)
     _tidy_up(world, note, effect.keep)
     world.replicate(note.job_id, note.places)
     return CheckpointShipped(
@@ -96,10 +98,11 @@ def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | Che
 
 def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) -> OutputShipped:
     """Blocks; called from a thread, after the guest is gone. Files are named as in the output directory."""
+    output_id = CheckpointId(f"{note.run_id}-output")
     try:
         if not any(note.paths.output_dir.iterdir()):
             return OutputShipped(run_id=note.run_id, output=None)
-        label = _label(note, f"{note.run_id}-output", step=step, progress=1.0, tier=OUTPUT_TIER)
+        label = _label(note, output_id, step=step, progress=1.0, tier=OUTPUT_TIER)
         pace = pace_of(0.0, cancelled)
         for tries_left in reversed(range(OUTPUT_TRIES)):
             try:
@@ -115,6 +118,8 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         return OutputShipped(
             run_id=note.run_id, output=None, detail=f"its output could not be saved: {fault}"
         )
+    finally:
+        world.saves.clear(note.run_id, output_id)
 
 
 def trouble_of(fault: VaultFault | OSError) -> CheckpointTrouble:
@@ -137,6 +142,7 @@ def trouble_of(fault: VaultFault | OSError) -> CheckpointTrouble:
 
 def _ship_cut(world: World, shipment: Shipment) -> Sent:
     effect, note = shipment.effect, shipment.note
+    world.saves.say(note.run_id, effect.checkpoint_id, SaveStage.PACKING)
     marker = _marker(world, note, effect.checkpoint_id)
     place = _place(world, note)
     files = None if marker is None else marker.files
@@ -174,7 +180,15 @@ def _send(
     keep: CheckpointId | None = None,
 ) -> Sent:
     pace = both(pace, world.caps, cancelled)
-    sending = Sending(note=note, directory=directory, label=label, pace=pace, cancelled=cancelled, keep=keep)
+    sending = Sending(
+        note=note,
+        directory=directory,
+        label=label,
+        pace=pace,
+        cancelled=cancelled,
+        told=world.saves.sending(note.run_id, CheckpointId(label.checkpoint_id)),
+        keep=keep,
+    )
     return send(world, sending)
 
 

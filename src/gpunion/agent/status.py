@@ -106,6 +106,10 @@ class StatusBoard:
         told = (*(() if images is None else images.preparing()), *self.world.preparing.all())
         return next((asdict(words) for words in told if words.run_id == guest.run_id), None)
 
+    def _saving(self, guest: Guest) -> dict[str, Any] | None:
+        note = self.world.saves.note_of(guest, self.world.clock.now_s())
+        return None if note is None else asdict(note)
+
     def _guest(self, guest: Guest) -> dict[str, Any]:
         note = self.world.notebook.get(guest.run_id)
         reached = None if note is None else read_reached(self.world.control, note.paths)
@@ -124,4 +128,5 @@ class StatusBoard:
             "progress": 0.0 if reached is None else reached.progress,
             "since": None if since is None else since.isoformat(timespec="seconds").replace("+00:00", "Z"),
             "preparing": self._preparing(guest),
+            "saving": self._saving(guest),
         }

@@ -15,6 +15,7 @@ from gpunion.agent.parking import GuestParker
 from gpunion.agent.peering import PeerDesk
 from gpunion.agent.preparing import PreparingBoard
 from gpunion.agent.run_notes import Notebook
+from gpunion.agent.saves_under_way import SavesBoard
 from gpunion.domain.events import AgentEvent
 from gpunion.domain.peer import PeerPass
 from gpunion.ports.block_cache import BlockCache
@@ -43,6 +44,7 @@ class Ship(Protocol):
     """Seal a directory as a checkpoint. Blocks; raises a VaultFault, ShipCancelled among them.
 
     With a `key` it is encrypted. `pace` is called with the number of bytes about to be sent and may sleep.
+    `told` hears how many bytes of how many are done, those among them that the vault had already.
     """
 
     def __call__(
@@ -54,6 +56,7 @@ class Ship(Protocol):
         key: JobKey | None,
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
+        told: Callable[[int, int], None],
     ) -> Manifest: ...
 
 
@@ -110,6 +113,7 @@ class World:
     caps: Caps = field(default_factory=Caps)
     detours: Detours = field(default_factory=Detours)
     preparing: PreparingBoard = field(default_factory=PreparingBoard)
+    saves: SavesBoard = field(default_factory=SavesBoard)
     environments: EnvironmentKeeper | None = None  # None: guests have a Python of their own here
     images: ImageKeeper | None = None  # None: guests run in no images here
     parker: GuestParker | None = None  # None: guests cannot be parked here

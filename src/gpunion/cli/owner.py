@@ -21,7 +21,8 @@ COMMANDS = (
     *("pause", "resume", "reclaim", "kill", "leave"),
 )
 STATUS_JSON = """`{message, status}`. `status` has `guests` (each `run_id`, `job_id`, `epoch`, `phase`,
-`leaves_because`, `gpus`, `step`, `progress`, `since`, `preparing`), `how_to_stop`, `tenure`, `because`,
+`leaves_because`, `gpus`, `step`, `progress`, `since`, `preparing`, `saving`: null or `stage`, `for_s`,
+`done_bytes`, `total_bytes` of a save that is under way), `how_to_stop`, `tenure`, `because`,
 `terms` (as `gpunion terms --json` has them), `deadline_in_s`, `leaving`, `killed`,
 `coordinator` (`url`, `connected`, `trouble`, `unsent_reports`), `lease_left_s`, `runtime` (`name`,
 `sandboxed`, `described`), `node_id`, `lab`, `gpus` (each `index`, `model`, `memory_bytes`, `declared`,

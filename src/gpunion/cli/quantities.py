@@ -105,6 +105,21 @@ def shown_size(size: float) -> str:
     return f"{size:.1f}".removesuffix(".0") + " TiB"
 
 
+def shown_saving(saving: dict[str, Any]) -> str:
+    """What is being done for a save, how far that is, and how long it has taken."""
+    total_bytes = saving["total_bytes"]
+    words = {
+        "asked": "being written by its program",
+        "dumping": "being written as a whole guest",
+        "written": "written and waits to be sent",
+        "packing": "being set aside",
+        "sending": "being sent",
+    }.get(saving["stage"], "under way")
+    if total_bytes:
+        words += f" ({saving['done_bytes'] / total_bytes:.0%} of {shown_size(total_bytes)})"
+    return words if saving["for_s"] is None else f"{words}, {shown_duration(saving['for_s'])}"
+
+
 def shown_preparing(preparing: dict[str, Any]) -> str:
     """What a start waits for, and how far that is where somebody can tell."""
     done = preparing["done"]

@@ -7,12 +7,14 @@ from collections import defaultdict
 from gpunion.coordinator.auth import fingerprint
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.whereabouts import Found
+from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.ids import JobId, NodeId, migration_id, run_id
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason, Verdict
 from gpunion.domain.run import Run, RunPhase
+from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.ports.store import LoggedDecision
 from gpunion.wire.v1 import campus as wire
 from gpunion.wire.v1 import convert, jobs
@@ -97,9 +99,25 @@ def checkpoints_of(
             unknown=whereabouts.unknown,
             asked_s=asked_s,
             job=job,
+            under_way=under_way(campus.station, one, campus.clock.now_s()),
         )
         for one in found
     ]
+
+
+def under_way(station: CoordinatorStation, checkpoint: Checkpoint, now_s: float) -> jobs.UnderWayOut | None:
+    """How far a save is that is not durable yet, as far as its machine says so and is there to say it."""
+    if checkpoint.phase not in convert.UNDER_WAY:
+        return None
+    link = station.links.get(station.engine.state.runs[checkpoint.run_id].node_id)
+    heard_s = None if link is None else link.saves.heard_s
+    if link is None or heard_s is None or not link.saves.fresh(now_s, station.timing.heartbeat_s):
+        return convert.nobody_knows(heard_s)
+    note = link.saves.of(checkpoint.run_id, checkpoint.id)
+    if note is None:
+        return None
+    for_s = now_s - checkpoint.requested_s if note.for_s is None else note.for_s + now_s - heard_s
+    return convert.under_way_out(note, for_s=max(0.0, for_s), heard_s=heard_s)
 
 
 def node_out(campus: Campus, node: Node) -> wire.NodeOut:

@@ -7,7 +7,9 @@ taken over for good (committed). Frames may be lost, doubled, late or out of ord
 
 from __future__ import annotations
 
-from gpunion.domain.ids import NodeId, RunId
+from enum import StrEnum
+
+from gpunion.domain.ids import CheckpointId, NodeId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import Order
 from gpunion.domain.records import dataclass
@@ -33,6 +35,28 @@ class Preparing:
     done: float | None = None  # how much of it, 0 to 1, where that is known
 
 
+class SaveStage(StrEnum):
+    """What is being done for a save right now."""
+
+    ASKED = "asked"  # its program has not written it yet
+    DUMPING = "dumping"  # the whole guest is being written
+    WRITTEN = "written"  # it waits to be sent, for the first time or again
+    PACKING = "packing"  # it is being set aside, so that the guest may go on
+    SENDING = "sending"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveNote:
+    """How far a save is that is under way. For people: nothing is decided by it."""
+
+    run_id: RunId
+    checkpoint_id: CheckpointId
+    stage: str  # a SaveStage, or the word of a newer agent
+    for_s: float | None = None  # since its program has written it
+    done_bytes: int = 0  # of the total, sent or found to be in the vault already
+    total_bytes: int | None = None  # while it is being sent
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """First frame of every connection. A new `incarnation` means: I remember nothing."""
@@ -52,6 +76,7 @@ class Heartbeat:
     ack: int
     progress: tuple[Progress, ...] = ()
     preparing: tuple[Preparing, ...] = ()
+    saves: tuple[SaveNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

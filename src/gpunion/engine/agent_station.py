@@ -17,6 +17,7 @@ from gpunion.domain.frames import (
     Preparing,
     Progress,
     ReportFrame,
+    SaveNote,
     Welcome,
 )
 from gpunion.domain.ids import NodeId
@@ -162,10 +163,19 @@ class AgentStation:
     # --- what to send ----------------------------------------------------------------------------
 
     def heartbeat(
-        self, now_s: float, progress: Iterable[Progress] = (), preparing: Iterable[Preparing] = ()
+        self,
+        now_s: float,
+        progress: Iterable[Progress] = (),
+        preparing: Iterable[Preparing] = (),
+        saves: Iterable[SaveNote] = (),
     ) -> Heartbeat:
-        told = tuple(preparing)
-        return Heartbeat(sent_s=now_s, ack=self.orders.last_seq, progress=tuple(progress), preparing=told)
+        return Heartbeat(
+            sent_s=now_s,
+            ack=self.orders.last_seq,
+            progress=tuple(progress),
+            preparing=tuple(preparing),
+            saves=tuple(saves),
+        )
 
     def outgoing(self, now_s: float) -> list[AgentFrame]:
         if not self.connected:

@@ -37,6 +37,7 @@ from gpunion.domain.records import maker
 from gpunion.domain.timing import Timing
 from gpunion.engine.channel import Receiver, Sender, Skew, report_in_our_time
 from gpunion.engine.coordinator import CoordinatorEngine
+from gpunion.engine.heard_saves import HeardSaves
 from gpunion.engine.leases import LeaseBook
 from gpunion.engine.state import CampusState
 from gpunion.engine.timers import Timers
@@ -61,6 +62,7 @@ class NodeLink:
         self.reports = Receiver()
         self.skew = Skew()
         self.replies: list[CoordinatorFrame] = []  # answers that need no memory
+        self.saves = HeardSaves()
 
 
 class CoordinatorStation:
@@ -111,6 +113,7 @@ class CoordinatorStation:
             for progress in frame.progress:
                 self.engine.note_progress(progress.run_id, progress.step, progress.progress)
             self.engine.note_preparing(node_id, frame.preparing)
+            link.saves.take(now_s, frame.saves, node_id, self.engine.state.runs)
             link.replies.append(self._grant(now_s, link, frame))
             return events
         if link.reports.expects(frame.seq):
@@ -124,6 +127,7 @@ class CoordinatorStation:
         if link is not None:
             link.connected = False
             link.replies.clear()
+            link.saves.forget()
 
     def due(self, now_s: float) -> CoordinatorEvent | None:
         """One thing whose time has come. Ask again after it is committed."""
@@ -227,6 +231,7 @@ class CoordinatorStation:
             link.orders.acknowledge(hello.ack)
         link.connected = False  # until the join is committed and the welcome goes out
         link.replies.clear()
+        link.saves.forget()
         link.hello_sent_s = hello.sent_s
         link.skew = Skew()  # a rebooted machine's clock begins anew
         link.skew.learn(now_s, hello.sent_s)

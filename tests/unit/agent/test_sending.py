@@ -98,6 +98,7 @@ class TwoPlaces:
         key: JobKey | None,
         pace: Callable[[int], None],
         cancelled: Callable[[], bool],
+        told: Callable[[int, int], None],
     ) -> Manifest:
         return ship_directory(self.open(places), directory, label, pace=pace, cancelled=cancelled)
 
@@ -129,6 +130,7 @@ class TwoPlaces:
             label=label,
             pace=lambda sent_bytes: None,
             cancelled=lambda: False,
+            told=lambda done_bytes, total_bytes: None,
         )
         return send(self.world, sending)
 

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job, a_line, a_problem, a_verdict
 
 AN_ID = a_job(7)["id"]
+STAMP = "2026-01-01T00:00:00.000Z"
 
 
 def test_flags_become_the_request(gpunion: Terminal, campus: CampusDouble) -> None:
@@ -204,7 +205,7 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
             "progress": 0.5,
             "stall_s": 0.3, "size_bytes": 2048, "shipped_bytes": 1024, "trouble": None, "trouble_told": None,
             "requested_at": "2026-01-01T00:00:00.000Z", "captured_at": None, "durable_at": None,
-            "tier": "app", "tier_why": "it took too long", "node_id": "alpha",
+            "tier": "app", "tier_why": "it took too long", "node_id": "alpha", "under_way": None,
             "ready_on": ["beta", "gamma"], "places": ["bucket"], "places_unknown": ["attic"], "gone": False,
         }
     ]  # fmt: skip
@@ -229,6 +230,18 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
     campus.saved = [{**campus.saved[0], "spoiled": True}]
     assert gpunion("checkpoints", "train") == 0
     assert "durable: its program could not go on from it " in gpunion.out
+    sending = {"stage": "sending", "for_s": 95.0, "done_bytes": 420, "total_bytes": 1024, "heard_at": STAMP}
+    asked = {**earlier, "phase": "requested", "gone": False, "final": False, "tier_why": "", "spoiled": False}
+    for saving, told in (
+        (sending, "requested: being sent (41% of 1 KiB), 1 min 35 s  app"),
+        ({**sending, "stage": "asked", "total_bytes": None}, "being written by its program, 1 min 35 s  app"),
+        ({**sending, "stage": "unknown"}, "how far is not known, since alpha was last heard "),
+        ({**sending, "stage": "unknown", "heard_at": None}, "not known, since alpha is not connected  app"),
+        (None, "requested  app"),
+    ):
+        campus.saved = [{**asked, "under_way": saving}]
+        assert gpunion("checkpoints", "train") == 0
+        assert told in gpunion.out
     campus.saved = [{**earlier, "phase": "requested"}]  # of a run that ended first
     assert gpunion("checkpoints", "train") == 0
     assert "No checkpoint yet" in gpunion.out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,9 +20,10 @@ from gpunion.domain.frames import (
     OrderFrame,
     Progress,
     ReportFrame,
+    SaveNote,
     Welcome,
 )
-from gpunion.domain.ids import JobId, NodeId, RunId
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import StopRun
 from gpunion.domain.reports import NodePaused, NoticeGiven
@@ -49,7 +51,12 @@ HELLO = Hello(
     ack=4,
     sent_s=12.5,
 )
-HEARTBEAT = Heartbeat(sent_s=3.0, ack=7, progress=(Progress(run_id=RunId("r"), step=1, progress=0.5),))
+HEARTBEAT = Heartbeat(
+    sent_s=3.0,
+    ack=7,
+    progress=(Progress(run_id=RunId("r"), step=1, progress=0.5),),
+    saves=(SaveNote(run_id=RunId("r"), checkpoint_id=CheckpointId("c"), stage="sending", for_s=2.5),),
+)
 REPORT = ReportFrame(seq=9, ack=2, sent_s=1.0, report=NoticeGiven(deadline_s=60.0))
 WELCOME = Welcome(term=3, orders_before=2, ack=9, timing=Timing(), hello_sent_s=0.5, sent_s=1.0)
 GRANT = LeaseGrant(term=3, heartbeat_sent_s=3.0, lease_s=10.0, ack=9, sent_s=4.0)
@@ -64,6 +71,12 @@ FROM_COORDINATOR: list[CoordinatorFrame] = [WELCOME, GRANT, ORDER]
 def test_a_frame_comes_out_as_it_went_in(frame: AgentFrame | CoordinatorFrame) -> None:
     assert unpack(pack(frame)) == frame
     assert unpack(pack(frame).decode()) == frame
+
+
+def test_an_agent_of_before_says_nothing_of_its_saves() -> None:
+    envelope = json.loads(pack(HEARTBEAT))
+    del envelope["body"]["saves"]
+    assert unpack(json.dumps(envelope)) == replace(HEARTBEAT, saves=())
 
 
 def test_the_numbers_stand_outside_the_body() -> None:

@@ -204,3 +204,14 @@ def test_a_checkpoint_that_lies_nowhere_any_more_is_gone(
             asked_for, "alpha", [], places=[], unknown=[], asked_s=asked_s, job=a_job(epoch=epoch)
         )
         assert shown.gone is (epoch == 2)
+    shown = convert.checkpoint_out(
+        asked_for,
+        "alpha",
+        [],
+        places=[],
+        unknown=[],
+        asked_s=asked_s,
+        job=a_job(phase=JobPhase.SUCCEEDED),
+        under_way=convert.nobody_knows(None),
+    )
+    assert (shown.gone, shown.under_way) == (True, None)  # its job ended first

@@ -18,6 +18,7 @@ from gpunion.adapters.files.known import Known, KnownFiles, look_of, prove
 from gpunion.adapters.files.likeness import Likeness, parent_of
 from gpunion.adapters.files.manifests import check_link
 from gpunion.adapters.files.source import (
+    Done,
     folder_of,
     local_trouble,
     look,
@@ -54,14 +55,16 @@ def ship_directory(
     files: Iterable[str] | None = None,
     pace: Callable[[int], None] = lambda stored_bytes: None,
     cancelled: Callable[[], bool] = lambda: False,
+    told: Callable[[int, int], None] = lambda done_bytes, total_bytes: None,
     known: KnownFiles | None = None,
     workers: int = WORKERS,
 ) -> Manifest:
     """Make the directory (or just `files`, relative paths in it) a sealed checkpoint and return its manifest.
 
-    `pace` is told after each block how many bytes went out, and may wait; both callbacks are called from this
-    thread only. `known` remembers what need not be read again. Without a `parent` the job's newest checkpoint
-    is it. Nothing is sealed when this raises.
+    `pace` is told after each block how many bytes went out, and may wait; `told` hears how many bytes of how
+    many are done, sent or found in the vault already. All callbacks are called from this thread only. `known`
+    remembers what need not be read again. Without a `parent` the job's newest checkpoint is it. Nothing is
+    sealed when this raises.
     """
     vault.begin(label.job_id, label.epoch)
     ancestor = parent_of(vault, label.job_id, parent)
@@ -69,8 +72,9 @@ def ship_directory(
         paths = sorted(walk(root, None) if files is None else named(root, files))
         if len(paths) > FILES_MAX:
             raise BadManifest(f"more than {FILES_MAX} files in one checkpoint")
-        signatures = {path: signature(look(root, path)) for path in paths}
-        upload = Upload(vault, pool, workers, pace, cancelled)
+        looks = {path: look(root, path) for path in paths}
+        done = Done(looks.values(), told)
+        upload = Upload(vault, pool, workers, pace, cancelled, done.more)
         shipment = _Shipment(
             root=root,
             upload=upload,
@@ -79,12 +83,13 @@ def ship_directory(
             likeness=Likeness(ancestor),
             known=known,
             job_id=label.job_id,
+            done=done,
         )
         with upload:
             drafts = [shipment.take(path) for path in paths]
         entries = tuple(draft() for draft in drafts)
-        for path, before in signatures.items():
-            if signature(look(root, path)) != before:
+        for path, before in looks.items():
+            if signature(look(root, path)) != signature(before):
                 raise CheckpointTorn(f"{path} changed while the checkpoint was read")
     manifest = Manifest(
         **asdict(label),
@@ -109,6 +114,7 @@ class _Shipment:
     likeness: Likeness
     known: KnownFiles | None
     job_id: str
+    done: Done
     learnt: dict[str, Callable[[], Known]] = field(default_factory=dict)
 
     def take(self, path: str) -> Callable[[], FileEntry]:
@@ -141,6 +147,7 @@ class _Shipment:
         seen = self.known.find(self.job_id, path, about) if self.known is not None else None
         if seen is not None and seen.proven and self.present.issuperset(seen.blocks):
             self.learnt[path] = lambda: seen
+            self.done.more(about.st_size)
             return lambda: seen.blocks
         descriptor = open_it()
         proof = None if seen is None else self.upload.ahead(lambda: prove(descriptor, about))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from gpunion.adapters.files.manifests import check_path
@@ -13,6 +13,20 @@ from gpunion.adapters.files.room import room
 from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble
 
 Signature = tuple[int, int, int, int]
+
+
+class Done:
+    """How much of what a directory holds has been dealt with; `told` hears it from the thread that ships."""
+
+    def __init__(self, looks: Iterable[os.stat_result], told: Callable[[int, int], None]) -> None:
+        self._told = told
+        self._total_bytes = sum(about.st_size for about in looks if not stat.S_ISDIR(about.st_mode))
+        self._done_bytes = 0
+        self.more(0)
+
+    def more(self, done_bytes: int) -> None:
+        self._done_bytes += done_bytes
+        self._told(self._done_bytes, self._total_bytes)
 
 
 @contextmanager

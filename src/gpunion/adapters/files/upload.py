@@ -22,6 +22,7 @@ Names = Callable[[], tuple[str, ...]]
 @dataclass(frozen=True, slots=True)
 class _Sent:
     name: str
+    size_bytes: int
     stored_bytes: int
 
 
@@ -34,6 +35,7 @@ class Upload:
     under_way_max: int
     pace: Callable[[int], None]
     cancelled: Callable[[], bool]
+    done: Callable[[int], None] = lambda size_bytes: None
     stored_bytes: int = 0
     _under_way: deque[tuple[Future[_Sent], int | None]] = field(default_factory=deque)
     _ahead: list[Future[bool]] = field(default_factory=list)
@@ -109,18 +111,19 @@ class Upload:
             first = name not in self._claimed
             self._claimed.add(name)
         # The seal finds out if the one who came first did not succeed.
-        return _Sent(name, self.vault.put(name, data, like, named=True) if first else 0)
+        return _Sent(name, len(data), self.vault.put(name, data, like, named=True) if first else 0)
 
     def _settle(self) -> None:
         future, descriptor = self._under_way.popleft()
         try:
-            stored_bytes = future.result().stored_bytes
+            sent = future.result()
         finally:
             if descriptor is not None:
                 os.close(descriptor)
-        self.stored_bytes += stored_bytes
-        if stored_bytes:
-            self.pace(stored_bytes)
+        self.stored_bytes += sent.stored_bytes
+        self.done(sent.size_bytes)
+        if sent.stored_bytes:
+            self.pace(sent.stored_bytes)
 
     def _abandon(self) -> None:
         """What has begun ends by itself; what has not, never does. Only then may a descriptor be closed."""

@@ -8,7 +8,7 @@ from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.job_names import find_job
-from gpunion.cli.quantities import shown_duration, shown_size
+from gpunion.cli.quantities import shown_duration, shown_saving, shown_size
 from gpunion.cli.screen import Table
 from gpunion.cli.times import ago
 
@@ -80,7 +80,7 @@ def _row(checkpoint: Json) -> list[str]:
     unknown = [f"{place}? (no answer)" for place in checkpoint["places_unknown"]]
     return [
         str(checkpoint["id"]) + final,
-        "gone" if checkpoint["gone"] else str(checkpoint["phase"]) + trouble,
+        "gone" if checkpoint["gone"] else str(checkpoint["phase"]) + trouble + _under_way(checkpoint),
         _tier(checkpoint),
         str(checkpoint["node_id"]),
         str(checkpoint["epoch"]),
@@ -92,6 +92,16 @@ def _row(checkpoint: Json) -> list[str]:
         ", ".join([*checkpoint["places"], *unknown]) or "-",
         ago(checkpoint["requested_at"]),
     ]
+
+
+def _under_way(checkpoint: Json) -> str:
+    saving = checkpoint.get("under_way")  # a coordinator of before does not say
+    if saving is None:
+        return ""
+    if saving["stage"] != "unknown":
+        return f": {shown_saving(saving)}"
+    away = "is not connected" if saving["heard_at"] is None else f"was last heard {ago(saving['heard_at'])}"
+    return f": how far is not known, since {checkpoint['node_id']} {away}"
 
 
 def _tier(checkpoint: Json) -> str:

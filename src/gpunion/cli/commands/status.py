@@ -8,7 +8,7 @@ from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, state_dir
-from gpunion.cli.quantities import shown_duration, shown_preparing, shown_size
+from gpunion.cli.quantities import shown_duration, shown_preparing, shown_saving, shown_size
 from gpunion.cli.screen import Table
 from gpunion.cli.terms import warnings
 from gpunion.cli.times import ago
@@ -79,7 +79,12 @@ def _who(guest: Json) -> str:
 def _progress(guest: Json) -> str:
     if guest["preparing"]:
         return shown_preparing(guest["preparing"])
-    return f"{guest['progress']:.0%}" + (f", step {guest['step']}" if guest["step"] else "")
+    saving = guest.get("saving")  # an agent that was not restarted since an upgrade does not say
+    return (
+        f"{guest['progress']:.0%}"
+        + (f", step {guest['step']}" if guest["step"] else "")
+        + (f"; a save is {shown_saving(saving)}" if saving else "")
+    )
 
 
 def _show_gpus(context: Context, status: Json) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.frames import Preparing
+from gpunion.domain.frames import Preparing, SaveNote
 from gpunion.domain.gang import Seat, member_ids
 from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobSpec, Priority
 from gpunion.domain.migration import Migration
@@ -166,7 +166,7 @@ def migration_out(migration: Migration) -> jobs.MigrationOut:
     )
 
 
-_UNDER_WAY = (CheckpointPhase.REQUESTED, CheckpointPhase.CAPTURED)
+UNDER_WAY = (CheckpointPhase.REQUESTED, CheckpointPhase.CAPTURED)
 
 
 def checkpoint_out(
@@ -178,11 +178,12 @@ def checkpoint_out(
     unknown: list[str],
     asked_s: float,
     job: Job,
+    under_way: jobs.UnderWayOut | None = None,
 ) -> jobs.CheckpointOut:
     """`asked_s`: when the places were asked. What has become durable since they could not know of. Of an
-    earlier run than the job's newest nothing becomes durable any more."""
+    earlier run than the job's newest, or once it is over, nothing becomes durable any more."""
     was_durable = checkpoint.durable_s is not None and checkpoint.durable_s < asked_s
-    never_will_be = checkpoint.phase in _UNDER_WAY and checkpoint.epoch < job.epoch
+    never_will_be = checkpoint.phase in UNDER_WAY and (job.phase.over or checkpoint.epoch < job.epoch)
     return jobs.CheckpointOut(
         id=checkpoint.id,
         run_id=checkpoint.run_id,
@@ -207,6 +208,27 @@ def checkpoint_out(
         places_unknown=unknown if checkpoint.durable_s is not None else [],
         spoiled=checkpoint.id in job.spoiled,
         gone=never_will_be or (was_durable and not places and not unknown),
+        under_way=None if never_will_be else under_way,
+    )
+
+
+def under_way_out(note: SaveNote, *, for_s: float, heard_s: float) -> jobs.UnderWayOut:
+    return jobs.UnderWayOut(
+        stage=cast(jobs.SaveStageName, note.stage),
+        for_s=for_s,
+        done_bytes=note.done_bytes,
+        total_bytes=note.total_bytes,
+        heard_at=shown_time(heard_s),
+    )
+
+
+def nobody_knows(heard_s: float | None) -> jobs.UnderWayOut:
+    return jobs.UnderWayOut(
+        stage="unknown",
+        for_s=None,
+        done_bytes=0,
+        total_bytes=None,
+        heard_at=shown_time_or_none(heard_s),
     )
 
 

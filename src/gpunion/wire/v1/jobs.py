@@ -243,6 +243,21 @@ class MigrationOut(Answer):
     tier: str | None
 
 
+SaveStageName = Literal["asked", "dumping", "written", "packing", "sending", "unknown"]
+
+
+class UnderWayOut(Answer):
+    """What is being done for a save right now, as its machine said with its last heartbeat; kept nowhere."""
+
+    stage: SaveStageName = Field(description="unknown: its machine is away, and what it does cannot be seen")
+    for_s: float | None = Field(
+        description="since it was written; while it is not written, since it was asked for"
+    )
+    done_bytes: int = Field(description="of the total: sent, or found to be in the vault already")
+    total_bytes: int | None = Field(description="known while it is being sent")
+    heard_at: str | None = Field(description="when its machine said so; null: it is not connected")
+
+
 class CheckpointOut(Answer):
     id: str
     run_id: str
@@ -267,6 +282,9 @@ class CheckpointOut(Answer):
     places_unknown: list[str]  # those of its job's that do not answer: it may lie there too
     spoiled: bool  # its program could not go on from it: an earlier one was taken, and it is left alone
     gone: bool  # lies nowhere (any more): newer ones took its place, its run ended first, or it was set aside
+    under_way: UnderWayOut | None = Field(
+        description="of one that is requested or captured; null as well where its machine says nothing of it"
+    )
 
 
 class JobOut(Answer):

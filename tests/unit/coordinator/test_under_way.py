@@ -1,0 +1,102 @@
+"""A save that is under way is shown as its machine says, for as long as that is there to say it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpunion.coordinator import views
+from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
+from gpunion.domain.frames import Heartbeat, SaveNote
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.engine.heard_saves import FOR_MAX_S, FRESH_BEATS, SIZE_MAX_BYTES
+from gpunion.wire.v1 import convert, jobs
+from tests.builders import TIMING, Campus, a_campus, a_spec
+
+ALPHA, RUN = NodeId("alpha"), RunId("job-e1")
+SENDING = SaveNote(
+    run_id=RUN,
+    checkpoint_id=CheckpointId("job-e1-c1"),
+    stage="sending",
+    for_s=4.0,
+    done_bytes=410,
+    total_bytes=1000,
+)
+
+
+@pytest.fixture
+def campus() -> Campus:
+    campus = a_campus(["alpha", "beta"])
+    campus.submits("job", a_spec(expected_s=10_000))
+    campus.advance(10)
+    assert campus.station.engine.state.runs[RUN].node_id == ALPHA
+    return campus
+
+
+def asked(campus: Campus) -> Checkpoint:
+    """Ten seconds ago."""
+    return Checkpoint(
+        id=SENDING.checkpoint_id,
+        job_id=JobId("job"),
+        run_id=RUN,
+        epoch=1,
+        phase=CheckpointPhase.REQUESTED,
+        requested_s=campus.now_s - 10.0,
+    )
+
+
+def shown(
+    campus: Campus, *told: SaveNote, by: str = "alpha", after_s: float = 0.0
+) -> jobs.UnderWayOut | None:
+    writes = len(campus.commits)
+    frame = Heartbeat(sent_s=campus.now_s, ack=0, saves=told)
+    assert campus.station.frame_arrived(campus.now_s, NodeId(by), frame) == []
+    assert len(campus.commits) == writes
+    return views.under_way(campus.station, asked(campus), campus.now_s + after_s)
+
+
+def test_it_is_as_far_as_its_machine_said_a_moment_ago(campus: Campus) -> None:
+    told = shown(campus, SENDING, after_s=1.5)
+    assert told == jobs.UnderWayOut(
+        stage="sending",
+        for_s=5.5,
+        done_bytes=410,
+        total_bytes=1000,
+        heard_at=convert.shown_time(campus.now_s),
+    )
+    told = shown(campus, replace(SENDING, stage="asked", for_s=None, done_bytes=0, total_bytes=None))
+    assert told is not None
+    assert (told.stage, told.for_s) == ("asked", 10.0)
+
+
+def test_what_is_not_repeated_or_not_understood_is_not_known(campus: Campus) -> None:
+    assert shown(campus, SENDING) is not None
+    assert shown(campus) is None
+    assert shown(campus, replace(SENDING, checkpoint_id=CheckpointId("job-e1-c7"))) is None
+    assert shown(campus, replace(SENDING, stage="folding")) is None  # of a newer agent
+    durable = replace(asked(campus), phase=CheckpointPhase.DURABLE)
+    shown(campus, SENDING)
+    assert views.under_way(campus.station, durable, campus.now_s) is None
+
+
+def test_a_machine_speaks_of_its_own_guests_only(campus: Campus) -> None:
+    shown(campus)
+    assert shown(campus, SENDING, replace(SENDING, run_id=RunId("x-e1")), by="beta") is None
+    assert campus.station.links[NodeId("beta")].saves.of(RUN, SENDING.checkpoint_id) is None
+
+
+@pytest.mark.parametrize("much", [10**40, -(10**40)])
+def test_what_a_machine_says_is_kept_within_bounds(campus: Campus, much: int) -> None:
+    told = shown(campus, replace(SENDING, for_s=float(much), done_bytes=much, total_bytes=much))
+    most, longest = (SIZE_MAX_BYTES, FOR_MAX_S) if much > 0 else (0, 0.0)
+    assert told is not None
+    assert (told.for_s, told.done_bytes, told.total_bytes) == (longest, most, most)
+
+
+def test_of_a_machine_that_is_away_it_is_said_that_nobody_knows(campus: Campus) -> None:
+    told = shown(campus, SENDING, after_s=FRESH_BEATS * TIMING.heartbeat_s + 0.1)
+    assert told == convert.nobody_knows(campus.now_s)
+    shown(campus, SENDING)
+    campus.station.disconnected(ALPHA)
+    assert views.under_way(campus.station, asked(campus), campus.now_s) == convert.nobody_knows(None)
