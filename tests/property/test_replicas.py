@@ -10,7 +10,6 @@ import contextlib
 import random
 import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,18 +22,15 @@ from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.files.replicas import DeskReplicas
-from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.s3.caretaker import BucketCaretaker
 from gpunion.adapters.s3.objects import Objects
 from gpunion.ports.vault import Manifest, Vault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 from tests.builders.bucket_vaults import IN_MEMORY, BucketWorld, new_store
+from tests.builders.two_places import BOTH, BUCKET, FOLDER, complete, replicated
 from tests.builders.vaults import FILES, JOB, KEY, Action, Script, does, play, scripts
 
 pytestmark = [pytest.mark.no_cover, pytest.mark.requires("s3")]
-FOLDER, BUCKET = "folder", "bucket"
-BOTH = (FOLDER, BUCKET)
 
 
 @dataclass
@@ -58,20 +54,8 @@ class TwoPlaces(BucketWorld):
         return MirrorVault(desk, self.root / f"mirror-{next(self.machines)}", limit_bytes=10**9)
 
     def vault(self) -> Any:
-        vault = ReplicatedVault([NamedVault(place, self._opener(place)) for place in BOTH])
+        vault = replicated(BOTH, self.open, lambda place: place in self.away)
         return vault.keyed(KEY) if self.encrypted else vault
-
-    def _opener(self, place: str) -> Callable[[], Vault]:
-        opened: list[Vault] = []
-
-        def open_once() -> Vault:
-            if place in self.away:
-                raise VaultUnavailable(f"{place} is away")
-            if not opened:
-                opened.append(self.open(place))
-            return opened[0]
-
-        return open_once
 
     def _tidy(self) -> bool:
         for place in set(BOTH) - self.away:
@@ -79,7 +63,7 @@ class TwoPlaces(BucketWorld):
         return False
 
     def copy(self) -> None:
-        DeskReplicas(self.desk_of).complete(JOB, BOTH, pace=lambda sent_bytes: None, cancelled=lambda: False)
+        complete(self.desk_of)
 
     def lose(self, place: str) -> None:
         """For good: what it alone had is gone, and only that."""

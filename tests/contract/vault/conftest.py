@@ -9,10 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from blake3 import blake3
 
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
@@ -22,7 +20,9 @@ from gpunion.adapters.files.sealing import JobCipher
 from gpunion.adapters.s3.bucket import open_bucket
 from gpunion.adapters.s3.desk import BucketDesk
 from gpunion.adapters.s3.objects import Objects
-from gpunion.ports.vault import BLOCK_SIZE_BYTES, CheckpointLabel, FileEntry, JobKey, Manifest, Vault
+from gpunion.ports.vault import Vault
+from tests.builders.checkpoints import a_key
+from tests.contract.vault.two_places import TwoPlaces
 from tests.s3_server import S3Server, s3_server
 
 
@@ -150,10 +150,6 @@ def replicated(tmp_path: Path) -> Place:
     return Place(open=open_both, damage_block=damage_both, damage_manifests=damage_manifests)
 
 
-def a_key(job_id: str = "job-1") -> JobKey:
-    return JobKey(job_id=job_id, secret=blake3(job_id.encode()).digest())
-
-
 def encrypted(plain: Callable[[Path], Place]) -> Callable[[Path], Place]:
     """The same for a job with a key. Who asks about blocks never sees what they are stored as."""
 
@@ -176,7 +172,6 @@ VAULTS = [
     pytest.param(replicated, id="replicated", marks=pytest.mark.requires("s3")),
     pytest.param(encrypted(in_memory), id="encrypted-s3-in-memory", marks=pytest.mark.requires("s3")),
 ]
-
 
 # One worker starts the server.
 OVER_HTTP = pytest.param(
@@ -209,55 +204,12 @@ def judge(request: pytest.FixtureRequest, tmp_path: Path) -> Vault:
 
 
 @pytest.fixture
+def places(tmp_path: Path) -> TwoPlaces:
+    from obstore.store import MemoryStore
+
+    return TwoPlaces(tmp_path, MemoryStore())
+
+
+@pytest.fixture
 def vault(place: Place) -> Vault:
     return place.open()
-
-
-def name_of(data: bytes) -> str:
-    return blake3(data).hexdigest()
-
-
-def a_label(**changes: Any) -> CheckpointLabel:
-    fields: dict[str, Any] = {
-        "checkpoint_id": "job-1-e1-c1",
-        "job_id": "job-1",
-        "epoch": 1,
-        "step": 10,
-        "progress": 0.1,
-        "tier": "app",
-        "created_s": 1000.0,
-    }
-    return CheckpointLabel(**(fields | changes))
-
-
-def a_manifest(contents: dict[str, bytes], **changes: Any) -> Manifest:
-    """A manifest of small files, each one block."""
-    files = tuple(
-        FileEntry(path=path, size_bytes=len(data), mode=0o100644, blocks=(name_of(data),) if data else ())
-        for path, data in contents.items()
-    )
-    fields: dict[str, Any] = {
-        "checkpoint_id": "job-1-e1-c1",
-        "job_id": "job-1",
-        "epoch": 1,
-        "step": 10,
-        "progress": 0.1,
-        "tier": "app",
-        "parent": None,
-        "created_s": 1000.0,
-        "files": files,
-        "block_size_bytes": BLOCK_SIZE_BYTES,
-        "total_bytes": sum(entry.size_bytes for entry in files),
-        "new_bytes": 0,
-    }
-    return Manifest(**(fields | changes))
-
-
-def sealed(vault: Vault, contents: dict[str, bytes], **changes: Any) -> Manifest:
-    manifest = a_manifest(contents, **changes)
-    vault.begin(manifest.job_id, manifest.epoch)
-    for data in contents.values():
-        if data:
-            vault.put(name_of(data), data)
-    vault.seal(manifest)
-    return manifest

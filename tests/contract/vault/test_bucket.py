@@ -27,7 +27,8 @@ from gpunion.ports.vault import (
     VaultFull,
     VaultUnavailable,
 )
-from tests.contract.vault.conftest import BUCKET, a_label, a_manifest, name_of, sealed
+from tests.builders.checkpoints import a_label, a_manifest, name_of, sealed
+from tests.contract.vault.conftest import BUCKET
 from tests.s3_server import S3Server
 
 pytestmark = pytest.mark.requires("s3")

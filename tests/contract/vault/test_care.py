@@ -11,7 +11,8 @@ from gpunion.adapters.files.caretaker import DirectoryCaretaker
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.ports.vault import UnknownCheckpoint, VaultUnavailable
-from tests.contract.vault.conftest import Place, directory, name_of, sealed
+from tests.builders.checkpoints import name_of, sealed, series, state
+from tests.contract.vault.conftest import Place, directory
 
 
 def quietly(done: int, total: int) -> None:
@@ -99,8 +100,6 @@ def test_another_vault_gives_back_what_was_lost(place: Place, root: Path, tmp_pa
 
 
 def test_a_damaged_base_is_taken_from_the_other_vault(tmp_path: Path) -> None:
-    from tests.contract.vault.test_differences import series, state
-
     place = directory(tmp_path)
     root = tmp_path / "vault"
     series(place.open(), 3)

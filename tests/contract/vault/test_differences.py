@@ -4,31 +4,15 @@ from __future__ import annotations
 
 import threading
 
-import numpy
 import pytest
 
 from gpunion.ports.vault import CorruptBlock, MissingBlock, Vault
-from tests.contract.vault.conftest import Place, name_of, sealed
-
-
-def state(number: int) -> bytes:
-    start = numpy.random.default_rng(0).standard_normal(20_000)
-    return (start + 1e-5 * number).astype("f4").tobytes()
-
-
-def series(vault: Vault, count: int) -> list[int]:
-    """Seals that many states, each like the one before; the bytes that each took."""
-    stored = []
-    for number in range(count):
-        vault.begin("job-1", 1)
-        like = name_of(state(number - 1)) if number else None
-        stored.append(vault.put(name_of(state(number)), state(number), like))
-        sealed(vault, {"w": state(number)}, checkpoint_id=f"c{number}", step=number)
-    return stored
+from tests.builders.checkpoints import name_of, sealed, series, state
+from tests.contract.vault.conftest import Place
 
 
 def test_every_state_of_a_long_series_comes_back(vault: Vault) -> None:
-    stored = series(vault, 12)
+    stored = [manifest.new_bytes for manifest in series(vault, 12)]
     assert min(stored) < 0.9 * stored[0]
     for number in range(12):
         assert vault.read_block(name_of(state(number))) == state(number)

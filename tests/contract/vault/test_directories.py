@@ -27,7 +27,8 @@ from gpunion.ports.vault import (
     UnknownCheckpoint,
     Vault,
 )
-from tests.contract.vault.conftest import Place, a_label, a_manifest, name_of, sealed
+from tests.builders.checkpoints import a_label, a_manifest, name_of, sealed
+from tests.contract.vault.conftest import Place
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.files.sealing import NONCE_BYTES, JobCipher
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.ports.vault import BadManifest, CorruptBlock, JobKey, MissingBlock, Vault, WrongKey
-from tests.contract.vault.conftest import a_key, a_label, a_manifest, damage, name_of, sealed
-from tests.contract.vault.test_differences import state
+from tests.builders.checkpoints import a_key, a_label, a_manifest, name_of, sealed, state
+from tests.contract.vault.conftest import damage
 
 MARKER = b"the patients of ward 7"
 SECRET_NAME = "ward-7-results.csv"

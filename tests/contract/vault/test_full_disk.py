@@ -16,7 +16,7 @@ from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, Manifest, VaultFull, VaultUnavailable
-from tests.contract.vault.conftest import a_label
+from tests.builders.checkpoints import a_label
 
 
 class LimitedDisk(FileOperations):

@@ -17,7 +17,8 @@ from gpunion.ports.vault import (
     UnknownCheckpoint,
     Vault,
 )
-from tests.contract.vault.conftest import Place, a_manifest, name_of, sealed
+from tests.builders.checkpoints import a_manifest, name_of, sealed
+from tests.contract.vault.conftest import Place
 
 ABSENT = "0" * 64
 

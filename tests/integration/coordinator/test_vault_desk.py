@@ -19,7 +19,7 @@ from gpunion.domain.orders import StartRun
 from gpunion.ports.vault import BadManifest, JobKey, Manifest, OldEpoch, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 from gpunion.sdk.client import Client
-from tests.contract.vault.conftest import sealed
+from tests.builders.checkpoints import sealed
 from tests.integration.coordinator.process import Coordinator, a_job
 
 NAME = "ab" * 32

@@ -17,7 +17,8 @@ from gpunion.adapters.s3.bucket import open_bucket
 from gpunion.adapters.s3.desk import BucketDesk
 from gpunion.cli.exits import CONFLICT, ERROR, NOT_FOUND, OK, UNAVAILABLE
 from gpunion.ports.vault_desk import VaultDesk
-from tests.contract.vault.conftest import BUCKET, Place, a_key, directory, name_of, sealed
+from tests.builders.checkpoints import a_key, name_of, sealed
+from tests.contract.vault.conftest import BUCKET, Place, directory
 from tests.s3_server import S3Server, s3_server
 from tests.unit.cli.campus_double import CampusDouble, Terminal
 

@@ -11,7 +11,7 @@ from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MIRROR_GRACE_S, MirrorVault
 from gpunion.ports.vault import Vault
-from tests.contract.vault.conftest import a_key, name_of, sealed
+from tests.builders.checkpoints import a_key, name_of, sealed
 
 BLOCK_BYTES = 1000
 CONTENTS = {str(number): os.urandom(BLOCK_BYTES) for number in range(8)}

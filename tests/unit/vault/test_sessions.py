@@ -15,7 +15,7 @@ from gpunion.adapters.s3.layout import Copy, session_key
 from gpunion.adapters.s3.ledger import BEGUN_LEASE_S
 from gpunion.adapters.s3.objects import Found, Listed, Objects
 from gpunion.adapters.s3.session import LEASE_S, Session, SessionEnded, living
-from tests.contract.vault.conftest import a_manifest, name_of
+from tests.builders.checkpoints import a_manifest, name_of
 
 pytestmark = pytest.mark.requires("s3")
 

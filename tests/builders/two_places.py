@@ -1,0 +1,41 @@
+"""A job's checkpoints in a folder first, and in a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gpunion.adapters.files.replicas import DeskReplicas
+from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
+from gpunion.ports.replicas import Completed
+from gpunion.ports.vault import Vault, VaultUnavailable
+from gpunion.ports.vault_desk import VaultDesk
+
+FOLDER, BUCKET = "folder", "bucket"
+BOTH = (FOLDER, BUCKET)
+
+
+def replicated(
+    places: Iterable[str], open_place: Callable[[str], Vault], is_away: Callable[[str], bool]
+) -> ReplicatedVault:
+    """Each place is opened when it is first needed, and does not answer while it is away."""
+
+    def opener(place: str) -> Callable[[], Vault]:
+        opened: list[Vault] = []
+
+        def open_once() -> Vault:
+            if is_away(place):
+                raise VaultUnavailable(f"{place} is away")
+            if not opened:
+                opened.append(open_place(place))
+            return opened[0]
+
+        return open_once
+
+    return ReplicatedVault([NamedVault(place, opener(place)) for place in places])
+
+
+def complete(desk_of: Callable[[str], VaultDesk]) -> Completed:
+    """Copies to each place what it lacks of the other."""
+    return DeskReplicas(desk_of).complete(
+        "job-1", BOTH, pace=lambda sent_bytes: None, cancelled=lambda: False
+    )
