@@ -55,3 +55,4 @@ class Checkpoint:
     tier: Tier = Tier.APP
     tier_why: str = ""  # why not the tier that was asked for
     kind: str = ""  # of the machine, where it is a whole guest
+    gpu: str = ""  # the model of the real GPU it had then

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from enum import IntEnum, StrEnum
 
 from gpunion.domain.gang import Seat
@@ -102,6 +102,7 @@ class DurablePoint:
     at_s: float
     tier: Tier = Tier.APP
     kind: str = ""  # of the machine, where it is a whole guest
+    gpu: str = ""  # the model of what it had there, where a driver is behind it: it has to be one like that
     size_bytes: int = 0  # of all its files; 0: not known
 
 
@@ -160,6 +161,12 @@ class Job:
     @property
     def tier(self) -> Tier:
         return Tier.APP if self.dumps_given_up else self.spec.checkpoint.tier
+
+    @property
+    def request(self) -> Request:
+        """What its next run needs: what was asked for, and for a whole guest a GPU like the one it had."""
+        needs = self.spec.request
+        return needs if self.dump is None or not self.dump.gpu else replace(needs, models=(self.dump.gpu,))
 
     def copy_on(self, node_id: NodeId) -> StateCopy | None:
         for copy in self.copies:

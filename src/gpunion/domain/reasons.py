@@ -41,6 +41,7 @@ class Why(StrEnum):
     GPU_WITHHELD = "gpu_withheld"
     CANNOT_DUMP = "cannot_dump"
     OTHER_ARCHITECTURE = "other_architecture"
+    OTHER_GPU = "other_gpu"
     RESTORE_FAILED_BEFORE = "restore_failed_before"
     NO_IMAGES_HERE = "no_images_here"
     IMAGE_NOT_LISTED = "image_not_listed"
@@ -186,6 +187,7 @@ SENTENCES: dict[Why, str] = {
     Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} are free and {needs} needed: {because}",
     Why.CANNOT_DUMP: "it cannot dump and bring back whole guests: {why_not}",
     Why.OTHER_ARCHITECTURE: "it is {here}, and the job was dumped whole on {there}",
+    Why.OTHER_GPU: "its GPUs are {here}, and what the job has on a {there} moves only to another of these",
     Why.RESTORE_FAILED_BEFORE: "a whole guest of such a machine did not come to life there ({differing})",
     Why.NO_IMAGES_HERE: "its guests run in no containers ({runtime}), and the job asks for an image",
     Why.IMAGE_NOT_LISTED: "the campus does not list the image {image}",

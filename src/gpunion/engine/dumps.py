@@ -19,7 +19,7 @@ DUMP_ATTEMPTS = 2
 # A machine that could may be away for a while. What is lost by waiting is known, what is lost by not: more.
 DUMP_PATIENCE_S = 600.0
 
-_NOT_HERE = (Why.CANNOT_DUMP, Why.OTHER_ARCHITECTURE, Why.RESTORE_FAILED_BEFORE)
+_NOT_HERE = (Why.CANNOT_DUMP, Why.OTHER_ARCHITECTURE, Why.OTHER_GPU, Why.RESTORE_FAILED_BEFORE)
 
 
 def came_to_life(draft: Draft, run: Run, report: RunStarted) -> None:

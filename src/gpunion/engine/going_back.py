@@ -80,5 +80,6 @@ def _point(saved: Checkpoint) -> DurablePoint:
         at_s=saved.requested_s if saved.durable_s is None else saved.durable_s,
         tier=saved.tier,
         kind=saved.kind,
+        gpu=saved.gpu,
         size_bytes=saved.size_bytes,
     )

@@ -117,5 +117,5 @@ def _shape(job: Job) -> object:
     """Jobs of one shape get the same answer from every node."""
     return (
         *(job.spec.request, job.spec.lab, job.spec.owner, job.avoid, job.image, job.image_barred),
-        *(job.tier, job.dump and job.dump.kind, job.spec.places),
+        *(job.tier, job.dump and (job.dump.kind, job.dump.gpu), job.spec.places),
     )

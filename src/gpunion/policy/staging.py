@@ -89,7 +89,7 @@ class PreStaging:
         `counted_on`: GPUs of a node that other jobs have on their own lists. Whoever comes first is not kept
         waiting for them; they only let others look elsewhere first.
         """
-        request = job.spec.request
+        request = job.request
 
         def rank(view: NodeView) -> tuple[bool, float, int]:
             node = view.node

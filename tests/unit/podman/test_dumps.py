@@ -11,7 +11,7 @@ import pytest
 from gpunion.adapters.containers.runtime import GuestUser
 from gpunion.adapters.podman.complaints import complaint_of
 from gpunion.adapters.podman.confined import not_confined
-from gpunion.adapters.podman.probing import MEMORY_FILE, remember, remembered
+from gpunion.adapters.podman.probing import MEMORY_FILE, gpu_driver, remember, remembered
 from gpunion.adapters.podman.recipe import Recipe, recipe_of, unfit
 from gpunion.adapters.podman.staging import restaged
 from gpunion.domain.system_tier import SystemAbility
@@ -95,6 +95,15 @@ def test_criu_is_quoted_with_the_cause_and_not_with_its_farewell() -> None:
     ]
     assert complaint_of(lines) == "CRIU: File usr/lib/x has bad size 3 (expect 4)"
     assert complaint_of(["all is well"]) == ""
+
+
+def test_another_gpu_driver_makes_it_another_machine(tmp_path: Path) -> None:
+    said = tmp_path / "version"
+    assert gpu_driver(said) == "none"
+    said.write_text("580.95.05\n", encoding="ascii")
+    assert gpu_driver(said) == "580.95.05"
+    said.write_text("", encoding="ascii")
+    assert gpu_driver(said) == "unknown"
 
 
 def test_what_was_tried_is_remembered_until_the_machine_changes(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Whether whole guests can be dumped and brought back on this machine: tried once with a small one.
 
-The answer depends on the kernel, CRIU, Podman and the processor, and holds until one of them changes. It is
-the machine's and not one agent's, and kept where a reboot clears it.
+The answer depends on the kernel, CRIU, Podman, the processor and the GPU driver, and holds until one of them
+changes. It is the machine's and not one agent's, and kept where a reboot clears it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.checkpointer import DumpRefused, RestoreRefused, WholeRuntime
 from gpunion.ports.runtime import ExitReason, GuestSpec, RuntimeFault
 
+DRIVER_VERSION = Path("/sys/module/nvidia/version")
 MEMORY_DIR = Path("/run")
 MEMORY_FILE = "gpunion-system-tier.json"
 PROBE_DIR = "probe"
@@ -51,7 +52,7 @@ def kind_of_machine(engine_version: str, *, host_programs: bool) -> str:
     """What a dump depends on. `host_programs`: guests run this machine's own, so those count as well."""
     kernel = ".".join(platform.release().split(".")[:2])
     parts = [platform.machine(), f"cpu-{_cpu_features()}", f"linux-{kernel}", f"podman-{engine_version}"]
-    parts += [f"runc-{_version('runc')}", f"criu-{_version('criu')}"]
+    parts += [f"runc-{_version('runc')}", f"criu-{_version('criu')}", f"driver-{gpu_driver(DRIVER_VERSION)}"]
     if host_programs:
         parts.append(f"programs-{_programs()}")
     return "/".join(parts)
@@ -154,6 +155,14 @@ def _version(program: str) -> str:
     answer = subprocess.run([found, "--version"], capture_output=True, text=True, env=client_environment())
     version = VERSION.search(answer.stdout)
     return version[0] if version else "unknown"
+
+
+def gpu_driver(said: Path) -> str:
+    """What a guest has on a GPU is brought back by the driver that is there."""
+    try:
+        return said.read_text(encoding="ascii", errors="replace").strip()[:32].replace("/", "-") or "unknown"
+    except OSError:
+        return "none"
 
 
 def _cpu_features() -> str:

@@ -22,10 +22,10 @@ from gpunion.policy.bandwidth import periodic_rate_bps
 
 _durable_point = maker(DurablePoint)
 _with_capture = changer(
-    Checkpoint, "phase", "step", "progress", "stall_s", "captured_s", "tier", "tier_why", "kind"
+    Checkpoint, "phase", "step", "progress", "stall_s", "captured_s", "tier", "tier_why", "kind", "gpu"
 )
 _with_arrival = changer(Checkpoint, "phase", "step", "progress", "size_bytes", "shipped_bytes", "durable_s")
-_with_late_word = changer(Checkpoint, "stall_s", "captured_s", "tier", "kind")
+_with_late_word = changer(Checkpoint, "stall_s", "captured_s", "tier", "kind", "gpu")
 _with_save = changer(Job, "durable", "cost", "copies", "went_back")
 
 # Half of a new measurement counts: costs follow the job's growth within a few saves.
@@ -60,6 +60,7 @@ def captured(draft: Draft, report: CheckpointCaptured) -> None:
             tier=report.tier,
             tier_why=report.tier_why,
             kind=_kind(draft, report.run_id, report.tier),
+            gpu=_gpu(draft, report.run_id, report.tier),
         )
     )
     if report.tier_why:
@@ -200,6 +201,7 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
         at_s=draft.now_s,
         tier=saved.tier,
         kind=saved.kind,
+        gpu=saved.gpu,
         size_bytes=report.size_bytes,
     )
     copies = job.copies and staging.behind(job.copies, report.shipped_bytes)
@@ -221,6 +223,7 @@ def _as_captured(draft: Draft, checkpoint: Checkpoint, capture: Capture) -> Chec
         captured_s=max(checkpoint.requested_s, draft.now_s - capture.sent_for_s),
         tier=capture.tier,
         kind=_kind(draft, checkpoint.run_id, capture.tier),
+        gpu=_gpu(draft, checkpoint.run_id, capture.tier),
     )
 
 
@@ -241,6 +244,17 @@ def _kind(draft: Draft, run_id: RunId, tier: Tier) -> str:
     if run is None or tier is not Tier.SYSTEM:
         return ""
     return draft.state.nodes[run.node_id].facts.system.kind
+
+
+def _gpu(draft: Draft, run_id: RunId, tier: Tier) -> str:
+    """Its model, of a dump: a driver moves what is on a card only to another like it. Declared ones hold
+    nothing. A guest on several real ones is not dumped."""
+    run = draft.state.runs.get(run_id)
+    if run is None or tier is not Tier.SYSTEM:
+        return ""
+    cards = draft.state.nodes[run.node_id].facts.capacity.gpus
+    real = (gpu.model for gpu in cards if gpu.index in run.grant.gpu_indices and not gpu.declared)
+    return next(real, "")
 
 
 def _told(report: CheckpointFailed) -> str:

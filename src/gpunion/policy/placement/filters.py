@@ -50,7 +50,7 @@ def refusal(job: Job, view: NodeView, now_s: float) -> Reason | None:
         or _against_the_terms(job, view)
         or _not_now(job, view, now_s)
         or _not_whole(job, view.node)
-        or _not_free(job.spec.request, view)
+        or _not_free(job.request, view)
     )
 
 
@@ -151,9 +151,14 @@ def _not_whole(job: Job, node: Node) -> Reason | None:
     here = node.facts.system
     if not here.able:
         return because(node.id, Why.CANNOT_DUMP, why_not=here.why_not)
-    if job.dump is None or job.dump.kind == here.kind:
+    if job.dump is None:
         return None
+    if job.dump.gpu and all(gpu.model != job.dump.gpu for gpu in node.facts.capacity.gpus):
+        models = ", ".join(sorted({gpu.model for gpu in node.facts.capacity.gpus}))
+        return because(node.id, Why.OTHER_GPU, here=models, there=job.dump.gpu)
     there = job.dump.kind
+    if there == here.kind:
+        return None
     if architecture(there) != architecture(here.kind):
         return because(
             node.id, Why.OTHER_ARCHITECTURE, here=architecture(here.kind), there=architecture(there)

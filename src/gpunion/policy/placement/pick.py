@@ -89,7 +89,7 @@ def _liking(job: Job, view: NodeView) -> int:
 
 def choose_gpus(job: Job, view: NodeView) -> tuple[Gpu, ...]:
     """The fastest that do, but no bigger than needed: memory is what the next job may lack."""
-    able = suitable(view.free_gpus, job.spec.request)
+    able = suitable(view.free_gpus, job.request)
     ranked = sorted(able, key=lambda gpu: (-gpu.speed, gpu.memory_bytes, gpu.index))
     return tuple(sorted(ranked[: job.spec.request.gpus], key=lambda gpu: gpu.index))
 

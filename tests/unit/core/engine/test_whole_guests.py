@@ -21,6 +21,7 @@ from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import TRIES_KEPT, RestoreTried, SystemAbility, Tier, differing, learned
 from gpunion.engine.dumps import DUMP_PATIENCE_S
 from gpunion.policy.placement.filters import refusal
+from gpunion.policy.placement.pick import choose_gpus
 from tests.builders import (
     Headquarters,
     LoneAgent,
@@ -35,6 +36,7 @@ from tests.builders import (
     facts,
     orders,
     reports,
+    some_gpus,
     whys,
 )
 
@@ -50,6 +52,12 @@ def able(kind: str = NEW) -> NodeFacts:
 def dumped(kind: str = NEW) -> Job:
     point = DurablePoint(checkpoint_id=C1, step=7, progress=0.1, at_s=5.0, tier=Tier.SYSTEM, kind=kind)
     return a_job(spec=a_spec(checkpoint=WHOLE), durable=point)
+
+
+def with_gpu(model: str) -> Job:
+    job = dumped()
+    assert job.durable is not None
+    return replace(job, durable=replace(job.durable, gpu=model))
 
 
 def refused(job: Job, node: Node) -> Why | None:
@@ -77,12 +85,37 @@ def refused(job: Job, node: Node) -> Why | None:
             Why.RESTORE_FAILED_BEFORE,
         ),
         (dumped(OLD), a_node(of=able(), restores=(RestoreTried(kind=OLD, worked=True),)), None),
+        (with_gpu("card"), a_node(of=able()), None),
+        (with_gpu("H200"), a_node(of=able()), Why.OTHER_GPU),
         (replace(dumped(), dumps_given_up=True, durable=None), a_node(), None),
         (a_job(), a_node(), None),
     ],
 )
 def test_a_dump_goes_only_where_it_may_come_to_life(job: Job, node: Node, why: Why | None) -> None:
     assert refused(job, node) is why
+
+
+def test_of_a_machine_s_gpus_a_dump_takes_one_like_it_had() -> None:
+    cards = (*some_gpus(1, model="A100", speed=9.0), *some_gpus(1, model="H200", first=1))
+    view = a_view(a_node(of=replace(facts(gpus=cards), system=able().system)))
+    assert [gpu.model for gpu in choose_gpus(with_gpu("H200"), view)] == ["H200"]
+    full = replace(view, free_gpus=cards[:1])
+    refused_there = refusal(with_gpu("H200"), full, 10.0)
+    assert refused_there is not None
+    assert refused_there.why is Why.TOO_FEW_FREE_GPUS
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_dump_remembers_which_gpu_it_had_where_a_driver_is_behind_it(declared: bool) -> None:
+    cards = tuple(replace(gpu, declared=declared) for gpu in some_gpus(1, model="H200"))
+    headquarters = Headquarters()
+    headquarters.joins("alpha", replace(facts(gpus=cards), system=able().system))
+    headquarters.submits("job", a_spec(checkpoint=WHOLE))
+    headquarters.later(1.0).started("job-e1")
+    moved_off(headquarters)
+    durable = headquarters.job().durable
+    assert durable is not None
+    assert durable.gpu == ("" if declared else "H200")
 
 
 def test_a_pair_that_was_tried_again_is_remembered_as_it_went_last_and_old_ones_are_forgotten() -> None:
