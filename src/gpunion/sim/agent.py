@@ -14,8 +14,9 @@ from gpunion.engine.agent_station import AgentStation
 from gpunion.sim.clocks import Clock
 from gpunion.sim.crash_points import Crashed, CrashPoint, Moment
 from gpunion.sim.disks import AgentDisk
-from gpunion.sim.hands import Hands, Place
+from gpunion.sim.hands import Hands
 from gpunion.sim.kernel import Alarm, Kernel
+from gpunion.sim.place import Place
 from gpunion.sim.scenario import NodePlan
 from gpunion.sim.transport import Transport
 

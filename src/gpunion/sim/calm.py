@@ -32,8 +32,8 @@ from gpunion.sim.calm_shells import (
 )
 from gpunion.sim.clocks import Clock
 from gpunion.sim.disks import CampusDisk
-from gpunion.sim.hands import Place
 from gpunion.sim.machine import OWNERS_WORDS, Machine
+from gpunion.sim.place import Place
 from gpunion.sim.runtime import GuestRuntime
 from gpunion.sim.scenario import HOUR_S, NodePlan, Scenario, TroublePlan
 from gpunion.sim.vault import ModelVault

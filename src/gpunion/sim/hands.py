@@ -5,11 +5,9 @@ What hangs on the agent's process (restores, shipments) dies with it; what the k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 
-from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import (
     AgentEffect,
     AskToSave,
@@ -31,8 +29,6 @@ from gpunion.domain.effects import (
 )
 from gpunion.domain.events import (
     AgentEvent,
-    CheckpointNotShipped,
-    CheckpointShipped,
     GuestExited,
     GuestNotParked,
     GuestNotUnparked,
@@ -41,24 +37,19 @@ from gpunion.domain.events import (
     GuestStarted,
     GuestStartFailed,
     GuestUnparked,
-    OutputShipped,
 )
-from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.orders import StartRun
 from gpunion.domain.records import maker
 from gpunion.domain.run import EndReason
 from gpunion.sim.box import Box
-from gpunion.sim.kernel import Kernel
 from gpunion.sim.network import Flow
-from gpunion.sim.runtime import GuestRuntime
-from gpunion.sim.scenario import Program
-from gpunion.sim.shelf import Shelf
+from gpunion.sim.place import Place
+from gpunion.sim.shipping import Shipments
 from gpunion.sim.staging import Stagings
-from gpunion.sim.topology import Topology
-from gpunion.sim.vault import ModelVault, Sealed
-from gpunion.sim.watch import Watch
+from gpunion.sim.vault import Sealed
 
-_guest_saved, _shipped, _sealed = maker(GuestSaved), maker(CheckpointShipped), maker(Sealed)
+_guest_saved = maker(GuestSaved)
 
 # From the end of a thing to the agent knowing it.
 OUTCOME_S = 0.01
@@ -71,20 +62,6 @@ OF_THE_STATION = frozenset({SetTimer, CancelTimer, SendReport})
 PREPARE_S = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What one machine's agent works with."""
-
-    kernel: Kernel
-    runtime: GuestRuntime
-    vault: ModelVault
-    topology: Topology
-    programs: Mapping[JobId, Program]
-    watch: Watch
-    shelf: Shelf = field(default_factory=Shelf)
-    keeps: bool = False  # others may fetch from it, so what is saved on it stays on it
-
-
 class Hands:
     """One life of one agent. `let_go` ends it: nothing it began is heard of again."""
 
@@ -93,7 +70,7 @@ class Hands:
         self._post = post
         self._alive = True
         self._restores: dict[RunId, Flow] = {}
-        self._shipments: dict[RunId, tuple[ShipCheckpoint | ShipOutput, Flow]] = {}
+        self._shipments = Shipments(place, self._tell)
         self._stagings = Stagings(
             place.runtime.node_id,
             shelf=place.shelf,
@@ -109,8 +86,7 @@ class Hands:
         self._place.runtime.nobody_listens()
         for flow in self._restores.values():
             self._place.topology.network.cancel(flow)
-        for run_id in list(self._shipments):
-            self._end_shipment(run_id)
+        self._shipments.stop()
         self._stagings.stop()
 
     def owner_has_it(self) -> None:
@@ -124,16 +100,16 @@ class Hands:
             case AskToSave():
                 self._ask_to_save(effect)
             case ShipCheckpoint():
-                self._ship_checkpoint(effect)
+                self._shipments.ship_checkpoint(effect)
             case StartGuest():
                 self._place.runtime.limit(effect.order.run_id, effect.lease_until_s, None)
                 self._start(effect.order)
             case FetchState() | DropState():
                 self._stagings.perform(effect)
             case ShipOutput():
-                self._ship_output(effect)
+                self._shipments.ship_output(effect)
             case CancelShipping():
-                self._end_shipment(effect.run_id)
+                self._shipments.end(effect.run_id)
             case LimitGuest():
                 self._place.runtime.limit(effect.run_id, effect.lease_until_s, effect.kill_at_s)
             case ParkGuest():
@@ -147,7 +123,7 @@ class Hands:
             case KillGuest():
                 self._kill(effect)
             case RemoveGuest():
-                self._end_shipment(effect.run_id)
+                self._shipments.end(effect.run_id)
                 self._place.runtime.remove(effect.run_id)
             case _:
                 pass  # a notice changes nothing a model could show
@@ -209,7 +185,7 @@ class Hands:
             )
         )
 
-    # --- saving and shipping ---------------------------------------------------------------------
+    # --- saving ----------------------------------------------------------------------------------
 
     def _ask_to_save(self, effect: AskToSave) -> None:
         box = self._place.runtime.boxes.get(effect.run_id)
@@ -230,110 +206,6 @@ class Hands:
                 stall_s=stall_s,
             )
         )
-
-    def _ship_checkpoint(self, effect: ShipCheckpoint) -> None:
-        box = self._place.runtime.boxes.get(effect.run_id)
-        step = None if box is None else box.saved_step(effect.checkpoint_id)
-        if box is None or step is None:
-            self._not_shipped(effect, CheckpointTrouble.NO_GUEST)
-            return
-        if not self._replace_shipment(effect):
-            return
-        program = self._place.programs[box.job_id]
-        first = not self._place.vault.has_any(box.job_id)
-        added_bytes = program.state_bytes if first else min(program.delta_bytes, program.state_bytes)
-        sealed = _sealed(
-            checkpoint_id=effect.checkpoint_id,
-            job_id=box.job_id,
-            epoch=box.order.epoch,
-            step=step,
-            size_bytes=program.state_bytes,
-            added_bytes=added_bytes,
-            keep=effect.keep,
-        )
-        self._send(effect, box, added_bytes, effect.rate_bps, lambda: self._arrived(effect, box, sealed))
-
-    def _arrived(self, effect: ShipCheckpoint, box: Box, sealed: Sealed) -> None:
-        self._end_shipment(effect.run_id)
-        again = self._place.vault.get(sealed.job_id, sealed.checkpoint_id) is not None
-        trouble = self._place.vault.seal(sealed)
-        if trouble is not None:
-            self._not_shipped(effect, trouble)
-            return
-        if self._place.keeps:
-            self._place.shelf.keep(self._place.vault.latest(sealed.job_id) or sealed)
-        if not again:  # else nothing was made durable now: it was told twice
-            self._place.watch.vault_sealed(sealed)
-        self._tell(
-            _shipped(
-                run_id=effect.run_id,
-                checkpoint_id=effect.checkpoint_id,
-                step=effect.step,
-                progress=effect.progress,
-                size_bytes=sealed.size_bytes,
-                shipped_bytes=sealed.added_bytes,
-            )
-        )
-
-    def _not_shipped(self, effect: ShipCheckpoint, trouble: CheckpointTrouble) -> None:
-        self._tell(
-            CheckpointNotShipped(run_id=effect.run_id, checkpoint_id=effect.checkpoint_id, trouble=trouble)
-        )
-
-    def _ship_output(self, effect: ShipOutput) -> None:
-        box = self._place.runtime.boxes.get(effect.run_id)
-        size_bytes = 0 if box is None else self._place.programs[box.job_id].output_bytes
-        if box is None or size_bytes == 0:
-            self._tell(OutputShipped(run_id=effect.run_id, output=None))
-            return
-        if self._replace_shipment(effect):
-            self._send(effect, box, size_bytes, 0.0, lambda: self._output_arrived(box))
-
-    def _output_arrived(self, box: Box) -> None:
-        self._end_shipment(box.run_id)
-        if self._place.vault.epochs.get(box.job_id, 0) > box.order.epoch:
-            self._tell(OutputShipped(run_id=box.run_id, output=None, detail="a newer run has begun"))
-            return
-        self._tell(OutputShipped(run_id=box.run_id, output=CheckpointId(f"{box.run_id}-output")))
-
-    def _send(
-        self,
-        effect: ShipCheckpoint | ShipOutput,
-        box: Box,
-        size_bytes: int,
-        rate_bps: float,
-        then: Callable[[], None],
-    ) -> None:
-        links = self._place.topology.to_vault(box.node_id)
-        flow = self._place.topology.network.start(
-            f"ship {box.run_id}", links, size_bytes, then, cap_bps=rate_bps or None
-        )
-        self._shipments[box.run_id] = (effect, flow)
-        if isinstance(effect, ShipCheckpoint):
-            self._place.vault.arrives(box.job_id, flow)
-        name = effect.checkpoint_id if isinstance(effect, ShipCheckpoint) else "output"
-        self._place.watch.shipping_began(box, flow, name)
-
-    def _replace_shipment(self, effect: ShipCheckpoint | ShipOutput) -> bool:
-        """One shipment per guest. False: this very one is already on its way."""
-        current = self._shipments.get(effect.run_id)
-        if current is None:
-            return True
-        if current[0] == effect:
-            return False
-        self._end_shipment(effect.run_id)
-        if isinstance(current[0], ShipCheckpoint):
-            self._not_shipped(current[0], CheckpointTrouble.SUPERSEDED)
-        return True
-
-    def _end_shipment(self, run_id: RunId) -> None:
-        current = self._shipments.pop(run_id, None)
-        if current is not None:
-            self._place.topology.network.cancel(current[1])
-            box = self._place.runtime.boxes.get(run_id)
-            if box is not None:
-                self._place.vault.arrived(box.job_id)
-                self._place.watch.shipping_ended(box, current[1])
 
     # --- parking ---------------------------------------------------------------------------------
 

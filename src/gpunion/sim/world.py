@@ -14,10 +14,10 @@ from gpunion.sim.clocks import Clock
 from gpunion.sim.coordinator import CoordinatorShell
 from gpunion.sim.coordinator import MakeStation as MakeCoordinatorStation
 from gpunion.sim.disks import AgentDisk, CampusDisk
-from gpunion.sim.hands import Place
 from gpunion.sim.kernel import Kernel
 from gpunion.sim.machine import Machine
 from gpunion.sim.owners import Owner
+from gpunion.sim.place import Place
 from gpunion.sim.runtime import GuestRuntime
 from gpunion.sim.scenario import NodePlan, Scenario
 from gpunion.sim.streams import Streams
