@@ -14,8 +14,9 @@ import pytest
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.migration import Cause
-from gpunion.domain.reasons import SENTENCES, Reason, Verdict, Why, because
+from gpunion.domain.reasons import Reason, Verdict, Why, because
 from gpunion.domain.run import EndReason
+from gpunion.domain.sentences import SENTENCES
 from gpunion.domain.wording import END_IN_WORDS, TROUBLE_IN_WORDS
 
 SOURCE = Path(__file__).resolve().parents[4] / "src" / "gpunion"

@@ -1,0 +1,179 @@
+"""What each reason says to people: a template over the facts that the reason carries.
+
+One that asks for a fact the reason does not carry is a bug that the tests find.
+"""
+
+from __future__ import annotations
+
+from gpunion.domain.why import Why
+
+SENTENCES: dict[Why, str] = {
+    Why.NODE_PAUSED: "its owner takes no new guests at the moment",
+    Why.NODE_RECLAIMED: "its owner is using it",
+    Why.NODE_SILENT: "it has not been heard from",
+    Why.NODE_LEFT: "it has left the campus",
+    Why.TOO_FEW_GPUS: "it has {has} GPU(s), {needs} are needed",
+    Why.TOO_FEW_FREE_GPUS: "{free} of its GPUs are free, {needs} are needed",
+    Why.TOO_LITTLE_VRAM: "no {needs} GPU(s) of it have {vram_gib} GiB of memory",
+    Why.WRONG_MODEL: "its GPUs are not of a wanted model",
+    Why.TOO_FEW_CPUS: "it lends {has} CPUs, {needs} are needed",
+    Why.TOO_LITTLE_MEMORY: "it lends {has_gib} GiB of memory, {needs_gib} are needed",
+    Why.TOO_FEW_FREE_CPUS: "{free} of its CPUs are free, {needs} are needed",
+    Why.TOO_LITTLE_FREE_MEMORY: "{free_gib} GiB of its memory are free, {needs_gib} are needed",
+    Why.LAB_NOT_ADMITTED: "its owner does not admit guests of lab '{lab}'",
+    Why.PERSON_NOT_ADMITTED: "its owner does not admit {person}",
+    Why.NOT_LENT_NOW: "{because}",
+    Why.ENDS_SOON: "by its owner's terms it is lent for {left_s} more only",
+    Why.UNSANDBOXED: "it cannot shut guests in and its owner has not allowed that",
+    Why.NO_NETWORK_HERE: "its owner allows guests no network, and the job asks for one",
+    Why.PLACE_NOT_REACHED: "it does not reach {place}, where the job's checkpoints lie",
+    Why.GUESTS_FULL: "it already has the {limit} guests its owner allows",
+    Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
+    Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} are free and {needs} needed: {because}",
+    Why.CANNOT_DUMP: "it cannot dump and bring back whole guests: {why_not}",
+    Why.OTHER_ARCHITECTURE: "it is {here}, and the job was dumped whole on {there}",
+    Why.OTHER_GPU: "its GPUs are {here}, and what the job has on a {there} moves only to another of these",
+    Why.RESTORE_FAILED_BEFORE: "a whole guest of such a machine did not come to life there ({differing})",
+    Why.NO_IMAGES_HERE: "its guests run in no containers ({runtime}), and the job asks for an image",
+    Why.IMAGE_NOT_LISTED: "the campus does not list the image {image}",
+    Why.IMAGE_NOT_ADMITTED: "its owner does not admit the image {image}",
+    Why.IMAGE_TOO_LARGE: "its owner gives images {quota_gib} GiB, {image} takes {needs_gib}",
+    Why.IMAGE_PINNED: "its image is {image}",
+    Why.IMAGE_ADDED: "{by} put {image} on the campus's list",
+    Why.IMAGE_REMOVED: "{by} took {image} off the campus's list",
+    Why.QUOTA_REACHED: "waits: {who} holds {held} of the {limit} GPU(s) allowed at once; this needs {needs}",
+    Why.QUOTA_TOO_SMALL: "cannot begin: {who} may hold {limit} GPU(s) at once, and this needs {needs}. "
+    "Next: stop it and ask for less, or have whoever runs the campus allow more "
+    "(gpunion quotas set {account} {needs})",
+    Why.QUOTA_SET: "{who} may hold {gpus} GPU(s) at once, says {by}",
+    Why.TURN: "{turn}: {who} has had {share} % of what was used lately "
+    "({used_h} GPU-hours) and has lent {lent_h}",
+    Why.BEHIND_DEADLINE: "it is {behind_s} of work behind the line to its deadline: it goes before others "
+    "of its class, and to machines that stay",
+    Why.ROOM_MADE: "{jobs} make(s) room for it on {node}",
+    Why.MADE_ROOM: "made room on {node} for {job}, which is of a higher class; "
+    "it is saved first, {unsaved_s} after its last save",
+    Why.DEADLINE_MISSED: "its deadline cannot be met any more; it takes its turn like others",
+    Why.SUBMITTED: "accepted from {owner}",
+    Why.IMPOSSIBLE: "no node of this campus could ever run it: {blockers}",
+    Why.PLACED: "placed on {node} (run {epoch} of it): {because}",
+    Why.WAITING: "waiting: {blockers}",
+    Why.STARTED: "started on {node} from the beginning",
+    Why.RESUMED: "resumed on {node} at step {step}",
+    Why.SAVED: "step {step} is durable ({bytes} bytes shipped)",
+    Why.PLACES_PASSED_OVER: "for now it goes on without some of its places, which get what they miss "
+    "when they have room ({trouble})",
+    Why.SAVED_ELSEWHERE: "it was saved in another of its places, since {trouble}",
+    Why.SAVE_SPOILED: "its program could not go on from what it had saved at step {step} ({detail}); "
+    "it goes on from the save before, step {durable}",
+    Why.SAVE_UNREADABLE: "newer saves of it could not be read, so it goes on from step {step} ({trouble})",
+    Why.SAVE_FAILED: "its save {checkpoint} did not become durable: {trouble}",
+    Why.STALE_EPOCH: "late news of run {epoch} of it changed nothing: by then it was at run {current}",
+    Why.SAVED_WHOLE: "the whole guest is durable as step {step} ({bytes} bytes shipped)",
+    Why.TIER_FELL_BACK: "it could not be dumped whole ({trouble}); its program saved itself instead",
+    Why.RESUMED_WHOLE: "brought back whole on {node} at step {step}",
+    Why.DUMP_REFUSED_THERE: "its dump did not come to life on {node}: {detail}",
+    Why.DUMP_GIVEN_UP: "its dump came to life nowhere; going on from what its program saved, or anew",
+    Why.STEP_BEHIND: "a checkpoint of step {step} was ignored; step {durable} is already durable",
+    Why.OWNER_WANTS_NODE: "the owner of {node} wants it back in {notice_s}",
+    Why.OWNER_TOOK_NODE: "the owner of {node} took it back {ago_s} ago, while it was out of touch",
+    Why.OWNER_WANTS_GPU: "the owner of {node} wants GPU {gpus} back in {notice_s}",
+    Why.TERMS_CHANGED: "the owner of {node} changed the terms: {said}",
+    Why.TERMS_END_LENDING: "the terms of {node} end its lending in {notice_s}: {detail}",
+    Why.TERMS_END_STAY: "the terms of {node} let it stay for {notice_s} more: {detail}",
+    Why.MAY_STAY: "it may stay on {node} after all",
+    Why.OWNER_COMPUTES: "the owner of {node} began to compute on GPU {gpus} ({detail}); "
+    "it is theirs in {notice_s}",
+    Why.GPU_SICK: "GPU {gpus} of {node} is out of order ({detail})",
+    Why.PARKED: "{gib} GiB of its GPU memory went into the memory of {node} in {took_s}; "
+    "it stands still there until the owner is done",
+    Why.NOT_PARKED: "it could not be parked on {node} ({detail}); it is saved and moved instead",
+    Why.UNPARKED: "goes on on {node} after {parked_s} in its memory; nothing was lost",
+    Why.PARKED_TOO_LONG: "the owner of {node} was not done after {patience_s}; "
+    "it goes on elsewhere, from its last save",
+    Why.NOT_UNPARKED: "it did not get back onto its GPU on {node}: {detail}",
+    Why.FLUSH_FITS: "saving takes about {needs_s} and fits the {left_s} left",
+    Why.CAPTURE_FITS: "saving takes about {stall_s} and fits the {left_s} left on the GPU; "
+    "what was saved is sent afterwards",
+    Why.NOTICE_TOO_SHORT: "saving takes about {needs_s} and does not fit the {left_s} left; "
+    "going on from step {durable} later",
+    Why.WORKS_ON_TO_THE_END: "no other machine has room for it now: it works on there for up to {works_s}, "
+    "is saved before its time is up, and goes on as soon as there is a place",
+    Why.LEAVES_IN_TURN: "the guests of {node} leave one after another: it works on there for up to "
+    "{works_s}, is saved then, and goes on elsewhere",
+    Why.STAGED: "a copy of its state goes to {node}, where it would go next ({bytes} bytes; {because})",
+    Why.STATE_READY: "its state lies ready on {node} ({fetched} bytes fetched, {direct} of them directly)",
+    Why.STATE_CAME_DIRECTLY: "{direct} bytes of its state came to {node} straight from where it ran",
+    Why.NO_DIRECT_WAY: "{node} could not fetch its state straight from where it ran ({trouble}); "
+    "the vault gave it",
+    Why.STATE_WAS_THERE: "{found} bytes of its state lay ready on {node}",
+    Why.MOVED_ANEW: "moved from {source} to {node}; stood still for {downtime_s} and begins anew: "
+    "nothing of it was saved",
+    Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s}, {redone} steps to redo",
+    Why.FELL_BACK: "its last save did not arrive ({trouble}); going on from step {durable}",
+    Why.OWNER_KILLED: "the owner of {node} took it back without notice",
+    Why.OWNER_LEFT: "{node} is leaving the campus",
+    Why.LEASE_LOST: "{node} lost touch with the coordinator and ended its guests",
+    Why.DISK_SHORT_THERE: "its disk has no room for another guest; its owner is told",
+    Why.DISK_SHORT: "the disk of {node} has little room left: what the job writes there, and its next saves, "
+    "may fail soon; {safe}. Next: have it write less, or stop it and submit it again",
+    Why.DISK_FULL: "the disk of {node} is full: what the job writes there fails, and it cannot be saved "
+    "before its owner makes room; {safe}. Next: wait, or stop it and submit it again",
+    Why.DISK_HAS_ROOM: "the disk of {node} has room again",
+    Why.NODE_WENT_SILENT: "nothing is heard of {node}; unless that changes, "
+    "what runs there goes on elsewhere in {fence_s}",
+    Why.NODE_GIVEN_UP: "{node} stayed silent; going on from step {durable}",
+    Why.NODE_HEARD_AGAIN: "{node} is heard again",
+    Why.NODE_JOINED: "{node} of lab {lab} joined with {gpus} GPU(s)",
+    Why.NODE_BACK: "{node} is lent again",
+    Why.NODE_REMOVED: "{by} took it off the campus's list of machines",
+    Why.NODE_STAYS: "it stays on the campus's list of machines: {because}",
+    Why.GPU_PAUSED: "the owner of {node} takes no new guests on GPU {gpus}",
+    Why.GPU_FREE: "GPU {gpus} was free {freed_after_s} after it was wanted",
+    Why.GPU_BACK: "GPU {gpus} of {node} is lent again",
+    Why.GOING_HOME: "going home to {node}: saves about {gain_s}",
+    Why.RUN_REFUSED: "{node} refused it: {refusal}",
+    Why.START_FAILED: "could not start on {node}: {detail}",
+    Why.STOP_ASKED: "its user asked to stop it",
+    Why.ENDED_ITSELF: "it saved itself and ended without being asked from here; it is run again",
+    Why.SAVED_OUT_OF_TOUCH: "{node} and the coordinator were out of touch for too long: "
+    "it was saved there and ended, {ago_s} ago; it is run again",
+    Why.SAVED_FOR_OWNER: "the owner of {node} wanted it back: it was saved there and ended, {ago_s} ago; "
+    "it is run again",
+    Why.GUEST_VANISHED: "it died on {node} without a word from itself or its owner",
+    Why.FINISHED: "finished on {node} after {moves} move(s)",
+    Why.FAILED: "failed: {detail}",
+    Why.CANCELLED: "cancelled by its user",
+    Why.ALREADY_OVER: "the job is already over ({phase})",
+    Why.UNKNOWN_JOB: "there is no such job",
+    Why.UNKNOWN_NODE: "there is no such node",
+    Why.NOT_ITS_RUN: "{node} reported on {run}, which is not on it; ignored",
+    Why.GANG_SEAT: "member {rank} of a gang of {size}: all run together, or none does",
+    Why.GANG_WAITS: "{found} of its gang's {size} members would have a place now, and all start together "
+    "or none: {blockers}",
+    Why.GANG_IMPOSSIBLE: "no machines of this campus could ever run all {size} members at once; "
+    "there is room for {found}",
+    Why.GANG_ROOM: "it has room for {room} of the {size} members, with nobody else on it",
+    Why.GANG_SAVES: "member {rank} has to leave {node}: {because}; "
+    "all {size} members are saved at the same step and go on together",
+    Why.GANG_APART: "its gang's members saved different steps ({steps}), which counts for nobody; "
+    "all would go on from step {durable}",
+    Why.GANG_STOPS: "member {rank} is gone from {node}: {because}; "
+    "all {size} members stop and go on together from step {durable}",
+    Why.GANG_BROKEN: "its program ended with exit code {code} when another member was gone: "
+    "no failure of its own",
+    Why.GANG_ENDED: "its program has ended ({how}); the job is over when all {size} members have ended",
+    Why.GANG_AGAIN: "its program had ended, but member {rank} is gone from {node}: {because}; "
+    "all {size} members run again from step {durable}",
+    Why.GANG_FAILS: "member {rank} failed ({detail}), so all {size} members are stopped",
+    Why.OLD_EPOCH: "run {epoch} of it is older than run {current}, which is known there",
+    Why.OWNER_SAID_NO: "the owner said {phase}",
+    Why.BEYOND_TERMS: "there is no room for it by the terms: {detail}",
+    Why.NO_LEASE: "it is out of touch with the coordinator",
+    Why.GPU_BUSY: "a granted GPU is still in use",
+    Why.OWN_SAVE: "nobody could be asked in time, so the agent has {run} saved by itself",
+    Why.ADOPTED: "{run} was still alive after the agent's restart",
+    Why.STRANGER_ENDED: "{run} was alive but not known; ended",
+    Why.NO_ROOM_FOR_IMAGE: "there was no room for its image: {detail}",
+    Why.MACHINE_FREE: "the machine was free {freed_after_s} after the owner asked",
+}
