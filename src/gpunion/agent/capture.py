@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from gpunion.domain.tree import BadTree, check_link_strictly
 from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble, ShipCancelled
 
 COPY_BYTES = 4 * 1024**2
@@ -24,11 +25,18 @@ CopyFile = Callable[[int, str, Path], None]
 
 
 def cut(
-    source: Path, target: Path, *, files: tuple[str, ...] | None, still: bool, cancelled: Callable[[], bool]
+    source: Path,
+    target: Path,
+    *,
+    files: tuple[str, ...] | None,
+    still: bool,
+    cancelled: Callable[[], bool],
+    links_outside: bool = True,
 ) -> None:
     """Make `target` hold what `source` holds now. Only `files` where they are named, each must be there.
 
-    `still`: nobody writes there any more, so links are as good as copies and cost nothing.
+    `still`: nobody writes there any more, so links are as good as copies and cost nothing. Symbolic links
+    that lead outside, which no vault takes, are left out unless `links_outside`.
     """
     if target.exists():
         shutil.rmtree(target)
@@ -39,7 +47,7 @@ def cut(
     try:
         folder = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            _Cutter(copy, wanted, found, cancelled).walk(folder, "", target, 0)
+            _Cutter(copy, wanted, found, cancelled, links_outside).walk(folder, "", target, 0)
         finally:
             os.close(folder)
     except FileNotFoundError as error:
@@ -51,14 +59,40 @@ def cut(
         raise CheckpointTorn(f"{missing[0]} is named as saved and is not there")
 
 
+def remove_links_that_lead_outside(folder: Path) -> list[str]:
+    """Names them. For a folder in which nobody writes any more."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            name = str(path.relative_to(folder))
+            if path.is_symlink() and not stays_inside(name, os.readlink(path)):
+                path.unlink()
+                found.append(name)
+    return sorted(found)
+
+
+def stays_inside(path: str, leads_to: str) -> bool:
+    try:
+        check_link_strictly(path, leads_to)
+    except BadTree:
+        return False
+    return True
+
+
 class _Cutter:
     def __init__(
-        self, copy: CopyFile, wanted: set[str] | None, found: set[str], cancelled: Callable[[], bool]
+        self,
+        copy: CopyFile,
+        wanted: set[str] | None,
+        found: set[str],
+        cancelled: Callable[[], bool],
+        links_outside: bool,
     ) -> None:
         self._copy = copy
         self._wanted = wanted
         self._found = found
         self._cancelled = cancelled
+        self._links_outside = links_outside
 
     def walk(self, folder: int, prefix: str, target: Path, depth: int, *, all_of_it: bool = False) -> None:
         if depth > DEPTH_MAX:
@@ -75,7 +109,9 @@ class _Cutter:
                 whole = all_of_it or (self._wanted is not None and f"{path}/" in self._wanted)
                 self._enter(folder, name, path, target / name, depth, stat.S_IMODE(mode), whole)
             elif stat.S_ISLNK(mode):
-                os.symlink(os.readlink(name, dir_fd=folder), target / name)
+                leads_to = os.readlink(name, dir_fd=folder)
+                if self._links_outside or stays_inside(path, leads_to):
+                    os.symlink(leads_to, target / name)
             elif stat.S_ISREG(mode):
                 self._copy(folder, name, target / name)
             # Sockets, pipes and devices hold no state.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpunion.agent.caps import both
-from gpunion.agent.capture import cut
+from gpunion.agent.capture import cut, remove_links_that_lead_outside
 from gpunion.agent.control import SavedMarker, read_saved
 from gpunion.agent.restoring import APP_TIER, CHECKPOINT_PART, OUTPUT_PART, OUTPUT_TIER
 from gpunion.agent.run_notes import RunNote
@@ -39,6 +39,7 @@ from gpunion.ports.vault import (
 # A vault that is away for a moment must not cost a finished job its result.
 OUTPUT_TRIES = 10
 OUTPUT_WAIT_S = 2.0
+LINKS_NAMED = 5
 DETAIL_LIMIT_CHARS = 500  # of what places say, in a report
 # Longer sleeps would make a cancelled upload linger.
 PACE_STEP_S = 0.2
@@ -99,16 +100,19 @@ def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | Che
 def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) -> OutputShipped:
     """Blocks; called from a thread, after the guest is gone. Files are named as in the output directory."""
     output_id = CheckpointId(f"{note.run_id}-output")
+    left_out = ""
     try:
+        left_out = _without(remove_links_that_lead_outside(note.paths.output_dir))
         if not any(note.paths.output_dir.iterdir()):
-            return OutputShipped(run_id=note.run_id, output=None)
+            return OutputShipped(run_id=note.run_id, output=None, left_out=left_out)
         label = _label(note, output_id, step=step, progress=1.0, tier=OUTPUT_TIER)
         pace = pace_of(0.0, cancelled)
         for tries_left in reversed(range(OUTPUT_TRIES)):
             try:
                 sent = _send(world, note, note.paths.output_dir, label, pace, cancelled)
                 world.replicate(note.job_id, note.places)
-                return OutputShipped(run_id=note.run_id, output=CheckpointId(sent.manifest.checkpoint_id))
+                output = CheckpointId(sent.manifest.checkpoint_id)
+                return OutputShipped(run_id=note.run_id, output=output, left_out=left_out)
             except VaultFault as fault:
                 if not fault.temporary or not tries_left:
                     raise
@@ -116,18 +120,32 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         raise AssertionError("the last try raises")
     except (VaultFault, OSError) as fault:
         return OutputShipped(
-            run_id=note.run_id, output=None, detail=f"its output could not be saved: {fault}"
+            run_id=note.run_id,
+            output=None,
+            detail=f"its output could not be saved: {fault}",
+            hopeless=isinstance(fault, BadManifest),
+            left_out=left_out,
         )
     finally:
         world.saves.clear(note.run_id, output_id)
+
+
+def _without(links: list[str]) -> str:
+    if not links:
+        return ""
+    more = "" if len(links) <= LINKS_NAMED else f" and {len(links) - LINKS_NAMED} more"
+    named = ", ".join(links[:LINKS_NAMED])[:DETAIL_LIMIT_CHARS]
+    return f"left out of its output, being links that lead outside of it: {named}{more}"
 
 
 def trouble_of(fault: VaultFault | OSError) -> CheckpointTrouble:
     match fault:
         case OldEpoch():
             return CheckpointTrouble.OLD_EPOCH
-        case CheckpointTorn() | BadManifest():
+        case CheckpointTorn():
             return CheckpointTrouble.TORN
+        case BadManifest():
+            return CheckpointTrouble.UNFIT
         case ShipCancelled():
             return CheckpointTrouble.SUPERSEDED
         case VaultFull():
@@ -152,7 +170,15 @@ def _ship_cut(world: World, shipment: Shipment) -> Sent:
     cut(
         note.paths.checkpoint_dir, place / CHECKPOINT_PART, files=files, still=left_alone, cancelled=cancelled
     )
-    cut(note.paths.output_dir, place / OUTPUT_PART, files=None, still=still, cancelled=cancelled)
+    # What leads outside is not kept of its output in the end either: it must not cost it its saves.
+    cut(
+        note.paths.output_dir,
+        place / OUTPUT_PART,
+        files=None,
+        still=still,
+        cancelled=cancelled,
+        links_outside=False,
+    )
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=APP_TIER)
     pace = pace_of(effect.rate_bps, cancelled)
     return _send(world, note, place, label, pace, cancelled, effect.keep)

@@ -121,7 +121,7 @@ class Follower:
 
 
 def exit_code_of(job: Json) -> int:
-    """The program's own code; 1 where it has none and did not succeed."""
-    if job["exit_code"] is not None:
-        return int(job["exit_code"])
-    return OK if job["phase"] == "succeeded" else ERROR
+    """The program's own code; 1 where it has none, or says that all is well, and the job did not succeed."""
+    if job["phase"] == "succeeded":
+        return int(job["exit_code"] or OK)
+    return int(job["exit_code"] or ERROR)

@@ -30,6 +30,7 @@ class CheckpointTrouble(StrEnum):
     VAULT_DENIED = "vault_denied"  # the node's credentials are refused there
     OLD_EPOCH = "old_epoch"
     TORN = "torn"  # files changed while they were read
+    UNFIT = "unfit"  # no vault takes what was saved, a link that leads outside for example
     PARKED = "parked"  # it stands still in memory and cannot answer
 
 

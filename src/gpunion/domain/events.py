@@ -243,11 +243,15 @@ class StateFetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputShipped:
-    """What the program left in its output directory is durable (or there was nothing)."""
+    """What the program left in its output directory is durable (or there was nothing, or `detail` says why
+    it is not). `hopeless`: no other try and no other machine could keep it. `left_out`: what could not be
+    kept of it, in words; the rest is."""
 
     run_id: RunId
     output: CheckpointId | None
     detail: str = ""
+    hopeless: bool = False
+    left_out: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ class Cause(StrEnum):
     START_TROUBLE = "start_trouble"
     SELF_SAVED = "self_saved"  # the program saved itself and asked to be run again
     GUEST_LOST = "guest_lost"
+    OUTPUT_LOST = "output_lost"  # it had finished, but what it made could not be kept
     SPOILED_SAVE = "spoiled_save"  # its program could not go on from what it had saved
     GANG = "gang"  # another member of its gang had to go
 

@@ -27,6 +27,7 @@ class EndReason(StrEnum):
     SAVED = "saved"  # saved itself and left
     STOPPED = "stopped"  # by its user, or because a newer epoch replaced it
     DEADLINE = "deadline"  # the owner's deadline came
+    OUTPUT_LOST = "output_lost"  # finished, but what it made could not be brought to safety
     KILLED_BY_OWNER = "killed_by_owner"
     SICK_GPU = "sick_gpu"  # a GPU of it is out of order
     LEASE_ENDED = "lease_ended"  # the agent lost the coordinator and ended it

@@ -141,6 +141,8 @@ SENTENCES: dict[Why, str] = {
     Why.SAVED_FOR_OWNER: "the owner of {node} wanted it back: it was saved there and ended, {ago_s} ago; "
     "it is run again",
     Why.GUEST_VANISHED: "it died on {node} without a word from itself or its owner",
+    Why.OUTPUT_NOT_KEPT: "its program finished on {node}, but {detail}; it is run again from step {durable}",
+    Why.OUTPUT_LEFT_OUT: "{detail}",
     Why.FINISHED: "finished on {node} after {moves} move(s)",
     Why.FAILED: "failed: {detail}",
     Why.CANCELLED: "cancelled by its user",

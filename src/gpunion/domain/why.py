@@ -120,6 +120,8 @@ class Why(StrEnum):
     SAVED_OUT_OF_TOUCH = "saved_out_of_touch"
     SAVED_FOR_OWNER = "saved_for_owner"
     GUEST_VANISHED = "guest_vanished"
+    OUTPUT_NOT_KEPT = "output_not_kept"
+    OUTPUT_LEFT_OUT = "output_left_out"
     FINISHED = "finished"
     FAILED = "failed"
     CANCELLED = "cancelled"

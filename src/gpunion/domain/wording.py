@@ -17,6 +17,7 @@ TROUBLE_IN_WORDS = {
     CheckpointTrouble.VAULT_DENIED: "the machine was refused where its saves are kept",
     CheckpointTrouble.OLD_EPOCH: "a newer run of the job had begun",
     CheckpointTrouble.TORN: "its files changed while they were read",
+    CheckpointTrouble.UNFIT: "what it saved cannot be stored as it is",
     CheckpointTrouble.PARKED: "it stood still in memory and could not answer",
 }
 
@@ -26,6 +27,7 @@ END_IN_WORDS = {
     EndReason.SAVED: "it had ended",
     EndReason.STOPPED: "it was stopped",
     EndReason.DEADLINE: "the time it had there was over",
+    EndReason.OUTPUT_LOST: "it had finished, but what it made could not be kept",
     EndReason.KILLED_BY_OWNER: "the machine's owner took it back at once",
     EndReason.SICK_GPU: "a GPU of it was out of order",
     EndReason.LEASE_ENDED: "the machine lost touch with the coordinator and ended it",

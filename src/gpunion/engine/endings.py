@@ -37,6 +37,9 @@ def say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
             draft.because(job.id, Why.OWNER_KILLED, node=node)
         case EndReason.LEASE_ENDED:
             draft.because(job.id, Why.LEASE_LOST, node=node)
+        case EndReason.OUTPUT_LOST:
+            detail = report.detail or "what it made could not be kept"
+            draft.because(job.id, Why.OUTPUT_NOT_KEPT, node=node, detail=detail, durable=durable)
         case EndReason.SICK_GPU:
             gpus = ", ".join(map(str, run.grant.gpu_indices))
             detail = report.detail or "no detail given"

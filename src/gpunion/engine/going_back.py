@@ -40,7 +40,7 @@ def before_what_failed(draft: Draft, job: Job, run: Run, report: RunEnded, detai
 
 def blames_its_save(draft: Draft, job: Job, run: Run, report: RunEnded) -> bool:
     """It failed before it had done a step, or saved anything, since it was given what it had saved."""
-    if run.restored_from is None or job.spec.seat is not None:
+    if run.restored_from is None or job.spec.seat is not None or report.exit_code == 0:
         return False
     given = draft.state.checkpoints.get(run.restored_from)
     if (job.tier if given is None else given.tier) is not Tier.APP:

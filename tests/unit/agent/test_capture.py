@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent.capture import cut
+from gpunion.agent.capture import cut, remove_links_that_lead_outside
 from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble, ShipCancelled
 
 
@@ -38,6 +38,14 @@ def test_the_whole_directory_is_cut_and_links_are_not_followed(source: Path, sti
         "step-2/link": "/etc/hostname",
         "step-2/weights": "two",
     }
+
+
+def test_links_that_lead_outside_are_left_out_where_they_are_not_wanted(source: Path, tmp_path: Path) -> None:
+    os.symlink("../step-1/weights", source / "step-2" / "inside")
+    cut(source, tmp_path / "cut", files=None, still=True, cancelled=lambda: False, links_outside=False)
+    assert sorted(path.name for path in (tmp_path / "cut" / "step-2").iterdir()) == ["inside", "weights"]
+    assert remove_links_that_lead_outside(source) == ["step-2/link"]
+    assert sorted(path.name for path in (source / "step-2").iterdir()) == ["inside", "weights"]
 
 
 def test_only_named_files_are_cut(source: Path) -> None:

@@ -18,6 +18,7 @@ from gpunion.domain.events import (
 )
 from gpunion.domain.ids import CheckpointId
 from gpunion.ports.vault import (
+    BadManifest,
     CheckpointTorn,
     JobKey,
     LocalDiskTrouble,
@@ -93,6 +94,7 @@ async def test_a_program_that_names_no_files_has_its_whole_directory_saved(fake:
     [
         (OldEpoch("newer"), CheckpointTrouble.OLD_EPOCH),
         (CheckpointTorn("changed"), CheckpointTrouble.TORN),
+        (BadManifest("a link that leads outside"), CheckpointTrouble.UNFIT),
         (VaultUnavailable("away"), CheckpointTrouble.VAULT_UNAVAILABLE),
         (LocalDiskTrouble("full"), CheckpointTrouble.DISK_FULL),
         (VaultDenied("refused"), CheckpointTrouble.VAULT_DENIED),
@@ -146,6 +148,29 @@ async def test_the_output_is_sealed_under_the_run_s_name(fake: FakeWorld) -> Non
     await until(lambda: fake.posted)
     assert fake.posted == [OutputShipped(run_id=RUN, output=CheckpointId(f"{RUN}-output"))]
     assert fake.vault.trees[f"{RUN}-output"] == {"weights": "done"}
+
+
+async def test_links_that_lead_outside_cost_nobody_the_rest_of_an_output(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    output = fake.runtime.paths(RUN).output_dir
+    (output / "weights").write_text("done")
+    (output / "data").symlink_to("/data/set")
+    hands.ship_output(7)
+    await until(lambda: fake.posted)
+    left_out = "left out of its output, being links that lead outside of it: data"
+    told = OutputShipped(run_id=RUN, output=CheckpointId(f"{RUN}-output"), left_out=left_out)
+    assert fake.posted == [told]
+    assert fake.vault.trees[f"{RUN}-output"] == {"weights": "done"}
+
+
+async def test_an_output_that_no_vault_takes_is_hopeless(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    (fake.runtime.paths(RUN).output_dir / "weights").write_text("done")
+    fake.vault.ship_fault = BadManifest("too deep")
+    hands.ship_output(7)
+    await until(lambda: fake.posted)
+    detail = "its output could not be saved: too deep"
+    assert fake.posted == [OutputShipped(run_id=RUN, output=None, detail=detail, hopeless=True)]
 
 
 async def test_an_output_that_cannot_be_saved_is_told_with_the_reason(fake: FakeWorld) -> None:

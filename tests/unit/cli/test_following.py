@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from gpunion.cli.following import exit_code_of
 from gpunion.sdk.errors import Unreachable
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job, a_line
 
@@ -164,3 +167,13 @@ def test_a_cancelled_job_without_a_code_ends_with_one(gpunion: Terminal) -> None
     campus, terminal = gpunion.campus, a_terminal(gpunion)
     terminal.happens(lambda: end(campus, a_job(1)["id"], phase="cancelled", exit_code=None))
     assert terminal("run", "--no-dir", "--", "true") == 1
+
+
+@pytest.mark.parametrize(
+    ("phase", "code", "exits"),
+    [("succeeded", 0, 0), ("failed", 3, 3), ("failed", None, 1), ("failed", 0, 1), ("cancelled", None, 1)],
+)
+def test_the_job_s_own_code_is_handed_on_but_never_a_zero_that_is_not_true(
+    phase: str, code: int | None, exits: int
+) -> None:
+    assert exit_code_of({"phase": phase, "exit_code": code}) == exits

@@ -90,14 +90,14 @@ def output_shipped(draft: AgentDraft, event: OutputShipped) -> None:
     guest = draft.guests.get(event.run_id)
     if guest is None or guest.phase is not GuestPhase.SHIPPING:
         return
-    if guest.end_cause is EndReason.FAILED:
-        detail = "; ".join(words for words in (guest.end_detail, event.detail) if words)
-        _report_end(draft, guest, EndReason.FAILED, detail=detail, output=event)
+    if guest.end_cause is EndReason.FAILED or event.hopeless:
+        words = (guest.end_detail, event.detail, event.left_out)
+        _report_end(draft, guest, EndReason.FAILED, detail="; ".join(filter(None, words)), output=event)
     elif event.detail:
         # Finished, but what it made did not get out: as good as not finished.
-        _report_end(draft, guest, EndReason.DEADLINE, detail=event.detail)
+        _report_end(draft, guest, EndReason.OUTPUT_LOST, detail=event.detail)
     else:
-        _report_end(draft, guest, EndReason.FINISHED, output=event)
+        _report_end(draft, guest, EndReason.FINISHED, detail=event.left_out, output=event)
     draft.farewell(guest.run_id)
 
 

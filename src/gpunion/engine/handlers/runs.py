@@ -28,6 +28,7 @@ _SMOOTHING = 0.5
 
 _CAUSES = {
     EndReason.DEADLINE: Cause.OWNER_RECLAIM,
+    EndReason.OUTPUT_LOST: Cause.OUTPUT_LOST,
     EndReason.KILLED_BY_OWNER: Cause.OWNER_KILL,
     EndReason.LEASE_ENDED: Cause.LEASE_ENDED,
     EndReason.NODE_LOST: Cause.NODE_LOST,
@@ -40,6 +41,12 @@ _CAUSES = {
     EndReason.FAILED: Cause.GUEST_LOST,  # of a gang: the others were gone
     EndReason.UNKNOWN: Cause.GUEST_LOST,
 }
+_SPEAK_AGAINST_THE_NODE = (
+    EndReason.REFUSED,
+    EndReason.START_FAILED,
+    EndReason.GUEST_LOST,
+    EndReason.OUTPUT_LOST,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,7 +303,7 @@ def _save_on_its_way(draft: Draft, run: Run, report: RunEnded) -> Checkpoint | N
 
 
 def _avoid(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
-    if report.reason not in (EndReason.REFUSED, EndReason.START_FAILED, EndReason.GUEST_LOST):
+    if report.reason not in _SPEAK_AGAINST_THE_NODE:
         return job
     avoid = [a for a in job.avoid if a.until_s > draft.now_s and a.node_id != run.node_id]
     avoid.append(Avoidance(node_id=run.node_id, until_s=draft.now_s + draft.timing.avoid_s))
@@ -321,6 +328,8 @@ def hopeless_because(report: RunEnded) -> str:
 def _finished(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
     over(draft, job, JobPhase.SUCCEEDED, report)
     draft.because(job.id, Why.FINISHED, node=run.node_id, moves=moving.moves(draft, job))
+    if report.detail:
+        draft.because(job.id, Why.OUTPUT_LEFT_OUT, detail=report.detail)
 
 
 def _failed_by_itself(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:

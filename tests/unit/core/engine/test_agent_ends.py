@@ -117,7 +117,22 @@ def test_a_guest_whose_output_is_lost_has_not_finished() -> None:
     agent = an_agent_with_a_guest()
     agent.exits(code=0)
     decision = agent.hears(OutputShipped(run_id=RUN, output=None, detail="the vault is full"))
-    assert reports(decision) == [the_end(EndReason.DEADLINE, exit_code=0, detail="the vault is full")]
+    assert reports(decision) == [the_end(EndReason.OUTPUT_LOST, exit_code=0, detail="the vault is full")]
+
+
+def test_an_output_that_nobody_could_keep_fails_its_job_with_the_reason_and_is_not_made_again() -> None:
+    agent = an_agent_with_a_guest()
+    agent.exits(code=0)
+    decision = agent.hears(OutputShipped(run_id=RUN, output=None, detail="too deep", hopeless=True))
+    assert reports(decision) == [the_end(EndReason.FAILED, exit_code=0, detail="too deep")]
+
+
+def test_what_was_left_out_of_an_output_is_told_with_its_end() -> None:
+    agent = an_agent_with_a_guest()
+    agent.exits(code=0)
+    decision = agent.hears(OutputShipped(run_id=RUN, output=CheckpointId("out"), left_out="without l"))
+    finished = the_end(EndReason.FINISHED, exit_code=0, output=CheckpointId("out"), detail="without l")
+    assert reports(decision) == [finished]
 
 
 @pytest.mark.parametrize(

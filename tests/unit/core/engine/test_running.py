@@ -320,6 +320,18 @@ def test_a_run_that_cannot_be_started_three_times_in_a_row_fails_its_job() -> No
     assert headquarters.state.moving == set()
 
 
+def test_a_machine_that_could_not_keep_an_output_is_not_tried_again_at_once() -> None:
+    headquarters = a_running_job()
+    headquarters.ended("job-e1", EndReason.OUTPUT_LOST, detail="its output could not be saved: away")
+    assert [one.node_id for one in headquarters.job().avoid] == ["alpha"]
+
+
+def test_a_finished_job_is_told_what_was_left_out_of_its_output() -> None:
+    decision = a_running_job().ended("job-e1", EndReason.FINISHED, detail="left out of its output: l")
+    told = [reason.sentence() for reason in decision.reasons]
+    assert told == ["finished on alpha after 0 move(s)", "left out of its output: l"]
+
+
 def test_a_start_that_works_forgives_the_failed_ones() -> None:
     headquarters = Headquarters()
     for node in ("alpha", "beta"):
@@ -336,6 +348,7 @@ def test_a_start_that_works_forgives_the_failed_ones() -> None:
     [
         (EndReason.LEASE_ENDED, Why.LEASE_LOST, Cause.LEASE_ENDED),
         (EndReason.KILLED_BY_OWNER, Why.OWNER_KILLED, Cause.OWNER_KILL),
+        (EndReason.OUTPUT_LOST, Why.OUTPUT_NOT_KEPT, Cause.OUTPUT_LOST),
         (EndReason.GUEST_LOST, Why.GUEST_VANISHED, Cause.GUEST_LOST),
         (EndReason.UNKNOWN, Why.GUEST_VANISHED, Cause.GUEST_LOST),
         (EndReason.STOPPED, Why.GUEST_VANISHED, Cause.GUEST_LOST),
