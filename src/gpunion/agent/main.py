@@ -52,7 +52,7 @@ from gpunion.ports.runtime import RuntimeFault
 GOODBYE_LIMIT_S = 3.0
 LOOK_S = 0.2
 
-EXIT_FINE, EXIT_TROUBLE, EXIT_REFUSED = 0, 1, 2
+EXIT_FINE, EXIT_REFUSED = 0, 2
 
 log = structlog.get_logger()
 

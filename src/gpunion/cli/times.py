@@ -19,9 +19,3 @@ def clock_time(stamp: str) -> str:
     moment = datetime.fromisoformat(stamp).astimezone()
     today = datetime.now().astimezone().date()
     return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
-
-
-def between_s(begin: str | None, end: str | None) -> float | None:
-    if begin is None or end is None:
-        return None
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()

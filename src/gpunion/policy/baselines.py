@@ -47,7 +47,6 @@ class Vacate:
                 run_id=guest.run_id,
                 rate_bps=share_bps,
                 needs_s=guest.stall_s + 8.0 * guest.ship_bytes / cap_bps,
-                left_s=left_s,
             )
             for guest in everybody
         ]
@@ -87,5 +86,3 @@ REDUNDANT = Policies(
     reclaim=NeverFlush(),
     homecoming=Never(),
 )
-
-BASELINES = (SLURM_FIXED, SLURM_YOUNG, HTCONDOR, FIXED_AND_NOTICE, PUBLISHED, REDUNDANT)

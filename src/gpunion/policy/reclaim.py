@@ -32,7 +32,6 @@ class Triage:
     run_id: RunId
     rate_bps: float | None
     needs_s: float
-    left_s: float
 
 
 class ReclaimPlan(Protocol):
@@ -57,7 +56,6 @@ class FlushWhatFits:
                 run_id=guest.run_id,
                 rate_bps=rates.of(guest.run_id),
                 needs_s=guest.stall_s + 8.0 * guest.ship_bytes / cap_bps + guard_s,
-                left_s=left_s,
             )
             for guest in guests
         ]
@@ -79,7 +77,7 @@ class NeverFlush:
 
     def triage(self, guests: Iterable[AtStake], *, left_s: float, uplink_bps: float) -> list[Triage]:
         return [
-            Triage(run_id=g.run_id, rate_bps=None, needs_s=g.stall_s, left_s=left_s)
+            Triage(run_id=g.run_id, rate_bps=None, needs_s=g.stall_s)
             for g in sorted(guests, key=lambda g: g.run_id)
         ]
 

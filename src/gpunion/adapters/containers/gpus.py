@@ -9,7 +9,6 @@ from pathlib import Path
 CDI_DIRECTORIES = ("/etc/cdi", "/var/run/cdi", "/run/cdi")
 CDI_KIND = "nvidia.com/gpu"
 CDI_FILE_MAX_BYTES = 1024 * 1024
-CONTROL_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 
 
 class GpuWay(StrEnum):

@@ -85,17 +85,6 @@ def cost_per_s(savers: Sequence[Saver], every_s: Sequence[float]) -> float:
     )
 
 
-def least_fitting_first(savers: Sequence[Saver], ages_s: Sequence[float]) -> tuple[int, ...]:
-    """The order in which undurable state is sent: most weighted work at risk per byte first."""
-
-    def worth(index: int) -> float:
-        saver = savers[index]
-        at_risk = saver.weight * saver.loss_rate_per_s * ages_s[index]
-        return at_risk / max(saver.ship_bytes, 1.0)
-
-    return tuple(sorted(range(len(savers)), key=lambda index: (-worth(index), index)))
-
-
 def evacuates(savers: Sequence[Saver], *, notice_s: float, guard_s: float, rate_bps: float) -> bool:
     """The evacuation invariant: all undurable bytes fit the notice, once the slowest has been captured."""
     if not savers:

@@ -35,7 +35,6 @@ def test_a_guest_that_fits_gets_the_whole_share() -> None:
     guard_s = GUARD_S + GUARD_SHARE * 30
     assert fate.rate_bps == UPLINK_BPS / 2
     assert fate.needs_s == pytest.approx(1 + 8 * MIB * 8 / (UPLINK_BPS / 2) + guard_s)
-    assert fate.left_s == 30
 
 
 def test_a_guest_that_needs_longer_than_the_notice_is_given_up() -> None:
