@@ -21,6 +21,9 @@ COPY_BYTES = 4 * 1024**2
 # Deeper trees are an attack on the walker, not a checkpoint.
 DEPTH_MAX = 64
 
+# Who writes a file anew every second has it at rest in one of these.
+REWRITES_MOST = 4
+
 CopyFile = Callable[[int, str, Path], None]
 
 
@@ -31,23 +34,25 @@ def cut(
     files: tuple[str, ...] | None,
     still: bool,
     cancelled: Callable[[], bool],
-    links_outside: bool = True,
+    output: bool = False,
 ) -> None:
     """Make `target` hold what `source` holds now. Only `files` where they are named, each must be there.
 
-    `still`: nobody writes there any more, so links are as good as copies and cost nothing. Symbolic links
-    that lead outside, which no vault takes, are left out unless `links_outside`.
+    `still`: nobody writes there any more, so links are as good as copies and cost nothing. `output`: it is
+    no state, and the program may go on writing there. Symbolic links that lead outside, which no vault takes,
+    are left out then, and so is a file that goes away; one that grows is taken as long as it was, and only
+    one that keeps changing otherwise makes the cut torn.
     """
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(mode=0o700, parents=True)
     wanted = None if files is None else _with_parents(files)
     found: set[str] = set()
-    copy: CopyFile = _link if still else _copy
+    copy: CopyFile = _link if still else _copy_growing if output else _copy
     try:
         folder = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            _Cutter(copy, wanted, found, cancelled, links_outside).walk(folder, "", target, 0)
+            _Cutter(copy, wanted, found, cancelled, output).walk(folder, "", target, 0)
         finally:
             os.close(folder)
     except FileNotFoundError as error:
@@ -86,13 +91,13 @@ class _Cutter:
         wanted: set[str] | None,
         found: set[str],
         cancelled: Callable[[], bool],
-        links_outside: bool,
+        output: bool,
     ) -> None:
         self._copy = copy
         self._wanted = wanted
         self._found = found
         self._cancelled = cancelled
-        self._links_outside = links_outside
+        self._output = output
 
     def walk(self, folder: int, prefix: str, target: Path, depth: int, *, all_of_it: bool = False) -> None:
         if depth > DEPTH_MAX:
@@ -104,17 +109,24 @@ class _Cutter:
             if self._cancelled():
                 raise ShipCancelled("the checkpoint is no longer wanted")
             self._found.add(path)
-            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-            if stat.S_ISDIR(mode):
-                whole = all_of_it or (self._wanted is not None and f"{path}/" in self._wanted)
-                self._enter(folder, name, path, target / name, depth, stat.S_IMODE(mode), whole)
-            elif stat.S_ISLNK(mode):
-                leads_to = os.readlink(name, dir_fd=folder)
-                if self._links_outside or stays_inside(path, leads_to):
-                    os.symlink(leads_to, target / name)
-            elif stat.S_ISREG(mode):
-                self._copy(folder, name, target / name)
-            # Sockets, pipes and devices hold no state.
+            try:
+                self._take(folder, name, path, target / name, depth, all_of_it)
+            except FileNotFoundError:
+                if not self._output:  # there it was a passing name, or is not wanted any more
+                    raise
+
+    def _take(self, folder: int, name: str, path: str, target: Path, depth: int, all_of_it: bool) -> None:
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            whole = all_of_it or (self._wanted is not None and f"{path}/" in self._wanted)
+            self._enter(folder, name, path, target, depth, stat.S_IMODE(mode), whole)
+        elif stat.S_ISLNK(mode):
+            leads_to = os.readlink(name, dir_fd=folder)
+            if not self._output or stays_inside(path, leads_to):
+                os.symlink(leads_to, target)
+        elif stat.S_ISREG(mode):
+            self._copy(folder, name, target)
+        # Sockets, pipes and devices hold no state.
 
     def _enter(
         self, folder: int, name: str, path: str, target: Path, depth: int, mode: int, all_of_it: bool
@@ -150,14 +162,33 @@ def _link(folder: int, name: str, target: Path) -> None:
 
 
 def _copy(folder: int, name: str, target: Path) -> None:
+    before, after = _copied(folder, name, target)
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise CheckpointTorn(f"{name} changed while the checkpoint was taken")
+
+
+def _copy_growing(folder: int, name: str, target: Path) -> None:
+    """A log is never at rest. Other changes are waited out, and a file that is always rewritten is torn."""
+    for _ in range(REWRITES_MOST):
+        before, after = _copied(folder, name, target)
+        if before.st_mtime_ns == after.st_mtime_ns or before.st_size < after.st_size:
+            return
+        target.unlink()
+    raise CheckpointTorn(f"{name} changed while the checkpoint was taken, {REWRITES_MOST} times in a row")
+
+
+def _copied(folder: int, name: str, target: Path) -> tuple[os.stat_result, os.stat_result]:
+    """As many bytes as it had when it was opened; what it looked like before and after."""
     # Not blocking: it may have become a pipe since it was looked at.
     descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     with open(descriptor, "rb", buffering=0) as source, open(target, "xb", buffering=0) as copy:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
             raise CheckpointTorn(f"{name} is no longer a file")
-        shutil.copyfileobj(source, copy, COPY_BYTES)
-        after = os.fstat(descriptor)
+        left_bytes = before.st_size
+        while left_bytes and (piece := source.read(min(left_bytes, COPY_BYTES))):
+            left_bytes -= len(piece)
+            while piece:
+                piece = piece[copy.write(piece) :]
         os.fchmod(copy.fileno(), stat.S_IMODE(before.st_mode))
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise CheckpointTorn(f"{name} changed while the checkpoint was taken")
+        return before, os.fstat(descriptor)

@@ -170,15 +170,9 @@ def _ship_cut(world: World, shipment: Shipment) -> Sent:
     cut(
         note.paths.checkpoint_dir, place / CHECKPOINT_PART, files=files, still=left_alone, cancelled=cancelled
     )
-    # What leads outside is not kept of its output in the end either: it must not cost it its saves.
-    cut(
-        note.paths.output_dir,
-        place / OUTPUT_PART,
-        files=None,
-        still=still,
-        cancelled=cancelled,
-        links_outside=False,
-    )
+    # Neither a log that grows nor a link that leads outside must cost it its saves.
+    output = note.paths.output_dir
+    cut(output, place / OUTPUT_PART, files=None, still=still, cancelled=cancelled, output=True)
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=APP_TIER)
     pace = pace_of(effect.rate_bps, cancelled)
     return _send(world, note, place, label, pace, cancelled, effect.keep)

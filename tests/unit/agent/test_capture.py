@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from gpunion.agent.capture import cut, remove_links_that_lead_outside
+from gpunion.agent.capture import COPY_BYTES, cut, remove_links_that_lead_outside
 from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble, ShipCancelled
 
 
@@ -42,7 +43,7 @@ def test_the_whole_directory_is_cut_and_links_are_not_followed(source: Path, sti
 
 def test_links_that_lead_outside_are_left_out_where_they_are_not_wanted(source: Path, tmp_path: Path) -> None:
     os.symlink("../step-1/weights", source / "step-2" / "inside")
-    cut(source, tmp_path / "cut", files=None, still=True, cancelled=lambda: False, links_outside=False)
+    cut(source, tmp_path / "cut", files=None, still=True, cancelled=lambda: False, output=True)
     assert sorted(path.name for path in (tmp_path / "cut" / "step-2").iterdir()) == ["inside", "weights"]
     assert remove_links_that_lead_outside(source) == ["step-2/link"]
     assert sorted(path.name for path in (source / "step-2").iterdir()) == ["inside", "weights"]
@@ -105,3 +106,40 @@ def test_a_cut_that_is_no_longer_wanted_stops(source: Path) -> None:
 def test_a_directory_that_is_gone_is_torn(tmp_path: Path) -> None:
     with pytest.raises(CheckpointTorn):
         take(tmp_path / "source")
+
+
+def test_a_log_that_grows_all_the_time_is_taken_as_long_as_it_was(source: Path) -> None:
+    log, target, over = source / "log", source.parent / "cut", threading.Event()
+    log.write_bytes(b"." * 16 * COPY_BYTES)
+
+    def write_on() -> None:
+        with open(log, "ab", buffering=0) as file:
+            while not over.is_set():
+                file.write(b"." * 100)
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        for _ in range(3):
+            cut(source, target, files=None, still=False, cancelled=lambda: False, output=True)
+            assert 16 * COPY_BYTES <= (target / "log").stat().st_size <= log.stat().st_size
+    finally:
+        over.set()
+        writer.join()
+
+
+def test_a_file_that_goes_away_is_left_out_where_the_program_writes_and_torn_where_its_state_is(
+    source: Path,
+) -> None:
+    def gone() -> bool:  # asked between the list of names and the look at each
+        (source / "z").unlink(missing_ok=True)
+        return False
+
+    target = source.parent / "cut"
+    (source / "z").write_text("last")
+    cut(source, target, files=None, still=False, cancelled=gone, output=True)
+    assert not (target / "z").exists()
+    assert (target / "step-2" / "weights").read_text() == "two"
+    (source / "z").write_text("last")
+    with pytest.raises(CheckpointTorn, match="went away"):
+        cut(source, target, files=None, still=False, cancelled=gone)
