@@ -7,7 +7,8 @@ Values (`a_job(gpus=2)`, `a_node()`, `facts()`), the two engines alone with word
 from __future__ import annotations
 
 from tests.builders.campus import Campus, a_campus, at_once
-from tests.builders.engines import Headquarters, LoneAgent, a_running_job, an_agent_with_a_guest, decided_anew
+from tests.builders.headquarters import Headquarters, a_running_job, decided_anew
+from tests.builders.lone_agent import LoneAgent, an_agent_with_a_guest
 from tests.builders.machines import Machine
 from tests.builders.processes import Process, Vault
 from tests.builders.values import (
