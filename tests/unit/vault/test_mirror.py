@@ -1,4 +1,4 @@
-"""What a mirror takes of a machine's disk where nothing is saved and much is fetched."""
+"""What a mirror takes of a machine: of its disk, of its processor; and what it costs when it is damaged."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MIRROR_GRACE_S, MirrorVault
 from gpunion.ports.vault import Vault
-from tests.builders.checkpoints import a_key, name_of, sealed
+from tests.builders.checkpoints import a_key, name_of, sealed, series, state
 
 BLOCK_BYTES = 1000
 CONTENTS = {str(number): os.urandom(BLOCK_BYTES) for number in range(8)}
@@ -32,6 +33,59 @@ def test_what_was_fetched_long_ago_goes_once_the_mirror_is_over_its_limit(
             assert view.read_block(name_of(data)) == data
             make_old(here)
     assert len(list(here.stored())) == left
+
+
+def test_what_is_fetched_is_unpacked_once_and_nothing_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    series(vault, 3)
+    mirror = MirrorVault(DirectoryDesk(vault), tmp_path / "mirror", limit_bytes=10**9)
+    verified: list[str] = []
+
+    def count(blocks: Blocks, name: str, data: bytes) -> bytes:
+        verified.append(name)
+        return data
+
+    monkeypatch.setattr(Blocks, "_verified", count)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: pytest.fail("what is only a memory was synced"))
+    assert bytes(mirror.lend_block(name_of(state(2)))) == state(2)
+    assert sorted(verified) == sorted([name_of(state(0)), name_of(state(2))])  # it, and what it differs from
+    assert bytes(mirror.lend_block(name_of(state(1)))) == state(1)
+    assert verified[2:] == [name_of(state(1))]
+
+
+def test_a_damaged_mirror_costs_bytes_and_no_save(tmp_path: Path) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    mirror = MirrorVault(DirectoryDesk(vault), tmp_path / "mirror", limit_bytes=10**9)
+    data = state(0)
+    mirror.begin("job-1", 1)
+    mirror.put(name_of(data), data)
+    damage(DirectoryVault(tmp_path / "mirror"), name_of(data))
+    vault.blocks.path(name_of(data)).unlink()  # as if collected: the mirror's is what goes there again
+    sealed(mirror, {"w": data})
+    assert vault.read_block(name_of(data)) == data
+    sealed(mirror, {"w": data}, checkpoint_id="job-1-e1-c2", step=11)
+
+
+def test_a_difference_from_what_is_damaged_there_is_sent_whole(tmp_path: Path) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    mirror = MirrorVault(DirectoryDesk(vault), tmp_path / "mirror", limit_bytes=10**9)
+    mirror.begin("job-1", 1)
+    mirror.put(name_of(state(0)), state(0))
+    damage(vault, name_of(state(0)))
+    mirror.put(name_of(state(1)), state(1), name_of(state(0)))
+    assert vault.read_block(name_of(state(1))) == state(1)
+    assert vault.has([name_of(state(0))]) == set()  # remembered as damaged
+
+
+def damage(vault: DirectoryVault, name: str) -> None:
+    """Behind the head, in what every difference from it needs too."""
+    path = vault.blocks.path(name)
+    stored = bytearray(path.read_bytes())
+    at = vault.blocks.head(name).stored_bytes // 20
+    stored[at] ^= 0xFF
+    path.write_bytes(stored)
 
 
 def make_old(vault: DirectoryVault) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.files.cache import DirectoryCache, Unsynced
+from gpunion.adapters.files.cache import DirectoryCache
+from gpunion.adapters.files.operations import Unsynced
 from gpunion.adapters.files.trees import IDLE_S, DirectoryTrees
 from gpunion.domain.tree import BadTree, FileEntry
 from gpunion.ports.block_cache import BlockMissing, CacheFault

@@ -124,21 +124,31 @@ class Blocks:
             return len(stored)
 
     def put_stored(self, name: str, stored: bytes) -> int:
-        """The same for one that was packed elsewhere. MissingBlock: its base is not here."""
+        """The same for one that was packed elsewhere. MissingBlock: its base is not here, or damaged."""
         if self.present([name]):
             return 0
-        path = self.path(name)
+        data = self.opened(name, stored)
+        return len(stored) if self._kept(name, stored) else self._repacked(name, data, stored)
+
+    def lend_stored(self, name: str, stored: bytes) -> Buffer:
+        """One that was packed elsewhere: kept here as by `put_stored`, and lent as by `lend`."""
+        data = self.opened(name, stored)
+        if not self._kept(name, stored):
+            data = bytes(data)  # packing needs the room it lies in
+            self._repacked(name, data, stored)
+        return data
+
+    def opened(self, name: str, stored: bytes) -> Buffer:
+        """Verified, and lent. Of its base, which has to be here, no more is read than it needs."""
         base = self._packing.read_head(stored).base
         if base is not None and not self.present([base]):
             raise MissingBlock(f"{name} is a difference from {base}, which is not here")
-        data = self.unpacked(name, stored, self.read)
-        # Damaged: `put` makes it whole. A base that is itself a difference here: `put` finds the whole one.
-        if path.exists() or (base is not None and self.head(base).base is not None):
-            return self.put(name, data, base, named=True)
-        with translated("storing a block"):
-            if not self._published(path, stored, over=base is None):
-                return self.put(name, data, None, named=True)
-            return len(stored)
+        try:
+            return self._verified(name, self._packing.unpack(name, stored, self._base_of()))
+        except CorruptBlock:
+            if base is not None and not self._is_sound(base):
+                raise MissingBlock(f"{name} is a difference from {base}, which is damaged here") from None
+            raise
 
     def read_stored(self, name: str) -> bytes:
         """As it is stored: whoever unpacks it verifies it."""
@@ -259,13 +269,36 @@ class Blocks:
         except (FileNotFoundError, VaultFault):
             return None  # it would only have saved space
 
+    def _kept(self, name: str, stored: bytes) -> bool:
+        """False: not as it is. It is there and damaged, and others may need it whole as their base; or its
+        base is itself a difference here."""
+        with translated("storing a block"):
+            path = self.path(name)
+            base = self._packing.read_head(stored).base
+            if path.exists() or (base is not None and self.head(base).base is not None):
+                return False
+            return self._published(path, stored, over=base is None)
+
+    def _repacked(self, name: str, data: Buffer, stored: bytes) -> int:
+        return self.put(name, bytes(data), self._packing.read_head(stored).base, named=True)
+
+    def _is_sound(self, name: str) -> bool:
+        try:
+            self.lend(name)  # which blames it, if it is to blame
+        except VaultFault:
+            return False
+        return True
+
     def _plain(self, name: str) -> Buffer:
+        return self._packing.unpack(name, self._stored_over(name, "packed"), self._base_of())
+
+    def _base_of(self) -> coding.BaseOf:
         bases = count()
 
         def base_of(base: str) -> coding.Packed:
             return coding.Packed(partial(self._stored_over, base, f"packed base {next(bases)}"))
 
-        return self._packing.unpack(name, self._stored_over(name, "packed"), base_of)
+        return base_of
 
     def _stored_over(self, name: str, use: str, enough: coding.Enough = _all) -> memoryview:
         with translated("reading a block"):
@@ -280,12 +313,8 @@ class Blocks:
             base = self.head(name).base
         except (FileNotFoundError, CorruptBlock):
             base = None
-        if base is not None:
-            try:
-                self.lend(base)  # which blames it, if it is to blame
-            except VaultFault:
-                return
-        self.suspect(name)
+        if base is None or self._is_sound(base):
+            self.suspect(name)
 
     def _fits(self, name: str, data: Buffer) -> bool:
         return self._packing.name(blake3(data).hexdigest()) == name

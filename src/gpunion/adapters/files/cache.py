@@ -14,20 +14,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from gpunion.adapters.files.blocks import Blocks
-from gpunion.adapters.files.operations import FileOperations
+from gpunion.adapters.files.operations import FileOperations, Unsynced
 from gpunion.adapters.files.restore import restore_tree
 from gpunion.domain.tree import BadTree, FileEntry, check_entries
 from gpunion.ports.block_cache import BlockMissing, CacheFault
 from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, VaultFault, VaultFull
-
-
-class Unsynced(FileOperations):
-    def write_new(self, path: Path, data: bytes | memoryview) -> None:
-        with open(path, "xb") as file:
-            file.write(data)
-
-    def sync_directory(self, path: Path) -> None:
-        return
 
 
 class DirectoryCache:

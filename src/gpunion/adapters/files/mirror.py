@@ -1,8 +1,8 @@
 """A vault that is elsewhere, with a mirror here of what this machine has sent or fetched.
 
 The mirror is only a memory: it packs a block as the difference from one it knows, so that little is sent, and
-answers for what need not be fetched. Nothing is durable before the desk has sealed it. Whatever is wrong with
-the mirror, a full disk for one, costs bytes on the wire and no checkpoint.
+answers for what need not be fetched. Nothing is durable before the desk has sealed it, and nothing is synced
+here. Whatever is wrong with the mirror, a full disk for one, costs bytes on the wire and no checkpoint.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.coding import CHAIN_MAX
 from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.operations import Unsynced
 from gpunion.adapters.files.pieces import Buffer
 from gpunion.ports.vault import (
     KEEP_AT_LEAST,
@@ -42,7 +43,7 @@ class MirrorVault:
         """`limit_bytes`: what the mirror may take of this machine's disk, as soon as uploads are over; what
         was fetched in the last ten minutes comes on top."""
         self._desk = desk
-        self._mirror = DirectoryVault(root, grace_s=MIRROR_GRACE_S)
+        self._mirror = DirectoryVault(root, grace_s=MIRROR_GRACE_S, operations=Unsynced())
         self._limit_bytes = limit_bytes
         self._next_look = _NextLook(limit_bytes // LOOKS_PER_LIMIT)
         self._own: str | None = None  # the job whose key we have
@@ -71,8 +72,11 @@ class MirrorVault:
         stored = self._packed(name, data, None if like is None else self._stored_as(like), named)
         try:
             self._desk.put(name, stored, self._own)
-        except MissingBlock:
-            # What it is the difference from has been collected there: this one goes as it is.
+        except (MissingBlock, CorruptBlock) as fault:
+            # What it is the difference from has been collected there, or the mirror is damaged: this one goes
+            # as it is.
+            if isinstance(fault, CorruptBlock):
+                self._mirror.blocks.suspect(name)
             stored = self._mirror.packing.encode(name, data, None)
             self._desk.put(name, stored, self._own)
         return len(stored)
@@ -154,22 +158,39 @@ class MirrorVault:
     def _plain(self, name: str, chain_left: int) -> bytes:
         with suppress(VaultFault):
             return self._mirror.blocks.read(name)
-        return self._fetched(name, chain_left)
+        return bytes(self._fetched(name, chain_left))
 
-    def _fetched(self, name: str, chain_left: int) -> bytes:
+    def _fetched(self, name: str, chain_left: int) -> Buffer:
+        """Lent, as by `lend_block`."""
         if not chain_left:
             raise CorruptBlock(f"a chain of differences is longer than {CHAIN_MAX}")
         stored = self._desk.fetch(name, self._own)
         try:
-            data = self._mirror.blocks.unpacked(name, stored, lambda base: self._plain(base, chain_left - 1))
+            return self._opened(name, stored, chain_left)
         except CorruptBlock as error:
             self._desk.doubt(name, self._own)
             raise CorruptBlock(f"{name}: {error}") from error
-        with suppress(VaultFault):
-            self._mirror.blocks.put_stored(name, stored)
-            if self._next_look.is_due(len(stored)) and self._is_over_limit():
+
+    def _opened(self, name: str, stored: bytes, chain_left: int) -> Buffer:
+        blocks = self._mirror.blocks
+        base = self._mirror.packing.read_head(stored).base
+        if base is not None and not self._is_here(base):
+            self._fetched(base, chain_left - 1)
+        try:
+            data = blocks.lend_stored(name, stored)
+        except CorruptBlock:
+            raise
+        except VaultFault:
+            return blocks.unpacked(name, stored, lambda base: self._plain(base, chain_left - 1))
+        if self._next_look.is_due(len(stored)) and self._is_over_limit():
+            with suppress(VaultFault):
                 self._mirror.collect_garbage()
         return data
+
+    def _is_here(self, name: str) -> bool:
+        with suppress(VaultFault):
+            return bool(self._mirror.blocks.present([name]))
+        return False
 
     def _trim(self, newest_job: str) -> None:
         """All but the newest job's blocks go: the others were saved here longer ago."""

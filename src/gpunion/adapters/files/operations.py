@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
 
 from gpunion.adapters.files.room import room
@@ -20,9 +21,7 @@ class FileOperations:
 
     def write_new(self, path: Path, data: bytes | memoryview) -> None:
         with open(path, "xb", buffering=0) as file:
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left[:WRITE_BYTES]) :]
+            _write(file, data)
             os.fsync(file.fileno())
 
     def rename(self, source: Path, target: Path) -> None:
@@ -98,3 +97,23 @@ class FileOperations:
             return os.read(descriptor, limit_bytes), os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
+
+
+class Unsynced(FileOperations):
+    """For what is only a memory: a power cut may damage or lose it, and whoever reads it finds out."""
+
+    def write_new(self, path: Path, data: bytes | memoryview) -> None:
+        with open(path, "xb", buffering=0) as file:
+            _write(file, data)
+
+    def sync_directory(self, path: Path) -> None:
+        return
+
+    def sync_directories(self, paths: Collection[Path]) -> None:
+        return
+
+
+def _write(file: FileIO, data: bytes | memoryview) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left[:WRITE_BYTES]) :]

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gpunion.adapters.files.blocks import Blocks
-from gpunion.adapters.files.cache import Unsynced
 from gpunion.adapters.files.manifests import check, check_id
+from gpunion.adapters.files.operations import Unsynced
 from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.restore import restore_directory, restore_tree, telling
 from gpunion.ports.ready import ReadyFault, ReadyStates
@@ -70,7 +70,7 @@ class DirectoryReady:
     def opened(self, job_id: str, name: str, stored: bytes) -> bytes:
         blocks = self._blocks(job_id)
         try:
-            return blocks.unpacked(name, stored, blocks.read)
+            return bytes(blocks.opened(name, stored))
         except VaultFault as fault:
             raise ReadyFault(f"what came for {name[:12]} is no such block: {fault}") from fault
 
