@@ -16,9 +16,9 @@ from gpunion.domain.reasons import Verdict, Why, because
 from gpunion.domain.resources import Grant, Request
 from gpunion.domain.run import Run, RunPhase
 from gpunion.wire.v1 import convert
-from gpunion.wire.v1.jobs import JobIn
 from gpunion.wire.v1.sizes import parse_size
 from gpunion.wire.v1.strict import hint
+from gpunion.wire.v1.wishes import JobIn
 
 
 @pytest.mark.parametrize(

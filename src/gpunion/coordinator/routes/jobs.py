@@ -20,7 +20,7 @@ from gpunion.domain.place import CAMPUS
 from gpunion.domain.reasons import Reason, Verdict, Why
 from gpunion.engine import story
 from gpunion.ports.store import LoggedDecision
-from gpunion.wire.v1 import convert
+from gpunion.wire.v1 import convert, wishes
 from gpunion.wire.v1 import jobs as wire
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -35,7 +35,7 @@ _KEY = Header(alias="Idempotency-Key", min_length=1, max_length=255)
 
 @router.post("", status_code=201)
 async def submit(
-    job: wire.JobIn,
+    job: wishes.JobIn,
     campus: TheCampus,
     caller: Admin,
     response: Response,
@@ -55,7 +55,9 @@ async def submit(
 
 
 @router.get("")
-async def jobs(campus: TheCampus, _caller: Admin, query: Annotated[wire.JobsQuery, Query()]) -> wire.JobPage:
+async def jobs(
+    campus: TheCampus, _caller: Admin, query: Annotated[wishes.JobsQuery, Query()]
+) -> wire.JobPage:
     found = (campus.state.jobs[job_id] for job_id in sorted(campus.state.jobs, reverse=True))
     page: list[Job] = []
     for job in found:

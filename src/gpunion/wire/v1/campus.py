@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from gpunion.wire.v1.jobs import Lab, ReasonOut, VerdictOut
+from gpunion.wire.v1.jobs import ReasonOut, VerdictOut
+from gpunion.wire.v1.names import Lab
 from gpunion.wire.v1.strict import Answer, Strict
 
 NodeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]

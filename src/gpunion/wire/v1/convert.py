@@ -20,7 +20,7 @@ from gpunion.domain.system_tier import Tier
 from gpunion.domain.timing import Timing
 from gpunion.domain.withheld import WithheldGpu, withheld_of
 from gpunion.domain.wording import TROUBLE_IN_WORDS
-from gpunion.wire.v1 import campus, jobs
+from gpunion.wire.v1 import campus, jobs, wishes
 
 
 def shown_time(at_s: float) -> str:
@@ -32,7 +32,7 @@ def shown_time_or_none(at_s: float | None) -> str | None:
     return None if at_s is None else shown_time(at_s)
 
 
-def spec_from(job: jobs.JobIn, owner: str) -> JobSpec:
+def spec_from(job: wishes.JobIn, owner: str) -> JobSpec:
     asked = job.resources
     return JobSpec(
         name=job.name,
@@ -113,12 +113,12 @@ def job_detail(
     return jobs.JobDetail(
         **dict(shown),
         environment=dict(spec.environment),
-        checkpoint=jobs.CheckpointIn(
+        checkpoint=wishes.CheckpointIn(
             max_interval_s=spec.checkpoint.max_interval_s,
             min_interval_s=spec.checkpoint.min_interval_s,
             tier=spec.checkpoint.tier.value,
             command=list(spec.checkpoint.command),
-            signal=cast(jobs.SaveSignal, spec.checkpoint.signal),
+            signal=cast(wishes.SaveSignal, spec.checkpoint.signal),
             encrypt=spec.checkpoint.encrypt,
         ),
         expected_s=spec.expected_s,

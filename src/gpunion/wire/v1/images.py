@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from gpunion.domain.image import pinned
 from gpunion.wire.v1.campus import OFFSET_LIMIT
-from gpunion.wire.v1.jobs import Digest, ImageName
+from gpunion.wire.v1.names import Digest, ImageName
 from gpunion.wire.v1.strict import Answer, Strict
 
 # A piece of an archive: small enough to hold in memory, large enough that a gigabit is not spent waiting.
