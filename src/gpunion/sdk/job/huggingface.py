@@ -7,13 +7,15 @@
     trainer.train(resume_from_checkpoint=huggingface.newest())
 
 When a checkpoint is wanted the Trainer saves as it always does, under `output_dir`, which has to be the place
-that `output_dir` names. After a last save the program ends with status 85.
+that `output_dir` names. After a last save the program ends with status 85. The two newest of these saves stay
+there; those that the Trainer makes by its own strategy are yours to limit (`save_total_limit`).
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,7 @@ def callback() -> Any:
             first = state.is_world_process_zero
             wanted = first and self._answers.wanted(state.global_step, state.max_steps)
             if together(every=1).agree(int(wanted)):  # all processes save, or none
+                self._answers.by_strategy = control.should_save
                 control.should_save = True
             return control
 
@@ -76,6 +79,9 @@ class TrainerAnswers:
         self.aside = StepsAside(self._mailbox)
         self._request: Request | None = None
         self._asked_s = 0.0
+        self.by_strategy = False  # the Trainer saves at this step anyway, for itself
+        begun_with = newest()
+        self._ours = [] if begun_with is None else [Path(begun_with)]
 
     def wanted(self, step: int, total_steps: int) -> bool:
         self._mailbox.tell_progress(step, total_steps)
@@ -99,6 +105,15 @@ class TrainerAnswers:
         self._request = None
         if request.final:
             raise SystemExit(SAVED_RUN_ME_AGAIN)
+        self._drop_all_but_two(save)
+
+    def _drop_all_but_two(self, save: Path) -> None:
+        """The one before may still be on its way to the vault."""
+        if not self.by_strategy:
+            self._ours = [one for one in self._ours if one != save] + [save]
+        for older in self._ours[:-2]:
+            shutil.rmtree(older, ignore_errors=True)
+        self._ours = self._ours[-2:]
 
     def ended(self, step: int, total_steps: int) -> None:
         self._mailbox.tell_progress(step, total_steps, last=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,21 @@ def callback() -> Any:
             if trainer.is_global_zero:
                 self._mailbox.tell_progress(step, max(0, total))
             request = trainer.strategy.broadcast(request)
-            if request is not None and self._folders is not None:
+            if request is None or self._folders is None:
+                return
+            try:
                 self._answer(trainer, self._folders, request, step, total)
+            except Exception as trouble:
+                if trainer.world_size > 1:
+                    raise  # the others wait for this one
+                # Training on is worth more than ending here: the agent sees that no answer came.
+                self._folders.give_up(step)
+                print(f"gpunion: the checkpoint at step {step} was not saved: {trouble}", file=sys.stderr)
+
+        def on_train_end(self, trainer: Any, *rest: Any) -> None:
+            if trainer.is_global_zero:
+                step, total = int(trainer.global_step), int(trainer.max_steps)
+                self._mailbox.tell_progress(step, max(0, total), last=True)
 
         def _answer(self, trainer: Any, folders: Folders, request: Request, step: int, total: int) -> None:
             began_s = time.monotonic()
