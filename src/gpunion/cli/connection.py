@@ -74,7 +74,8 @@ def _refused(problem: ApiProblem) -> Trouble:
         next_step = (
             "gpunion login URL --token TOKEN, with the token the coordinator printed at its first start"
         )
-    why = "; ".join(f"{found['at']}: {found['message']}" for found in problem.errors)
+    why = "; ".join(f"{found['at']}: {found['message']}".removeprefix("body.") for found in problem.errors)
+    why = why.replace("; body.", "; ").removeprefix("body: ")
     if problem.verdicts:
         why = "\n" + "\n".join(f"  {line}" for line in verdict_table(problem.verdicts).plain())
     return Trouble(problem.detail, why="" if why == problem.detail else why, next_step=next_step, code=code)

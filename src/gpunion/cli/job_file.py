@@ -100,6 +100,13 @@ def _command(value: Any) -> list[str]:
     return _texts(value)
 
 
+def _save_command(value: Any) -> list[str]:
+    words = _command(value)
+    if not words or not words[0]:
+        raise ValueError("it names no program; leave it out where the program saves itself")
+    return words
+
+
 def _texts(value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         raise ValueError(f"{value!r} is not a list of texts")
@@ -168,6 +175,13 @@ def _size(value: Any) -> int:
     return size_bytes(_text(value))
 
 
+def _memory(value: Any) -> int:
+    size = _size(value)
+    if size == 0:
+        raise ValueError(f"{value!r} is no amount of memory")
+    return size
+
+
 def _seconds(value: Any) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
@@ -186,9 +200,15 @@ def _members(value: Any) -> int:
     return int(value)
 
 
+def _places(value: Any) -> int:
+    if _whole(value) < 1:
+        raise ValueError(f"{value!r} is not a number of places, one or more")
+    return int(value)
+
+
 def _number(value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is not a number, zero or more")
+    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{value!r} is not a number above zero")
     return float(value)
 
 
@@ -208,7 +228,7 @@ KEYS = {
     "image": Key(_text, 'the image to run in: a name of `gpunion images ls`, or `"name@sha256:..."`'),
     "network": Key(_network, '`"allowed"`: the places that a node\'s owner allows; else none at all'),
     "place": Key(_text, "where its checkpoints are kept: a name of `gpunion places` (where the campus says)"),
-    "replicas": Key(_whole, "in how many places its checkpoints lie in the end (what the campus says)"),
+    "replicas": Key(_places, "in how many places its checkpoints lie in the end (what the campus says)"),
     "priority": Key(_priority, "`low`, `normal` or `high`"),
     "lab": Key(_text, "the lab it belongs to"),
     "expect": Key(_seconds, 'about how long it runs, like `"2h"`'),
@@ -227,13 +247,15 @@ RESOURCE_KEYS = {
     "models": Key(_texts, "only these models"),
     "exclude": Key(_texts, "not these models"),
     "cpus": Key(_number, "how many CPUs (1)"),
-    "memory": Key(_size, 'how much memory (`"1GiB"`)'),
+    "memory": Key(_memory, 'how much memory (`"1GiB"`)'),
 }
 CHECKPOINT_KEYS = {
     "max_interval": Key(_seconds, 'save it at least this often, like `"60s"`'),
     "min_interval": Key(_seconds, "and not more often than this"),
     "tier": Key(_tier, '`"app"`: its program saves itself; `"system"`: it is saved whole, as it is'),
-    "command": Key(_command, "saves a program that cannot be changed: run beside it, status 0 is a save"),
+    "command": Key(
+        _save_command, "saves a program that cannot be changed: run beside it, status 0 is a save"
+    ),
     "signal": Key(_signal, 'makes such a program save itself, like `"SIGUSR2"`'),
     "encrypt": Key(_yes_or_no, "`true`: what it saves and leaves is stored encrypted, with a key of its own"),
 }

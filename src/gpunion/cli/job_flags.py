@@ -15,6 +15,7 @@ from gpunion.cli.quantities import (
     positive_duration_s,
     positive_number,
     size_bytes,
+    some_memory,
 )
 
 NAME_LIMIT = 128
@@ -39,7 +40,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         help="N members that run all together or not at all, each with what is asked here (1)",
     )
     asked.add_argument("--cpus", type=positive_number, metavar="N", help="how many CPUs (1)")
-    asked.add_argument("--memory", type=size_bytes, metavar="SIZE", help="how much memory (1GiB)")
+    asked.add_argument("--memory", type=some_memory, metavar="SIZE", help="how much memory (1GiB)")
     job = parser.add_argument_group("the job")
     job.add_argument("--name", help="what to call it (the program's name)")
     job.add_argument(
@@ -95,7 +96,7 @@ def _add_checkpoint_flags(job: argparse._ArgumentGroup) -> None:
     )
     job.add_argument(
         "--replicas",
-        type=int,
+        type=positive_count,
         metavar="N",
         help="have it lie in so many places in the end (what the campus says)",
     )
@@ -175,11 +176,15 @@ def _put(table: Json, key: str, value: object) -> None:
 
 
 def _name_of(command: list[str]) -> str:
-    """The script rather than the interpreter: 'train.py' says more than 'python'."""
+    """The script rather than the interpreter: 'train.py' says more than 'python'. A program that is written
+    out on the line, as with 'python -c', is no name."""
+    if "-c" in command[1:3]:
+        return Path(command[0]).name[:NAME_LIMIT]
     words = [word for word in command if not word.startswith("-")] or command
     interpreter = Path(words[0]).name.startswith(("python", "bash", "sh", "env", "uv"))
     word = words[1] if interpreter and len(words) > 1 else words[0]
-    return Path(word).name[:NAME_LIMIT] or shlex.join(command)[:NAME_LIMIT]
+    name = Path(word).name or shlex.join(command)
+    return "".join(letter if letter.isprintable() else " " for letter in name)[:NAME_LIMIT]
 
 
 def _words(text: str) -> list[str]:

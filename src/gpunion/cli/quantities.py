@@ -58,6 +58,13 @@ def size_bytes(text: str) -> int:
     return size
 
 
+def some_memory(text: str) -> int:
+    size = size_bytes(text)
+    if size == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount of memory; write it like 20GB or 512MiB")
+    return size
+
+
 def count(text: str) -> int:
     if not text.strip().isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, zero or more")

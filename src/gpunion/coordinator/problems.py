@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import structlog
 from fastapi import FastAPI
@@ -14,6 +15,7 @@ from starlette.responses import Response
 from gpunion.coordinator.loop import NotAccepting
 from gpunion.ports.store import StoreFault
 from gpunion.ports.trees import TreesFault, TreesFull
+from gpunion.wire.v1 import patterns
 from gpunion.wire.v1.campus import FieldError, Problem
 from gpunion.wire.v1.jobs import VerdictOut
 
@@ -95,12 +97,12 @@ async def _on_invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
     kinds = {str(item["type"]) for item in found}
-    shown = [_field_error(item["loc"], str(item["msg"])) for item in found[:ERRORS_SHOWN]]
-    detail = "; ".join(f"{item.at}: {item.message}" for item in shown[:3])
+    shown = [_field_error(item) for item in found[:ERRORS_SHOWN]]
+    detail = "; ".join(map(_told, shown[:3]))
     if "json_invalid" in kinds:
         return response_of(ApiError(400, "malformed_json", detail, "send one JSON object", errors=shown))
     code = "unknown_key" if kinds == {"unknown_key"} else "invalid_request"
-    next_step = "correct what is named in `errors` and send it again"
+    next_step = "correct that, and send it again"
     return response_of(ApiError(422, code, detail, next_step, errors=shown))
 
 
@@ -132,6 +134,31 @@ async def _on_bug(request: Request, error: Exception) -> Response:
     return response_of(ApiError(500, "internal", detail, "try again; if it stays, tell the operator"))
 
 
-def _field_error(place: Sequence[object], message: str) -> FieldError:
-    at = ".".join(str(part)[:64] for part in place)
-    return FieldError(at=at, message=message.removeprefix("Value error, "))
+def _field_error(item: Mapping[str, Any]) -> FieldError:
+    at = ".".join(str(part)[:64] for part in item["loc"] if part != "[key]")
+    return FieldError(at=at, message=_in_words(item))
+
+
+def _told(error: FieldError) -> str:
+    at = error.at.removeprefix("body").removeprefix(".")
+    return f"{at}: {error.message}" if at else error.message
+
+
+def _in_words(item: Mapping[str, Any]) -> str:
+    """As a person would say it; what was sent is not repeated where it may be long or secret."""
+    bound = item.get("ctx", {})
+    match item["type"]:
+        case "string_pattern_mismatch" if bound["pattern"] in patterns.IN_WORDS:
+            return f"write it with {patterns.IN_WORDS[bound['pattern']]}"
+        case "string_too_short":
+            return "it may not be empty"
+        case "string_too_long":
+            return f"it is too long: at most {bound['max_length']} characters"
+        case "greater_than_equal":
+            return f"it is too little: at least {bound['ge']}"
+        case "greater_than":
+            return f"it has to be more than {bound['gt']}"
+        case "less_than_equal":
+            return f"it is too much: at most {bound['le']}"
+        case _:
+            return str(item["msg"]).removeprefix("Value error, ")

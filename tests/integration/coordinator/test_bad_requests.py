@@ -65,6 +65,8 @@ def test_a_misspelt_key_is_refused_with_the_one_that_was_meant(http: httpx.Clien
         {"resources": {"gpus": 10**400}},
         {"resources": {"vram": "a lot"}},
         {"resources": {"memory": -5}},
+        {"resources": {"memory": 0}},
+        {"resources": {"cpus": 0}},
         {"resources": {"cpus": "NaN"}},
         {"resources": None},
         {"environment": {"2BAD": "x"}},
@@ -74,12 +76,33 @@ def test_a_misspelt_key_is_refused_with_the_one_that_was_meant(http: httpx.Clien
         {"bundle": "../../etc/passwd"},
         {"lab": "../x"},
         {"checkpoint": {"max_interval_s": 0}},
+        {"checkpoint": {"max_interval_s": 1, "min_interval_s": 60}},
         {"expected_s": -1},
     ],
 )
 def test_a_job_that_makes_no_sense_is_refused(http: httpx.Client, changes: dict[str, Any]) -> None:
     problem = assert_problem(http.post("/jobs", json=a_job(**changes)), 422, "invalid_request")
     assert problem["errors"][0]["at"].startswith(f"body.{next(iter(changes))}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": "two\nlines"}, "name: write it with one line, without control characters"),
+        ({"name": ""}, "name: it may not be empty"),
+        ({"name": "n" * 129}, "name: it is too long: at most 128 characters"),
+        ({"environment": {"A B": "x"}}, "environment.A B: write it with letters, digits and underscores"),
+        ({"gang": 1000}, "gang: it is too much: at most 64"),
+        ({"replicas": 0}, "replicas: it is too little: at least 1"),
+        ({"expected_s": 0}, "expected_s: it has to be more than 0"),
+        ({"lockfile": "x", "image": "y"}, "lockfile and image exclude each other"),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_words(
+    http: httpx.Client, changes: dict[str, Any], words: str
+) -> None:
+    problem = assert_problem(http.post("/jobs", json=a_job(**changes)), 422, "invalid_request")
+    assert problem["detail"].startswith(words)
 
 
 @pytest.mark.parametrize(

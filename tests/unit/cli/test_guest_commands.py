@@ -88,12 +88,31 @@ def test_quiet_prints_the_id_and_nothing_else(gpunion: Terminal) -> None:
         (("submit", "--deadline", "8h", "--", "x"), "--expect 2h --deadline 8h"),
         (("ps", "--", "train"), "takes nothing after --"),
         (("logs",), "the following arguments are required: JOB"),
+        (("submit", "--memory", "0GB", "--", "x"), "argument --memory: '0GB' is no amount of memory"),
+        (("submit", "--replicas", "0", "--", "x"), "argument --replicas: 0 is not enough"),
+        (("run", "--no-dir", "--output", "a-file/there", "--", "x"), "a-file is a file"),
     ],
 )
 def test_a_mistake_in_the_flags_is_explained(gpunion: Terminal, words: tuple[str, ...], message: str) -> None:
+    (gpunion.here / "a-file").write_text("")
     assert gpunion(*words) == 2
     assert message in gpunion.err
     assert gpunion.campus.submitted == []
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("python", "-u", "src/train.py", "--fast"), "train.py"),
+        (("./train.sh",), "train.sh"),
+        (("python3", "-c", "import this\nprint(1/2)"), "python3"),
+        (("bash", "-e", "-c", "cd /tmp; ls"), "bash"),
+        (("odd\nname",), "odd name"),
+    ],
+)
+def test_a_job_is_called_what_its_program_is(gpunion: Terminal, command: tuple[str, ...], name: str) -> None:
+    assert gpunion("submit", "--no-dir", "--", *command) == 0
+    assert gpunion.campus.submitted[0]["name"] == name
 
 
 def test_an_impossible_job_shows_what_each_node_lacks(gpunion: Terminal, campus: CampusDouble) -> None:

@@ -88,6 +88,10 @@ def test_false_means_that_nothing_travels(tmp_path: Path) -> None:
         ("[env]\nSEED = 1", "env: SEED = 1 is not a text"),
         ("dir = 3", "dir: 3 is neither a directory nor false"),
         ("name = 3", "name: 3 is not a text"),
+        ("[resources]\ncpus = 0", "resources.cpus: 0 is not a number above zero"),
+        ("[resources]\nmemory = '0GB'", "resources.memory: '0GB' is no amount of memory"),
+        ("replicas = 0", "replicas: 0 is not a number of places"),
+        ("[checkpoint]\ncommand = ''", "checkpoint.command: it names no program"),
         ("[resources]\ncpus = true", "resources.cpus: True is not a number"),
     ],
 )

@@ -80,7 +80,7 @@ def test_a_flag_of_another_command_is_not_taken_for_ours(gpunion: Terminal) -> N
         (
             a_problem(422, "invalid_request", "wrong", errors=[{"at": "body.name", "message": "too long"}]),
             2,
-            "body.name: too long",
+            "Why: name: too long",
         ),
         (Unreachable("http://x.example", "connection refused"), 6, "connection refused"),
         (NotACoordinator("http://x.example", 200), 6, "not a coordinator"),

@@ -14,7 +14,14 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import DENIED, ERROR, OK, UNAVAILABLE, USAGE, Trouble
 from gpunion.cli.extras import missing_extra
 from gpunion.cli.owner import add_state_dir, owner_settings, state_dir
-from gpunion.cli.quantities import duration_s, positive_count, positive_number, shown_size, size_bytes
+from gpunion.cli.quantities import (
+    duration_s,
+    positive_count,
+    positive_number,
+    shown_size,
+    size_bytes,
+    some_memory,
+)
 
 if TYPE_CHECKING:
     from gpunion.agent.settings import Settings
@@ -51,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what guests run in; tried before joining. auto: the first of them that works here",
     )
     machine.add_argument("--cpus", type=positive_number, metavar="N", help="how many CPUs it lends (all)")
-    machine.add_argument("--memory", type=size_bytes, metavar="SIZE", help="how much memory it lends (all)")
+    machine.add_argument("--memory", type=some_memory, metavar="SIZE", help="how much memory it lends (all)")
     machine.add_argument(
         "--uplink", type=positive_number, metavar="BPS", help="its uplink in bits a second (1e9)"
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.commands.cp import told
 from gpunion.cli.connection import trouble_of
 from gpunion.cli.context import Context
-from gpunion.cli.exits import INTERRUPTED
+from gpunion.cli.exits import DENIED, INTERRUPTED, USAGE, Trouble
 from gpunion.cli.fetching import Wanted, fetch_output
 from gpunion.cli.following import Follower, exit_code_of
 from gpunion.cli.job_flags import add_job_flags, folder_of, job_request
@@ -46,6 +47,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     folder = folder_of(arguments, context.here)
     campus = context.campus(arguments)
     output = None if arguments.output is None else context.here / arguments.output
+    if output is not None:
+        _check_output(output)
     answer = submit(context, campus, job, folder, output=output)
     job_id = str(answer["job"]["id"])
     if context.screen.as_json:
@@ -70,6 +73,23 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.note(f"Job {short(job_id)} {ended['phase']}{code}, after {ended['moves']} move(s).")
     _outputs(context, campus, ended, output)
     return exit_code_of(ended)
+
+
+def _check_output(target: Path) -> None:
+    """Before the job runs for hours: what is in the way then is in the way now."""
+    place = target
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir():
+        raise Trouble(
+            f"--output {target}: {place} is a file", next_step="name a directory, or one to make", code=USAGE
+        )
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise Trouble(
+            f"--output {target}: you may not write in {place}",
+            next_step="name a directory of yours, or fetch it later with gpunion cp",
+            code=DENIED,
+        )
 
 
 def _outputs(context: Context, campus: Campus, job: Json, target: Path | None) -> None:

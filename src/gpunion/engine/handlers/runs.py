@@ -25,6 +25,9 @@ from gpunion.policy.gangs.agreeing import interval_s
 # A program that cannot be started on this many nodes is the guest's to mend.
 START_ATTEMPTS = 3
 _SMOOTHING = 0.5
+# A program that a signal ended has this and the signal's number as its exit code.
+SIGNALS_FROM = 128
+SIGNALS = {2: "SIGINT", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 
 _CAUSES = {
     EndReason.DEADLINE: Cause.OWNER_RECLAIM,
@@ -317,8 +320,16 @@ def start_is_hopeless(job: Job, report: RunEnded) -> bool:
 
 def failure_of(report: RunEnded) -> str:
     """In words for whoever ran it: what its machine saw of its end, or where to look."""
-    code = f"exit code {report.exit_code}"
+    code = f"exit code {report.exit_code}{_by_signal(report.exit_code)}"
     return f"{report.detail} ({code})" if report.detail else f"{code}; see its log"
+
+
+def _by_signal(exit_code: int | None) -> str:
+    """What a shell's number means: nothing may be in the log of a program that was ended from outside."""
+    if exit_code is None or exit_code <= SIGNALS_FROM:
+        return ""
+    name = SIGNALS.get(exit_code - SIGNALS_FROM)
+    return "" if name is None else f", ended by {name}"
 
 
 def hopeless_because(report: RunEnded) -> str:

@@ -6,11 +6,12 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from gpunion.wire.v1 import patterns
 from gpunion.wire.v1.jobs import ReasonOut, VerdictOut
 from gpunion.wire.v1.names import Lab
 from gpunion.wire.v1.strict import Answer, Strict
 
-NodeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+NodeName = Annotated[str, StringConstraints(pattern=patterns.NODE_NAME)]
 LOG_PAGE_LIMIT_BYTES = 1024 * 1024
 # Opaque positions in logs and event numbers stay where JavaScript can count.
 OFFSET_LIMIT = 2**53 - 1

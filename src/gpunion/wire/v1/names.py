@@ -9,13 +9,14 @@ from pydantic import AfterValidator, Field, StringConstraints
 from gpunion.domain.image import parse_image
 from gpunion.domain.lockfile import refuse_other_kinds
 from gpunion.domain.tree import check_path
+from gpunion.wire.v1 import patterns
 
 ARGUMENT_LIMIT_CHARS = 32 * 1024  # of one word; `wishes` limits them all together
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Lab = Annotated[str, StringConstraints(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=patterns.ONE_LINE)]
+Lab = Annotated[str, StringConstraints(max_length=64, pattern=patterns.WORD)]
 Argument = Annotated[str, StringConstraints(max_length=ARGUMENT_LIMIT_CHARS, pattern=r"^[^\x00]*$")]
-VariableName = Annotated[str, StringConstraints(max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+VariableName = Annotated[str, StringConstraints(max_length=128, pattern=patterns.VARIABLE_NAME)]
 PlaceName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 

@@ -26,6 +26,8 @@ from gpunion.wire.v1.strict import Strict
 ARGUMENTS_LIMIT = 1024
 TEXT_LIMIT_BYTES = 256 * 1024
 GPUS_LIMIT = 64
+# Nothing runs in less, and nothing at all would be a guest without a limit.
+MEMORY_LEAST_BYTES = 2**20
 REPLICAS_LIMIT = 8
 YEAR_S = 366 * 86400.0
 PAGE_LIMIT = 500
@@ -36,8 +38,15 @@ class ResourcesIn(Strict):
     vram: SizeBytes = 0
     models: list[Model] = Field(default_factory=list, max_length=64)
     exclude: list[Model] = Field(default_factory=list, max_length=64)
-    cpus: float = Field(default=1.0, ge=0.0, le=4096.0)
+    cpus: float = Field(default=1.0, gt=0.0, le=4096.0)
     memory: SizeBytes = 2**30
+
+    @field_validator("memory")
+    @classmethod
+    def _is_some(cls, memory: int) -> int:
+        if memory < MEMORY_LEAST_BYTES:
+            raise ValueError("a job needs memory: at least 1MiB")
+        return memory
 
 
 SaveSignal = Literal["", "SIGHUP", "SIGINT", "SIGUSR1", "SIGUSR2"]
@@ -61,6 +70,8 @@ class CheckpointIn(Strict):
             raise ValueError("command and signal exclude each other: a program is saved in one way")
         if self.tier == "system" and (self.command or self.signal):
             raise ValueError("a guest that is saved whole needs no command or signal")
+        if self.max_interval_s is not None and self.max_interval_s < self.min_interval_s:
+            raise ValueError("it cannot be saved at least as often as max_interval and not as often as that")
         _check_size("the command", self.command)
         return self
 

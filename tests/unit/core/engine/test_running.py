@@ -253,6 +253,11 @@ def test_a_program_that_fails_fails_its_job_and_is_not_run_again() -> None:
     assert decision.reasons[0].sentence() == "failed: exit code 3; see its log"
 
 
+def test_a_program_that_a_signal_ended_is_told_which() -> None:
+    decision = a_running_job().ended("job-e1", EndReason.FAILED, exit_code=137)
+    assert decision.reasons[0].sentence() == "failed: exit code 137, ended by SIGKILL; see its log"
+
+
 def test_an_end_is_heard_once() -> None:
     headquarters = a_running_job()
     headquarters.ended("job-e1", EndReason.FINISHED)
