@@ -1,4 +1,4 @@
-"""The agent's life: take the lock, find the guests, obey, and on the way out leave them to the next one."""
+"""The agent's process: take the lock, live until told to stop, and say in words why it cannot."""
 
 from __future__ import annotations
 
@@ -6,59 +6,20 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
-import structlog
-
-from gpunion.agent.compose.agent import Parts, block_server, compose, facts_of, world_of
-from gpunion.agent.compose.folders import AGENT_DIR
-from gpunion.agent.compose.gpus import why_no_park
-from gpunion.agent.connection import Connection
-from gpunion.agent.decision_log import DecisionLog, configure_logs
-from gpunion.agent.disk_watch import DiskWatch
-from gpunion.agent.gpu_users import Attribution
-from gpunion.agent.gpu_watch import GpuWatch
-from gpunion.agent.logs import LogPusher
-from gpunion.agent.loop import AgentLoop
-from gpunion.agent.owner_api import OwnerApi
-from gpunion.agent.owner_word import KillListener, owner_has_killed
-from gpunion.agent.perform import Performer
-from gpunion.agent.places import FAREWELL_FILE, LOCK_FILE, OF_THE_AGENT
+from gpunion.agent.compose.agent import Parts, compose
+from gpunion.agent.decision_log import configure_logs
+from gpunion.agent.life import Agent, CannotStart
+from gpunion.agent.places import LOCK_FILE
 from gpunion.agent.settings import Settings, SettingsTrouble
-from gpunion.agent.status import StatusBoard
-from gpunion.agent.storage_watch import StorageWatch
-from gpunion.agent.terms_desk import TermsDesk
-from gpunion.agent.terms_keeper import Found, TermsKeeper
-from gpunion.agent.terms_watch import TermsWatch
-from gpunion.domain.events import AgentStarted
-from gpunion.domain.frames import Preparing, SaveNote
-from gpunion.domain.guest import Tenure
-from gpunion.domain.ids import NodeId
-from gpunion.domain.resources import Gpu
-from gpunion.domain.terms import OwnersTerms
-from gpunion.domain.timing import Timing
-from gpunion.engine.agent_station import AgentStation
-from gpunion.owner_kill.records import write_json
 from gpunion.ports.agent_disk import DiskFault
-from gpunion.ports.peers import BlockServing
 from gpunion.ports.runtime import RuntimeFault
 
-# How long an agent that left waits for the coordinator to know; then the silence says it as well.
-GOODBYE_LIMIT_S = 3.0
-LOOK_S = 0.2
-
 EXIT_FINE, EXIT_REFUSED = 0, 2
-
-log = structlog.get_logger()
-
-
-class CannotStart(Exception):
-    """Why the agent does not start and what to do next, in words for the owner."""
 
 
 def run_agent(settings: Settings) -> int:
@@ -66,10 +27,11 @@ def run_agent(settings: Settings) -> int:
     configure_logs()
     try:
         with one_agent_only(settings.state_dir):
-            return asyncio.run(_run(settings, compose(settings)))
+            asyncio.run(_run(settings, compose(settings)))
     except (CannotStart, RuntimeFault, DiskFault, SettingsTrouble) as trouble:
         print(f"The agent does not start: {trouble}", file=sys.stderr)
         return EXIT_REFUSED
+    return EXIT_FINE
 
 
 @contextlib.contextmanager
@@ -96,278 +58,13 @@ def one_agent_only(state_dir: Path) -> Iterator[None]:
         os.close(lock)
 
 
-async def _run(settings: Settings, parts: Parts) -> int:
+async def _run(settings: Settings, parts: Parts) -> None:
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     agent = Agent(settings, parts)
     try:
         await agent.begin()
-        return await agent.live(stop)
+        await agent.live(stop)
     finally:
         await agent.end()
-
-
-class Agent:
-    """All parts of a running agent, and the tasks that drive them."""
-
-    def __init__(self, settings: Settings, parts: Parts) -> None:
-        self._settings = settings
-        self._parts = parts
-        remembered = parts.disk.load(parts.clock.now_s())
-        if remembered.forgot:
-            log.error("memory_lost", trouble=remembered.forgot)
-        self._rebooted = remembered.rebooted
-        self._station = AgentStation(
-            node_id=NodeId(settings.node_id),
-            facts=facts_of(settings, parts),
-            saved=remembered.saved,
-            timing=Timing(),
-        )
-        if self._station.engine.state.holding.tenure is Tenure.LEFT:
-            raise CannotStart("this machine has left the campus. Next: gpunion join")
-        self._world = world_of(
-            settings,
-            parts,
-            lambda event: self._kills.post(event),
-            lambda: self._gpu_watch.look(),
-            lambda: self._station.engine.state.holding.tenure,
-        )
-        self._logs = LogPusher(parts.link, settings.state_dir / AGENT_DIR / "logs")
-        self._performer = Performer(self._world, self._logs, lending=self._lending)
-        self.loop = AgentLoop(
-            station=self._station,
-            disk=parts.disk,
-            clock=parts.clock,
-            perform=self._performer.perform,
-            committed=DecisionLog().committed,
-        )
-        self._kills = KillListener(self.loop, settings.state_dir)
-        self._connection = Connection(
-            loop=self.loop,
-            link=parts.link,
-            clock=parts.clock,
-            progress=self._performer.progress,
-            preparing=self._preparing,
-            saves=self._saves,
-        )
-        self._gpu_watch = GpuWatch(
-            gpus=parts.gpus,
-            loop=self.loop,
-            clock=parts.clock,
-            settings=settings.gpu_watch,
-            attribution=Attribution(settings.state_dir, settings.gpu_watch.ignore),
-            in_force=self._performer.small_things_done,
-            more_found=self._more_gpus,
-        )
-        self._storage_watch, self._disk_watch = self._watch_places()
-        self._desk, self._terms_watch = self._keep_terms()
-        self._owner_api = self._answer_the_owner()
-        self._told = False  # the coordinator, of our leaving
-        self._server: BlockServing | None = None  # where other machines fetch blocks, if the owner lets them
-        self._deciding: asyncio.Task[None] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def _watch_places(self) -> tuple[StorageWatch, DiskWatch]:
-        """Where guests' states go, and where guests themselves write."""
-        greet_again = self._connection.greet_again
-        storage = StorageWatch(
-            storage=self._parts.storage,
-            link=self._parts.link,
-            station=self._station,
-            greet_again=greet_again,
-        )
-        return storage, DiskWatch(folder=self._settings.state_dir, loop=self.loop, greet_again=greet_again)
-
-    def _keep_terms(self) -> tuple[TermsDesk, TermsWatch]:
-        settings, parts = self._settings, self._parts
-        keeper = TermsKeeper(
-            settings.state_dir,
-            Found(
-                terms=OwnersTerms(terms=settings.terms, house=settings.house), trouble=settings.terms_trouble
-            ),
-        )
-        self._world.caps.take(keeper.terms)
-        desk = TermsDesk(
-            keeper=keeper,
-            loop=self.loop,
-            in_force=self._performer.small_things_done,
-            greet_again=self._connection.greet_again,
-            caps=self._world.caps,
-            gpus_are_watched=parts.gpus.watched,
-            unenforced=parts.runtime.unenforced,
-            why_no_park=lambda: why_no_park(settings),
-            allow_places=parts.allow_places,
-        )
-        watch = TermsWatch(
-            keeper=keeper,
-            loop=self.loop,
-            clock=parts.clock,
-            gpus=self._gpu_watch,
-            in_force=self._performer.small_things_done,
-            file_changed=desk.look,
-        )
-        return desk, watch
-
-    def _answer_the_owner(self) -> OwnerApi:
-        board = StatusBoard(
-            settings=self._settings,
-            world=self._world,
-            loop=self.loop,
-            connection=self._connection,
-            watch=self._gpu_watch,
-            disk=self._disk_watch,
-            terms=self._desk,
-            times=self._terms_watch,
-        )
-        return OwnerApi(
-            state_dir=self._settings.state_dir,
-            loop=self.loop,
-            board=board,
-            in_force=self._performer.small_things_done,
-            desk=self._desk,
-        )
-
-    async def begin(self) -> None:
-        """In this order: guests are found and decided about before anybody new can ask for anything."""
-        self._world.notebook.open()
-        if self._world.environments is not None:
-            self._world.environments.remember(self._world.notebook.all())
-        self._logs.open()
-        found = await self._performer.find()
-        self._performer.adopt(found)
-        killed = owner_has_killed(self._settings.state_dir)
-        await self.loop.begin(AgentStarted(found=found, killed_meanwhile=killed, rebooted=self._rebooted))
-        self._deciding = asyncio.create_task(self.loop.run(), name="deciding")
-        self._performer.bury(found, self._station.engine.state.guests)
-        await self._owner_api.open()
-        self._open_port()
-        jobs = (
-            self._connection.run(),
-            self._logs.run(),
-            self._kills.run(),
-            self._gpu_watch.run(),
-            self._try_abilities(),
-            self._terms_watch.run(),
-            self._storage_watch.run(),
-            self._disk_watch.run(),
-            self._parts.replicator.run(),
-        )
-        self._tasks = [asyncio.create_task(job) for job in jobs]
-        log.info(
-            "agent_started",
-            node=self._settings.node_id,
-            incarnation=self._station.incarnation,
-            guests=sum(1 for guest in found if guest.alive),
-            runtime=self._parts.runtime.describe(),
-            sandboxed=self._parts.runtime.sandboxed,
-            gpus=self._parts.gpus.describe(),
-        )
-
-    async def live(self, stop: asyncio.Event) -> int:
-        assert self._deciding is not None
-        stopped = asyncio.create_task(stop.wait())
-        left = asyncio.create_task(self._left())
-        driving = [self._deciding, *self._tasks]
-        try:
-            done, _ = await asyncio.wait([stopped, left, *driving], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped.cancel()
-            left.cancel()
-        for task in driving:
-            if task in done:
-                task.result()  # raises: a bug. The guests wait for the next agent, within their leases.
-        if left in done:
-            await self._purge()
-            return EXIT_FINE
-        guests = [guest.run_id for guest in self._station.engine.state.guests.values() if guest.living]
-        log.info(
-            "agent_stopped",
-            guests_left=guests,
-            message="guests go on without the agent until their lease ends; start it again to keep them, "
-            "or `gpunion kill` to end them"
-            if guests
-            else "no guest is here",
-        )
-        return EXIT_FINE
-
-    async def end(self) -> None:
-        tasks = [*self._tasks, *([self._deciding] if self._deciding else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._server is not None:
-            self._server.close()
-        self._owner_api.close()
-        await self._parts.link.close()
-
-    def _open_port(self) -> None:
-        """A port that cannot be opened keeps nobody from lending: the vault has everything."""
-        if self._world.desk is None:
-            return
-        try:
-            self._server = block_server(self._settings, self._world.desk)
-        except OSError as error:
-            self._station.change_facts(replace(self._station.facts, data_address=""))
-            log.error("data_port_not_opened", port=self._settings.data_port, trouble=str(error))
-            return
-        self._server.start()
-        log.info("data_port_opened", address=self._server.address)
-
-    async def _try_abilities(self) -> None:
-        """Beside everything else, since it takes seconds: a driver is asked whether it can park, and a small
-        guest is dumped and brought back."""
-        await self._desk.try_parking()
-        checkpointer = self._parts.checkpointer
-        if checkpointer is not None:
-            ability = await checkpointer.ability()
-            self._station.change_facts(replace(self._station.facts, system=ability))
-            self._connection.greet_again()
-            log.info("dumping_tried", able=ability.able, why_not=ability.why_not, kind=ability.kind)
-        await asyncio.Event().wait()
-
-    def _preparing(self) -> tuple[Preparing, ...]:
-        images = self._parts.images
-        return (*(() if images is None else images.preparing()), *self._world.preparing.all())
-
-    def _saves(self) -> tuple[SaveNote, ...]:
-        guests = self._station.engine.state.guests.values()
-        return self._world.saves.notes(guests, self._parts.clock.now_s())
-
-    def _more_gpus(self, found: tuple[Gpu, ...]) -> None:
-        facts = self._station.facts
-        self._station.change_facts(replace(facts, capacity=replace(facts.capacity, gpus=found)))
-        self._connection.greet_again()
-        log.info("gpus_found", gpus=len(found))
-
-    def _lending(self) -> bool:
-        return self._station.engine.state.holding.tenure is Tenure.SHARING
-
-    async def _left(self) -> None:
-        """Returns when the owner has left the campus and the coordinator knows, or has had its time to."""
-        state = self._station.engine.state
-        while state.holding.tenure is not Tenure.LEFT or state.guests:
-            await asyncio.sleep(LOOK_S)
-        await self._performer.settle()
-        until_s = self._parts.clock.now_s() + GOODBYE_LIMIT_S
-        while self._station.reports.waiting and self._parts.clock.now_s() < until_s:
-            await asyncio.sleep(LOOK_S)
-        self._told = self._station.connected and not self._station.reports.waiting
-
-    async def _purge(self) -> None:
-        """An owner who leaves finds nothing of us: no settings, no credential, no memory."""
-        root = self._settings.state_dir
-        if self._parts.images is not None:
-            await self._parts.images.purge()
-        for name in sorted(OF_THE_AGENT):
-            await asyncio.to_thread(_remove, root / name)
-        self._settings.credential_file.unlink(missing_ok=True)  # the settings may name another one
-        write_json(str(root / FAREWELL_FILE), {"coordinator_told": self._told}, durable=False)
-        log.info("agent_left", message=f"this machine has left the campus; nothing is kept in {root}")
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
