@@ -15,6 +15,8 @@ REQUEST_FILE, SAVED_FILE, NOTICE_FILE, PROGRESS_FILE = (
     "notice.json",
     "progress.json",
 )
+NOT_SAVED_FILE = "not-saved.json"  # the program's: why it could not
+SAID_LIMIT_CHARS = 200
 # The agent asks for the GPU in the one, the program answers in the other.
 ASIDE_FILE, STEPPED_ASIDE_FILE = "aside.json", "stepped-aside.json"
 # More would not fit a report's integer at the other end; no program counts that far.
@@ -50,6 +52,14 @@ def read_saved(control: ControlFiles, directory: Path) -> SavedMarker | None:
         stall_s=float(stall_s) if isinstance(stall_s, int | float) and math.isfinite(stall_s) else None,
         files=tuple(str(name) for name in files) if named and isinstance(files, list) else None,
     )
+
+
+def read_not_saved(control: ControlFiles, directory: Path, request_id: str) -> str:
+    """What its program says of why it could not save; empty where it says nothing of that request."""
+    message = control.read_json(directory, NOT_SAVED_FILE)
+    if message is None or message.get("id") != request_id:
+        return ""
+    return str(message.get("trouble") or "no reason given")[:SAID_LIMIT_CHARS]
 
 
 def read_reached(control: ControlFiles, paths: GuestPaths) -> Reached:

@@ -6,11 +6,11 @@ import asyncio
 import signal
 import time
 
-from gpunion.agent.control import NOTICE_FILE, REQUEST_FILE, read_saved
+from gpunion.agent.control import NOTICE_FILE, REQUEST_FILE, read_not_saved, read_saved
 from gpunion.agent.run_notes import RunNote
 from gpunion.agent.world import World
 from gpunion.domain.effects import AskToSave
-from gpunion.domain.events import GuestSaved
+from gpunion.domain.events import GuestCouldNotSave, GuestSaved
 from gpunion.ports.runtime import RuntimeFault
 
 # A program answers between two steps; looking more often than this would not make it faster.
@@ -44,11 +44,19 @@ class Request:
             return  # the file is there; the signal only makes it faster
 
     async def answered(self) -> GuestSaved:
+        told = ""
         while True:
             saved = await asyncio.to_thread(self.look)
             if saved is not None:
                 return saved
+            said = await asyncio.to_thread(self.look_for_trouble)
+            if said and said != told:
+                told, name = said, self.effect.checkpoint_id
+                self._world.post(GuestCouldNotSave(run_id=self._note.run_id, checkpoint_id=name, why=said))
             await asyncio.sleep(LOOK_S)
+
+    def look_for_trouble(self) -> str:
+        return read_not_saved(self._world.control, self._note.paths.control_dir, self.effect.checkpoint_id)
 
     def look(self) -> GuestSaved | None:
         marker = read_saved(self._world.control, self._note.paths.control_dir)

@@ -21,6 +21,7 @@ class CheckpointTrouble(StrEnum):
 
     NO_GUEST = "no_guest"
     NOT_ANSWERED = "not_answered"  # the program did not save in time
+    NOT_SAVED = "not_saved"  # the program tried and could not
     SUPERSEDED = "superseded"  # a later request took its place
     GUEST_ENDED = "guest_ended"
     DEADLINE = "deadline"

@@ -171,6 +171,15 @@ class GuestNotDumped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GuestCouldNotSave:
+    """Its program has tried, and says why it could not. Of a last save it tries again."""
+
+    run_id: RunId
+    checkpoint_id: CheckpointId
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuestParked:
     """Its GPUs are free; it stands still in host memory."""
 
@@ -342,6 +351,7 @@ AgentEvent = (
     | GuestUnparked
     | GuestNotUnparked
     | GuestNotDumped
+    | GuestCouldNotSave
     | GuestExited
     | CheckpointShipped
     | CheckpointNotShipped

@@ -90,7 +90,7 @@ class CheckpointFailed:
     checkpoint_id: CheckpointId
     trouble: CheckpointTrouble
     detail: str = ""  # why the whole guest was not dumped, where that was asked for
-    places: str = ""  # what the job's places said to it
+    places: str = ""  # what the job's places said to it, or its program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from gpunion.domain.run import EndReason
 TROUBLE_IN_WORDS = {
     CheckpointTrouble.NO_GUEST: "nothing of it ran there any more",
     CheckpointTrouble.NOT_ANSWERED: "its program did not save itself in time",
+    CheckpointTrouble.NOT_SAVED: "its program could not save itself",
     CheckpointTrouble.SUPERSEDED: "a later save took its place",
     CheckpointTrouble.GUEST_ENDED: "its program ended before it was complete",
     CheckpointTrouble.DEADLINE: "the time it had there was over",

@@ -11,6 +11,7 @@ from gpunion.domain.events import (
     CheckpointNotShipped,
     CheckpointShipped,
     DepartureForeseen,
+    GuestCouldNotSave,
     GuestExited,
     GuestNotDumped,
     GuestNotParked,
@@ -90,6 +91,8 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             guests.started(draft, event)
         case GuestStartFailed():
             guests.start_failed(draft, event)
+        case GuestCouldNotSave():
+            saves.could_not(draft, event)
         case GuestNotDumped():
             saves.not_dumped(draft, event)
         case GuestParked() | GuestNotParked() | GuestUnparked() | GuestNotUnparked():

@@ -30,6 +30,7 @@ from gpunion.domain.events import (
     CheckpointNotShipped,
     CheckpointShipped,
     CoordinatorStarted,
+    GuestCouldNotSave,
     GuestNotDumped,
     GuestSaved,
     LeaseRenewed,
@@ -93,7 +94,13 @@ class Transcript:
                 return None if told is None else f"{node_id}: {told}"
             case OrderReceived(order=order):
                 return self._order(order)
-            case GuestSaved() | GuestNotDumped() | CheckpointShipped() | CheckpointNotShipped():
+            case (
+                GuestSaved()
+                | GuestNotDumped()
+                | GuestCouldNotSave()
+                | CheckpointShipped()
+                | CheckpointNotShipped()
+            ):
                 return _named(event) if event.checkpoint_id in self._final else None
             case AgentStarted(found=found, killed_meanwhile=killed):
                 shown = " ".join(f"{guest.run_id}:{'alive' if guest.alive else 'gone'}" for guest in found)

@@ -6,6 +6,7 @@ import asyncio
 import signal
 
 from gpunion.domain.events import (
+    GuestCouldNotSave,
     GuestExited,
     GuestSaved,
 )
@@ -43,6 +44,25 @@ async def test_an_answer_to_an_earlier_request_is_not_taken_for_this_one(fake: F
     await until(lambda: fake.posted)
     assert fake.posted == [
         GuestSaved(run_id=RUN, checkpoint_id=a_checkpoint(2), step=7, progress=0.5, stall_s=0.25)
+    ]
+
+
+async def test_what_a_program_says_of_why_it_could_not_save_is_told_once_for_each_reason(
+    fake: FakeWorld,
+) -> None:
+    hands = await started(fake)
+    hands.ask_to_save(ask(1, final=True))
+    control_dir = fake.runtime.paths(RUN).control_dir
+    for number, trouble, told in ((9, "of another", 0), (1, "no space left", 1), (1, "out of memory", 2)):
+        said = {"id": a_checkpoint(number), "trouble": trouble}
+        fake.control.write_json(control_dir, "not-saved.json", said)
+        await until(lambda told=told: len(fake.posted) == told)  # type: ignore[misc]
+    save(fake, 1)
+    await until(lambda: fake.of(GuestSaved))
+    name = a_checkpoint(1)
+    assert fake.posted[:2] == [
+        GuestCouldNotSave(run_id=RUN, checkpoint_id=name, why="no space left"),
+        GuestCouldNotSave(run_id=RUN, checkpoint_id=name, why="out of memory"),
     ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import gpunion
-from gpunion.sdk.job import gang, training
+from gpunion.sdk.job import gang, messages, training
 
 
 @dataclass
@@ -212,7 +212,41 @@ def test_a_save_that_fails_leaves_the_last_answer_and_training_goes_on(
     assert guest.done == [0, 1, 2]
     assert not (guest.control_dir / "saved.json").exists()
     assert list(guest.checkpoint_dir.iterdir()) == []
-    assert "no space left" in capsys.readouterr().err
+    assert capsys.readouterr().err.count("no space left") == 1  # not tried at every step
+    assert guest.said("not-saved.json") == {"id": "c1", "trouble": "no space left"}
+
+
+def test_a_periodic_save_that_failed_is_not_tried_again_and_the_next_one_is(guest: Guest) -> None:
+    well, tried = guest.save, []
+
+    def save(directory: Path) -> None:
+        tried.append(directory)
+        if len(tried) == 1:
+            raise OSError("no space left")
+        well(directory)
+
+    guest.save = save  # type: ignore[method-assign]
+    guest.run(4, during=lambda step: guest.ask("c1" if step < 2 else "c2") if step != 3 else None)
+    assert len(tried) == 2
+    assert guest.said("saved.json")["id"] == "c2"
+
+
+def test_a_last_save_that_failed_is_tried_again_after_a_pause(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages, "TRY_AGAIN_S", 0.0)
+    well, tried = guest.save, []
+
+    def save(directory: Path) -> None:
+        tried.append(directory)
+        if len(tried) == 1:
+            raise OSError("no space left")
+        well(directory)
+
+    guest.save = save  # type: ignore[method-assign]
+    with pytest.raises(SystemExit):
+        guest.run(3, during=lambda step: guest.ask("c1", final=True))
+    assert (len(tried), guest.said("saved.json")["id"]) == (2, "c1")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"reason": "no id"}', '{"id": ""}'])

@@ -92,6 +92,9 @@ def test_a_command_saves_beside_the_program_and_a_last_save_ends_it_with_85(gues
 def test_a_command_that_fails_is_no_save(guest: Guest) -> None:
     guest.runs(*words_of("sh", "-c", "test -e $GPUNION_CHECKPOINT_DIR/good"), "--", *SLEEPS)
     (guest.control_dir / "request.json").write_text(json.dumps({"id": "one", "final": False}))
+    guest.until(lambda: (guest.control_dir / "not-saved.json").exists())
+    said = json.loads((guest.control_dir / "not-saved.json").read_text())
+    assert said == {"id": "one", "trouble": "sh ended with status 1"}
     (guest.checkpoint_dir / "good").touch()
     assert guest.asked("two")["id"] == "two"
 

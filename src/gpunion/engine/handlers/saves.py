@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import AskToSave, CancelShipping, KillGuest, ShipCheckpoint
-from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, GuestNotDumped, GuestSaved
+from gpunion.domain.events import (
+    CheckpointNotShipped,
+    CheckpointShipped,
+    GuestCouldNotSave,
+    GuestNotDumped,
+    GuestSaved,
+)
 from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import CheckpointId, RunId, own_checkpoint_id
 from gpunion.domain.reasons import Why
@@ -101,6 +107,17 @@ def not_dumped(draft: AgentDraft, event: GuestNotDumped) -> None:
         draft.put(replace(guest, saving=replace(guest.saving, tier_why=event.why)))
 
 
+def could_not(draft: AgentDraft, event: GuestCouldNotSave) -> None:
+    """A periodic one is given up at once: the next comes in its time. Of a last one there is no next."""
+    guest = _waiting_for(draft, event.run_id, event.checkpoint_id)
+    if guest is None or guest.saving is None or guest.saving.saved:
+        return
+    saving = replace(guest.saving, said=event.why)
+    guest = draft.put(replace(guest, saving=saving))
+    if not saving.final:
+        drop(draft, guest, CheckpointTrouble.NOT_SAVED)
+
+
 def tell_captured(draft: AgentDraft, guest: Guest) -> Guest:
     """That there is something to wait for, once."""
     saving = guest.saving
@@ -188,7 +205,8 @@ def takes_long(draft: AgentDraft, run_id: str) -> None:
     if guest.saving.saved:
         tell_captured(draft, guest)
     else:
-        drop(draft, guest, CheckpointTrouble.NOT_ANSWERED)
+        said = bool(guest.saving.said)
+        drop(draft, guest, CheckpointTrouble.NOT_SAVED if said else CheckpointTrouble.NOT_ANSWERED)
 
 
 def drop(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble) -> Guest:
@@ -234,7 +252,7 @@ def _fail(draft: AgentDraft, guest: Guest, trouble: CheckpointTrouble, places: s
             checkpoint_id=saving.checkpoint_id,
             trouble=trouble,
             detail=saving.tier_why,
-            places=places,
+            places=places or saving.said,
         )
     )
 

@@ -64,6 +64,7 @@ def callback() -> Any:
                     raise  # the others wait for this one
                 # Training on is worth more than ending here: the agent sees that no answer came.
                 self._folders.give_up(step)
+                self._mailbox.could_not(request, trouble)
                 print(f"gpunion: the checkpoint at step {step} was not saved: {trouble}", file=sys.stderr)
 
         def on_train_end(self, trainer: Any, *rest: Any) -> None:

@@ -17,6 +17,7 @@ SAVED_RUN_ME_AGAIN = 85
 LOOK_S = 0.05  # how often a loop of very short steps looks for a request
 PROGRESS_S = 0.25  # how often progress is told
 MESSAGE_MAX_BYTES = 64 * 1024
+TRY_AGAIN_S = 1.0  # after a last save that failed; longer after each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class Mailbox:
         self._answered = self._answered_aside = ""
         self._asked = self._asked_aside = False
         self._pending: Request | None = None
+        self._failed, self._failures, self._again_s = "", 0, float("-inf")
         self._looked_s = self._looked_aside_s = self._told_s = float("-inf")
         if self.directory and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGUSR1, self._on_request)
@@ -85,6 +87,8 @@ class Mailbox:
             self._pending = self._look(self.directory)
         pending = self._pending
         if pending is None or (step is not None and step < pending.at_step):
+            return None
+        if pending.id == self._failed and now_s < self._again_s:
             return None
         self._pending = None
         return pending
@@ -116,6 +120,18 @@ class Mailbox:
         }
         write(self.directory / "saved.json", message)
         self._answered = request.id
+
+    def could_not(self, request: Request, trouble: object) -> None:
+        """It was tried and did not work: the agent is told why. A last save is tried again, after a pause."""
+        self._failures = self._failures + 1 if request.id == self._failed else 1
+        self._failed = request.id
+        self._again_s = time.monotonic() + TRY_AGAIN_S * 2 ** min(self._failures - 1, 5)
+        if not request.final:
+            self._answered = request.id
+        if self.directory is not None:
+            with contextlib.suppress(OSError):  # then the agent sees that no answer came
+                message = {"id": request.id, "trouble": str(trouble) or type(trouble).__name__}
+                write(self.directory / "not-saved.json", message)
 
     def tell_progress(self, step: int, total_steps: int, *, last: bool = False) -> None:
         now_s = time.monotonic()

@@ -28,7 +28,8 @@ and renamed so that nobody sees a part):
   the others save when they have completed so many steps: save then too, or at once when you are past it.
   Write the files, sync them, then make saved.json {"id", "step", "progress", "files", "stall_s"}: the
   request's id, completed steps, 0..1, paths relative to the checkpoint directory, and how long the work stood
-  still for it. Leave those files alone until two saves later. If "final", exit with status 85.
+  still for it. Leave those files alone until two saves later. If "final", exit with status 85. If you could
+  not save, make not-saved.json {"id", "trouble"} with the reason: `gpunion why` shows it.
 - notice.json {"reason", "deadline", "gpus", "planned"}: the owner wants the machine back by then (Unix time).
   SIGTERM comes 5 s before, SIGKILL at the deadline.
 - progress.json {"step", "total_steps", "progress"} is yours to write, now and then, for people to look at.
@@ -212,6 +213,8 @@ class Training:
             self._write_trouble = trouble
             if self._ranks.rank == 0:
                 folders.give_up(step)
+            if request is not None:
+                self._mailbox.could_not(request, trouble)
             print(f"gpunion: the checkpoint at step {step} was not saved: {trouble}", file=sys.stderr)
             return
         if request is not None and not request.final:

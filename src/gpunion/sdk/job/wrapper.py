@@ -68,7 +68,8 @@ class Wrapped:
         if trouble or self._child.poll() is not None:
             if trouble:
                 print(f"gpunion: the checkpoint was not saved: {trouble}", file=sys.stderr)
-            return False  # the agent sees that no answer came; a program that has gone speaks for itself
+                self._mailbox.could_not(request, trouble)
+            return False  # a program that has gone speaks for itself
         self._note_worked()
         sync_tree(self._folder)
         stall_s = time.monotonic() - began_s if self._command else 0.0

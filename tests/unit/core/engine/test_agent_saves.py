@@ -15,10 +15,16 @@ from gpunion.domain.effects import (
     ShipCheckpoint,
     ShipOutput,
 )
-from gpunion.domain.events import TimerFired
+from gpunion.domain.events import GuestCouldNotSave, TimerFired
 from gpunion.domain.guest import GuestPhase
 from gpunion.domain.ids import CheckpointId, JobId, RunId
-from gpunion.domain.reports import Capture, CheckpointCaptured, CheckpointDurable, RunEnded
+from gpunion.domain.reports import (
+    Capture,
+    CheckpointCaptured,
+    CheckpointDurable,
+    CheckpointFailed,
+    RunEnded,
+)
 from gpunion.domain.resources import MIB
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
@@ -272,3 +278,33 @@ def test_saved_run_me_again_ships_the_newer_state_instead_of_a_periodic_save_on_
     ]
     assert reports(decision)[0] == not_saved(CheckpointTrouble.SUPERSEDED)
     assert agent.guest().phase is GuestPhase.SHIPPING
+
+
+COULD_NOT = GuestCouldNotSave(run_id=RUN, checkpoint_id=C1, why="no space left")
+NOT_SAVED = CheckpointFailed(
+    run_id=RUN,
+    job_id=JOB,
+    epoch=1,
+    checkpoint_id=C1,
+    trouble=CheckpointTrouble.NOT_SAVED,
+    places="no space left",
+)
+
+
+def test_a_program_that_says_why_it_could_not_save_is_not_waited_for() -> None:
+    agent = an_agent_with_a_guest()
+    agent.ordered(a_save_order())
+    assert reports(agent.hears(COULD_NOT)) == [NOT_SAVED]
+    assert agent.guest().saving is None
+    assert agent.hears(COULD_NOT).empty  # said late, of a save that is given up
+
+
+def test_a_last_save_that_its_program_could_not_make_may_still_come_and_else_the_reason_is_told() -> None:
+    agent = an_agent_with_a_guest()
+    agent.ordered(a_save_order(final=True))
+    assert reports(agent.hears(COULD_NOT)) == []
+    assert reports(agent.fires("save:job-e1")) == [NOT_SAVED]
+    agent = an_agent_with_a_guest()
+    agent.ordered(a_save_order(final=True))
+    agent.hears(COULD_NOT)
+    assert any(isinstance(one, CheckpointCaptured) for one in reports(agent.saves(step=10)))
