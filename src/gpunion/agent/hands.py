@@ -6,32 +6,24 @@ import asyncio
 import shutil
 import signal
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from gpunion.agent.control import read_reached
 from gpunion.agent.exits import cause_of, detail_of, exit_reason_for
+from gpunion.agent.guest_tasks import GuestTasks
 from gpunion.agent.parked_guest import parked, unparked
 from gpunion.agent.run_notes import RunNote
 from gpunion.agent.saving import Request, tell_notice
-from gpunion.agent.shipping import Cancelled, Shipment, ship_checkpoint, ship_output
+from gpunion.agent.shipments import Shipments
+from gpunion.agent.shipping import Cancelled
 from gpunion.agent.starting import Start, StartTrouble, start_guest
 from gpunion.agent.system_tier import HOLD_LIMIT_S, dump_guest, let_go
-from gpunion.agent.threads import in_own_thread
 from gpunion.agent.world import World
-from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import AskToSave, LimitGuest, ShipCheckpoint, StartGuest
-from gpunion.domain.events import (
-    CheckpointNotShipped,
-    GuestExited,
-    GuestNotDumped,
-    GuestSaved,
-    GuestStartFailed,
-    OutputShipped,
-)
+from gpunion.domain.events import GuestExited, GuestNotDumped, GuestSaved, GuestStartFailed
 from gpunion.domain.frames import SaveStage
 from gpunion.domain.ids import RunId
 from gpunion.domain.run import EndReason
@@ -59,6 +51,7 @@ class GuestHands:
         self._follow_log = follow_log
         self.gone = False  # its end was posted
         self._world = world
+        self._tasks = GuestTasks(run_id)
         self._limits: LimitGuest | None = None
         self._cause: EndReason | None = None  # why this agent ended it
         self._stop_start = Cancelled()
@@ -67,10 +60,8 @@ class GuestHands:
         self._saving: asyncio.Task[None] | None = None
         self._dumping = asyncio.Lock()
         self._holding: asyncio.Task[None] | None = None  # lets go of it if nobody ends it
-        self._shipping: tuple[Cancelled, asyncio.Task[None]] | None = None
+        self._shipments = Shipments(world, run_id, self._tasks)
         self._watch: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._in_order = asyncio.Lock()  # small things happen to a guest in the order they were decided
 
     @property
     def note(self) -> RunNote | None:
@@ -83,12 +74,12 @@ class GuestHands:
             return
         if self._limits is None:
             self._limits = LimitGuest(run_id=self.run_id, lease_until_s=effect.lease_until_s, kill_at_s=None)
-        self._starting = self._task(self._start(effect))
+        self._starting = self._tasks.begin(self._start(effect))
 
     def watch(self) -> None:
         """From now on its end is noticed. For a guest that was just started, or found alive."""
         if self._watch is None:
-            self._watch = self._task(self._watch_exit())
+            self._watch = self._tasks.begin(self._watch_exit())
 
     async def _start(self, effect: StartGuest) -> None:
         start = Start(order=effect.order, limit=self._apply_limits, cancelled=self._stop_start)
@@ -116,7 +107,7 @@ class GuestHands:
     def limit(self, effect: LimitGuest) -> None:
         self._limits = effect
         if self.note is not None:
-            self._in_turn(self._apply_limits())
+            self._tasks.in_turn(self._apply_limits())
 
     async def _apply_limits(self) -> None:
         limits = self._limits
@@ -124,19 +115,17 @@ class GuestHands:
             await self._world.runtime.limit(self.run_id, limits.lease_until_s, limits.kill_at_s)
 
     async def small_things_done(self) -> None:
-        await asyncio.sleep(0)  # what was just decided takes its place in the queue
-        async with self._in_order:
-            return
+        await self._tasks.turns_done()
 
     def notice(self, deadline_s: float | None, reason: str = "") -> None:
         note = self.note
         if note is not None:
-            self._in_turn(asyncio.to_thread(tell_notice, self._world, note, deadline_s, reason))
+            self._tasks.in_turn(asyncio.to_thread(tell_notice, self._world, note, deadline_s, reason))
 
     # --- parking ---------------------------------------------------------------------------------
 
     def park(self, by_s: float, beside: Iterable[str]) -> None:
-        self._task(self._park(by_s, tuple(beside)))  # not in turn: leases are renewed meanwhile
+        self._tasks.begin(self._park(by_s, tuple(beside)))  # not in turn: leases are renewed meanwhile
 
     async def _park(self, by_s: float, beside: tuple[str, ...]) -> None:
         async with self._dumping:  # a dump that is under way would wake it when it is done
@@ -144,7 +133,7 @@ class GuestHands:
             self._world.post(await parked(self._world, self.run_id, note, by_s, beside))
 
     def unpark(self) -> None:
-        self._task(self._unpark())
+        self._tasks.begin(self._unpark())
 
     async def _unpark(self) -> None:
         self._world.post(await unparked(self._world, self.run_id, self.note))
@@ -158,19 +147,19 @@ class GuestHands:
         if self._saving is not None:
             self._saving.cancel()
         self._request = Request(self._world, note, effect)
-        self._saving = self._task(self._await_save(self._request))
+        self._saving = self._tasks.begin(self._await_save(self._request))
 
     async def _await_save(self, request: Request) -> None:
         saved = await self._dump(request)
         if saved is None:
-            async with self._in_order:
+            async with self._tasks.in_order:
                 await request.ask()
             saved = await request.answered()
         if self._request is request:
             self._request = None
             self._world.post(saved)
             if saved.tier is Tier.SYSTEM and request.effect.final:
-                self._holding = self._task(self._let_go_if_kept())
+                self._holding = self._tasks.begin(self._let_go_if_kept())
 
     async def _dump(self, request: Request) -> GuestSaved | None:
         """The whole guest, where its job is saved that way; None: its program has to save itself."""
@@ -198,49 +187,13 @@ class GuestHands:
     # --- shipping --------------------------------------------------------------------------------
 
     def ship(self, effect: ShipCheckpoint) -> None:
-        note = self.note
-        if note is None:
-            self._world.post(_not_shipped(effect, CheckpointTrouble.NO_GUEST))
-            return
-        cancelled = self._new_shipment()
-        shipment = Shipment(effect=effect, note=note, still=self.gone, cancelled=cancelled)
-        self._shipping = (cancelled, self._task(self._ship(shipment, self._shipping)))
-
-    async def _ship(self, shipment: Shipment, before: tuple[Cancelled, asyncio.Task[None]] | None) -> None:
-        if before is not None:
-            await asyncio.wait([before[1]])  # it was cancelled; both would use the same place
-        try:
-            outcome = await in_own_thread(lambda: ship_checkpoint(self._world, shipment))
-        except Exception:
-            self._world.post(_not_shipped(shipment.effect, CheckpointTrouble.VAULT_UNAVAILABLE))
-            raise
-        self._world.post(outcome)
+        self._shipments.ship(effect, still=self.gone)
 
     def ship_output(self, step: int) -> None:
-        note = self.note
-        if note is None:
-            detail = "its output could not be saved: its directories are gone"
-            self._world.post(OutputShipped(run_id=self.run_id, output=None, detail=detail))
-            return
-        cancelled = self._new_shipment()
-        self._shipping = (cancelled, self._task(self._ship_output(note, step, cancelled)))
-
-    async def _ship_output(self, note: RunNote, step: int, cancelled: Cancelled) -> None:
-        try:
-            outcome = await in_own_thread(lambda: ship_output(self._world, note, step, cancelled))
-        except Exception as bug:
-            detail = f"its output could not be saved: a fault in the agent ({bug!r})"
-            self._world.post(OutputShipped(run_id=self.run_id, output=None, detail=detail))
-            raise
-        self._world.post(outcome)
+        self._shipments.ship_output(step)
 
     def cancel_shipping(self) -> None:
-        if self._shipping is not None:
-            self._shipping[0].ask()
-
-    def _new_shipment(self) -> Cancelled:
-        self.cancel_shipping()
-        return Cancelled()
+        self._shipments.cancel()
 
     # --- going -----------------------------------------------------------------------------------
 
@@ -248,7 +201,7 @@ class GuestHands:
         if self._starting is not None and not self._starting.done():
             self.kill(EndReason.STOPPED)  # there is no program yet that could tidy up
         else:
-            self._in_turn(self._world.runtime.signal(self.run_id, signal.SIGTERM))
+            self._tasks.in_turn(self._world.runtime.signal(self.run_id, signal.SIGTERM))
 
     def kill(self, cause: EndReason) -> None:
         """At once, ahead of everything else that is being done for this guest.
@@ -260,7 +213,7 @@ class GuestHands:
         self._stop_start.ask()
         note = self.note
         leaving = cause is EndReason.SAVED and note is not None and note.tier is not Tier.SYSTEM
-        self._task(self._let_leave(cause) if leaving else self._kill(cause))
+        self._tasks.begin(self._let_leave(cause) if leaving else self._kill(cause))
 
     async def _let_leave(self, cause: EndReason) -> None:
         until_s = time.monotonic() + LEAVE_S
@@ -326,9 +279,7 @@ class GuestHands:
         self.cancel_shipping()
         if self._saving is not None:
             self._saving.cancel()
-        mine = asyncio.current_task()
-        while busy := [task for task in self._tasks if task is not mine]:
-            await asyncio.wait(busy)
+        await self._tasks.others_done()
         while True:
             try:
                 await self._world.runtime.remove(self.run_id)
@@ -343,33 +294,6 @@ class GuestHands:
         if self._world.environments is not None:
             self._world.environments.let_go(self.run_id)
 
-    # --- private ---------------------------------------------------------------------------------
-
-    def _in_turn(self, work: Coroutine[Any, Any, None]) -> None:
-        async def next_one() -> None:
-            async with self._in_order:
-                try:
-                    await work
-                except RuntimeFault as fault:
-                    log.warning("guest_not_reached", run=self.run_id, trouble=str(fault))
-
-        self._task(next_one())
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("hand_slipped", run=self.run_id, exc_info=task.exception())
-
 
 def _failed(status: GuestStatus | None) -> bool:
     return status is None or status.exit_code != 0
-
-
-def _not_shipped(effect: ShipCheckpoint, trouble: CheckpointTrouble) -> CheckpointNotShipped:
-    return CheckpointNotShipped(run_id=effect.run_id, checkpoint_id=effect.checkpoint_id, trouble=trouble)
