@@ -84,6 +84,12 @@ async def join(
     except OSError as error:
         raise await _in_vain(request, given, registrar, error) from error
     next_step = "gpunion agent, to start lending; gpunion status, to see who is here"
+    if _is_another(request, given, shares):
+        next_step = (
+            f"{vault} of this machine is not the campus's vault: its mark is not there, and no job starts "
+            "here as it is. Mount the vault there, or have saves go through the coordinator with "
+            f'vault = "{THROUGH_COORDINATOR}" in {settings_file}; then gpunion agent'
+        )
     if vault is None:
         next_step = (
             f'write vault = "DIRECTORY" (shared by all nodes) into {settings_file}, then gpunion agent'
@@ -96,6 +102,13 @@ def _vault_for(given: Enrolment, shares: Callable[[Path, str], bool]) -> str | N
     if given.vault is None or not given.vault_mark:
         return given.vault
     return given.vault if shares(Path(given.vault), given.vault_mark) else THROUGH_COORDINATOR
+
+
+def _is_another(request: JoinRequest, given: Enrolment, shares: Callable[[Path, str], bool]) -> bool:
+    """The folder that the owner named: told before its agent has to refuse every job."""
+    if request.vault in (None, THROUGH_COORDINATOR) or not given.vault_mark:
+        return False
+    return not shares(Path(request.vault), given.vault_mark)
 
 
 def _table(request: JoinRequest, node_id: str, vault: str | None) -> dict[str, Any]:

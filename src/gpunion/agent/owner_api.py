@@ -157,6 +157,8 @@ class OwnerApi:
             text = (
                 f"The machine is yours in {_shown(deadline_in_s)} at most.{then} "
                 "`gpunion kill` takes it at once."
+                if notice_s
+                else f"Guests are being ended right now; then the machine is yours.{then}"
             )
         return _remembering(text, answer.forgettable)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gpunion.cli.context import Context
-from gpunion.cli.exits import ERROR, NOT_FOUND, UNAVAILABLE, Trouble
+from gpunion.cli.exits import CONFLICT, ERROR, NOT_FOUND, UNAVAILABLE, Trouble
 from gpunion.cli.extras import missing_extra
 from gpunion.domain.place import NAME_PATTERN, Place, PlaceKind, place_of
 from gpunion.ports.vault import UnknownCheckpoint, VaultFault
@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "vault", metavar="DIR|PLACE", help="the vault's directory, or the name of a place of the campus"
     )
-    parser.add_argument("--job", metavar="ID", help="of this job only")
+    parser.add_argument("--job", metavar="ID", help="of this job only: its id, or the beginning or end of it")
 
 
 @contextmanager
@@ -32,18 +32,44 @@ def opened(arguments: argparse.Namespace, context: Context) -> Iterator[Caretake
     except ImportError as error:
         raise missing_extra(error, "agent") from error
     try:
-        yield caretaker(find(arguments.vault, arguments, context))
+        found = caretaker(find(arguments.vault, arguments, context))
+        if arguments.job is not None:
+            arguments.job = _whole_id(found, arguments)
+        yield found
     except UnknownCheckpoint as fault:
         raise Trouble(str(fault), next_step=f"gpunion vault ls {arguments.vault}", code=NOT_FOUND) from fault
     except VaultFault as fault:
+        named = "one of the vaults" if getattr(arguments, "source", None) else f"the vault {arguments.vault}"
         raise Trouble(
-            f"the vault {arguments.vault} cannot be used",
+            f"{named} cannot be used",
             why=str(fault),
             next_step="is it the right directory, and is its disk there? Try again when it is"
             if "Next: " not in str(fault)
             else "",
             code=UNAVAILABLE if fault.temporary else ERROR,
         ) from fault
+
+
+def _whole_id(caretaker: Caretaker, arguments: argparse.Namespace) -> str:
+    """Of the one job in the vault that is meant. A vault knows nothing of names."""
+    word = str(arguments.job)
+    known = [shelf.job_id for shelf in caretaker.survey(None)]
+    meant = [one for one in known if one == word] or [
+        one for one in known if word and (one.startswith(word) or one.endswith(word))
+    ]
+    if len(meant) == 1:
+        return meant[0]
+    listed = f"gpunion vault ls {arguments.vault}"
+    if meant:
+        raise Trouble(
+            f"{word!r} could be {len(meant)} jobs", why=", ".join(meant[:5]), next_step=listed, code=CONFLICT
+        )
+    raise Trouble(
+        f"the vault has nothing of a job {word!r}",
+        why="a vault knows jobs by their ids, not by their names",
+        next_step=listed,
+        code=NOT_FOUND,
+    )
 
 
 def desk(arguments: argparse.Namespace, context: Context) -> VaultDesk:

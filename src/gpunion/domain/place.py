@@ -21,6 +21,7 @@ REGION_PATTERN = re.compile(r"[!-~]+")
 CREDENTIALS_PATTERN = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 # Always there: the coordinator's own vault, through a folder that is shared or through the coordinator.
 CAMPUS = "campus"
+MARK_FILE = "mark"  # in a folder: by what it bears a machine finds out whether it shares it or only its name
 SECRETS = {"access_key", "access_key_id", "secret", "secret_key", "secret_access_key", "password", "token"}
 
 

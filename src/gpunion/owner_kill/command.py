@@ -35,17 +35,18 @@ def main(argv: list[str]) -> int:
         print(f"gpunion kill does not know {' '.join(words)!r}\n{USAGE}", file=sys.stderr)
         return 2
     if not os.path.isdir(state_dir):
-        return _no_state_dir(state_dir)
+        return _no_state_dir(state_dir, as_json)
     receipt = kill_all(state_dir)
     print(_as_json(receipt) if as_json else _as_text(receipt, _where(state_dir)))
     return 0 if receipt.complete else 1
 
 
-def _no_state_dir(state_dir: str) -> int:
-    message = (
-        f"No guest was ended: there is no state directory {state_dir}.\n"
-        "Next: name the one your agent uses with --state-dir or GPUNION_STATE_DIR."
-    )
+def _no_state_dir(state_dir: str, as_json: bool) -> int:
+    what = f"No guest was ended: there is no state directory {state_dir}"
+    next_step = "name the one your agent uses with --state-dir or GPUNION_STATE_DIR"
+    message = f"{what}.\nNext: {next_step}."
+    if as_json:
+        message = json.dumps({"error": what, "why": None, "next_step": next_step, "exit_code": 1})
     print(message, file=sys.stderr)
     return 1
 

@@ -161,6 +161,9 @@ def test_kill_without_a_state_directory_says_what_to_do(
 ) -> None:
     assert main(["--state-dir", str(tmp_path / "absent")]) == 1
     assert "--state-dir" in capsys.readouterr().err
+    assert main(["--json", "--state-dir", str(tmp_path / "absent")]) == 1
+    told = json.loads(capsys.readouterr().err)
+    assert (told["exit_code"], "--state-dir" in told["next_step"]) == (1, True)
 
 
 def test_kill_refuses_words_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:

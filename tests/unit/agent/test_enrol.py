@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,20 @@ async def test_a_disk_that_fills_while_joining_costs_the_token_and_not_the_name(
 async def test_without_any_vault_the_next_step_says_so(tmp_path: Path) -> None:
     joined = await join(a_request(tmp_path), OneTokenRegistrar(vault=None))
     assert "vault =" in joined.next_step
+
+
+async def test_a_folder_that_is_not_the_campus_s_vault_is_told_at_once(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    mark = mark_of(shared)
+    told = [
+        (await join(request, OneTokenRegistrar(str(shared), mark), shares)).next_step
+        for request in (
+            replace(a_request(tmp_path / "right"), vault=str(shared)),
+            replace(a_request(tmp_path / "wrong"), vault=str(tmp_path)),
+        )
+    ]
+    assert told[0].startswith("gpunion agent")
+    assert told[1].startswith(f"{tmp_path} of this machine is not the campus's vault")
 
 
 async def test_a_machine_that_does_not_see_the_vault_goes_through_the_coordinator(

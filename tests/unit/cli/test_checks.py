@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.files.mark import mark_of
 from gpunion.cli.checks.campus import check_clock, check_vault, start_hint
 from gpunion.cli.checks.finding import State
 from gpunion.cli.checks.machine import check_agent, check_cgroup, check_disk, check_python, check_state_dir
@@ -62,9 +63,13 @@ def test_a_clock_that_is_wrong_is_a_warning_with_its_direction() -> None:
 
 
 def test_a_vault_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
-    assert check_vault(tmp_path, needed=True).state is State.OK
+    stranger = check_vault(tmp_path, needed=True)
+    assert stranger.state is State.MISSING
+    assert "it is not the campus's vault" in stranger.found
     assert list(tmp_path.iterdir()) == []
-    assert check_vault(tmp_path / "later", needed=True).state is State.WARNING
+    mark_of(tmp_path)
+    assert check_vault(tmp_path, needed=True).state is State.OK
+    assert check_vault(tmp_path / "not mounted", needed=True).state is State.MISSING
     (tmp_path / "file").write_text("")
     assert check_vault(tmp_path / "file", needed=True).state is State.MISSING
     assert check_vault(tmp_path / "file", needed=False).state is State.WARNING

@@ -56,6 +56,25 @@ def test_verify_says_that_all_is_well(place: Place, gpunion: Terminal) -> None:
     assert "All can be restored." in gpunion.out
 
 
+def test_a_job_in_a_vault_is_named_by_the_beginning_or_the_end_of_its_id(
+    place: Place, gpunion: Terminal
+) -> None:
+    sealed(place.open(), {"w": b"other"}, job_id="job-2", checkpoint_id="d1")
+    assert gpunion("vault", "ls", "vault", "--job", "2") == OK
+    assert [line.split()[:2] for line in gpunion.out.splitlines()[1:]] == [["job-2", "d1"]]
+    assert gpunion("vault", "verify", "vault", "--job", "job") == CONFLICT
+    assert "could be 2 jobs" in gpunion.err
+    assert gpunion("vault", "verify", "vault", "--job", "train") == NOT_FOUND
+    assert "by their ids, not by their names" in gpunion.err
+
+
+def test_a_repair_from_what_is_no_vault_does_not_blame_the_other_one(place: Place, gpunion: Terminal) -> None:
+    place.damage_block(name_of(b"second"))
+    assert gpunion("vault", "repair", "vault", "--from", "nothing") == UNAVAILABLE
+    assert "Error: one of the vaults cannot be used\nWhy: " in gpunion.err
+    assert "nothing is no vault" in gpunion.err
+
+
 def test_verify_without_the_keys_claims_no_more_than_it_knows(place: Place, gpunion: Terminal) -> None:
     sealed(place.open().keyed(a_key("job-2")), {"w": b"secret"}, job_id="job-2", checkpoint_id="d1")
     assert gpunion("vault", "verify", "vault") == OK

@@ -7,9 +7,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from gpunion.domain.place import Place
-
-MARK_FILE = "mark"
+from gpunion.domain.place import MARK_FILE, Place
 
 
 def mark_of(folder: Path) -> str:

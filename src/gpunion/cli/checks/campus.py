@@ -8,12 +8,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpunion.agent.settings import THROUGH_COORDINATOR
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.checks.finding import Finding, missing, ok, warning
-from gpunion.cli.checks.machine import can_be_made
 from gpunion.cli.connection import trouble_of
 from gpunion.cli.exits import Trouble
 from gpunion.cli.quantities import shown_duration
+from gpunion.domain.place import MARK_FILE
 from gpunion.sdk.errors import ApiProblem, ClientError
 
 # Only an owner's hours and calendar go by the time of day; but people compare what they read.
@@ -64,16 +65,14 @@ def check_clock(now_there: str, now_here: datetime | None = None) -> Finding:
 
 def check_vault(place: Path, *, needed: bool) -> Finding:
     """Written to and read back: a mount that is there may still be read-only, stale or full."""
-    if not place.exists() and can_be_made(place):
-        found = f"{place} is not there yet; the first checkpoint makes it"
-        return warning(
-            "vault", found, f"if it is on storage that all nodes share, mount it: mount | grep {place}"
-        )
     trouble = _try_writing(place)
+    if not trouble and not (place / MARK_FILE).exists():
+        trouble = "it is not the campus's vault, whose mark would be there: no job can be saved here"
     if not trouble:
         return ok("vault", f"{place} can be written and read")
     mend = (
-        f'mount it, or give yourself access: ls -ld {place}; with another place: vault = "DIR" in agent.toml'
+        f"mount the campus's vault there, or give yourself access: ls -ld {place}; or have saves go through "
+        f'the coordinator: vault = "{THROUGH_COORDINATOR}" in agent.toml, then restart the agent'
     )
     found = f"{place}: {trouble}"
     return missing("vault", found, mend) if needed else warning("vault", found, mend)

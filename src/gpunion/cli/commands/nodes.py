@@ -26,7 +26,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.data({"nodes": nodes})
     elif not nodes:
         context.screen.line(
-            "No machine has joined. Next: gpunion coordinator token, then gpunion join on a machine."
+            "No machine lends yet. Next: gpunion coordinator token, "
+            "then gpunion join and gpunion agent on a machine."
         )
     else:
         columns = ("NODE", "LAB", "PHASE", "GPUS", "BUSY", "NOTICE", "LENT", "HEARD")
