@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
+from gpunion.adapters.http.lines import LineBroken, LineHangs, Lines
 from gpunion.ports.vault import (
     BadManifest,
     CorruptBlock,
@@ -22,6 +24,8 @@ from gpunion.ports.vault import (
 )
 from gpunion.wire.trees import BATCH_BLOCKS_MAX
 
+T = TypeVar("T")
+ROUTES = "/api/v1/vault"
 # Without a byte taken or given. Sealing a large checkpoint and collecting garbage are silent for longer.
 SILENCE_LIMIT_S = 60.0
 SLOW_LIMIT_S = 180.0
@@ -29,6 +33,7 @@ CONNECT_LIMIT_S = 10.0
 # A cable that is plugged in again, a coordinator that starts again: the upload goes on from the same block.
 TRIES = 4
 WAIT_S = 0.5
+HANGS = (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout, LineHangs)
 FAULTS: dict[str, type[VaultFault]] = {
     "old_epoch": OldEpoch,
     "missing_block": MissingBlock,
@@ -45,11 +50,16 @@ class HttpVaultDesk:
     def __init__(self, url: str, credential: str, *, silence_limit_s: float = SILENCE_LIMIT_S) -> None:
         self._url = url
         self._silence_limit_s = silence_limit_s
+        headers = {"Authorization": f"Bearer {credential}"}
+        connect_limit_s = min(silence_limit_s, CONNECT_LIMIT_S)
         self._client = httpx.Client(
-            base_url=f"{url}/api/v1/vault",
-            headers={"Authorization": f"Bearer {credential}"},
-            timeout=httpx.Timeout(silence_limit_s, connect=min(silence_limit_s, CONNECT_LIMIT_S)),
+            base_url=f"{url}{ROUTES}",
+            headers=headers,
+            timeout=httpx.Timeout(silence_limit_s, connect=connect_limit_s),
             trust_env=False,
+        )
+        self._lines = Lines(
+            f"{url}{ROUTES}", headers, connect_limit_s=connect_limit_s, silence_limit_s=silence_limit_s
         )
 
     def describe(self) -> str:
@@ -69,7 +79,10 @@ class HttpVaultDesk:
         self._ask("PUT", f"{_owner(job_id)}/blocks/{name}", content=stored)
 
     def fetch(self, name: str, job_id: str | None = None) -> bytes:
-        return self._ask("GET", f"{_owner(job_id)}/blocks/{name}").content
+        status, body = self._patiently(lambda: self._lines.get(f"{_owner(job_id)}/blocks/{name}"))
+        if httpx.codes.is_success(status):
+            return body
+        raise _fault(status, body, self.describe())
 
     def doubt(self, name: str, job_id: str | None = None) -> None:
         self._ask("POST", f"{_owner(job_id)}/blocks/{name}/doubt")
@@ -109,24 +122,28 @@ class HttpVaultDesk:
         return Garbage(blocks=int(found["blocks"]), stored_bytes=int(found["stored_bytes"]))
 
     def _ask(self, method: str, path: str, **body: Any) -> httpx.Response:
+        answer = self._patiently(
+            lambda: self._client.request(method, path, **body), body.get("timeout", self._silence_limit_s)
+        )
+        if answer.is_success:
+            return answer
+        raise _fault(answer.status_code, answer.content, self.describe())
+
+    def _patiently(self, ask: Callable[[], T], limit_s: float | None = None) -> T:
         for attempt in range(1, TRIES + 1):
             try:
-                answer = self._client.request(method, path, **body)
-            except (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout) as error:
+                return ask()
+            except HANGS as error:
                 # It hangs, or its network does: there may be another place to save in.
                 raise VaultUnavailable(
                     f"{self.describe()} has taken and given nothing for "
-                    f"{body.get('timeout', self._silence_limit_s):g} s. Next: wait, or look whether it hangs"
+                    f"{limit_s or self._silence_limit_s:g} s. Next: wait, or look whether it hangs"
                 ) from error
-            except httpx.TransportError as error:
-                trouble = f"{self.describe()} cannot be reached: {error or type(error).__name__}"
+            except (httpx.TransportError, LineBroken) as error:
+                trouble = f"{self.describe()} cannot be reached: {str(error) or type(error).__name__}"
                 if attempt == TRIES:
                     raise VaultUnavailable(trouble) from error
                 time.sleep(WAIT_S * 2**attempt)
-                continue
-            if answer.is_success:
-                return answer
-            raise _fault(answer, self.describe())
         raise AssertionError("unreachable")
 
 
@@ -141,10 +158,10 @@ def _batches(names: Collection[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _fault(answer: httpx.Response, where: str) -> VaultFault:
+def _fault(status: int, body: bytes, where: str) -> VaultFault:
     try:
-        problem = answer.json()
+        problem = json.loads(body)
         code, detail = str(problem.get("code")), str(problem.get("detail"))
     except (ValueError, AttributeError):
-        code, detail = "", f"status {answer.status_code}"
+        code, detail = "", f"status {status}"
     return FAULTS.get(code, VaultUnavailable)(f"{where}: {detail}")
