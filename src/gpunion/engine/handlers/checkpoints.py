@@ -16,7 +16,7 @@ from gpunion.domain.system_tier import Tier
 from gpunion.domain.wording import TROUBLE_IN_WORDS
 from gpunion.engine import gang_moves, gangs, moving, staging
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers.runs import set_checkpoint_timer
+from gpunion.engine.save_timer import set_checkpoint_timer
 from gpunion.lifecycle.checkpoint import CHECKPOINT
 from gpunion.policy.bandwidth import periodic_rate_bps
 

@@ -11,6 +11,7 @@ from gpunion.domain.run import EndReason
 from gpunion.engine import endings, gangs, moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import runs
+from gpunion.engine.handlers.interruptions import interrupted
 from gpunion.engine.handlers.runs import Ending
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
@@ -45,7 +46,7 @@ def _interrupted(draft: Draft, ending: Ending) -> None:
     job, run, report = ending.job, ending.run, ending.report
     sending = report.reason is not EndReason.NODE_LOST  # of which nothing more is heard
     save = gangs.completing_save(draft, job, run) if sending else None
-    runs.interrupted(draft, job, run, report, save)
+    interrupted(draft, job, run, report, save)
 
 
 def _hold(draft: Draft, ending: Ending, *, failure: str) -> None:

@@ -17,7 +17,7 @@ from gpunion.domain.run import Run
 from gpunion.domain.withheld import HoldCause, after_resume
 from gpunion.engine import announcing, dumps, moving
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers.runs import set_checkpoint_timer
+from gpunion.engine.save_timer import set_checkpoint_timer
 from gpunion.lifecycle.node import NODE
 
 # Of a disk that every save of a guest fills for a moment its user is told no more often.

@@ -13,7 +13,7 @@ from gpunion.domain.reports import NoticeGiven, RunNotParked, RunParked, RunUnpa
 from gpunion.domain.resources import GIB
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine.draft import Draft
-from gpunion.engine.handlers.runs import set_checkpoint_timer
+from gpunion.engine.save_timer import set_checkpoint_timer
 
 
 def announced(draft: Draft, node_id: NodeId, report: NoticeGiven) -> None:
