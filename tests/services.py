@@ -21,14 +21,16 @@ PROBES: dict[str, list[str]] = {
     "tc": ["tc", "qdisc", "show", "dev", "lo"],
     "netns": ["unshare", "--net", "ip", "link", "show"],
     "criu": ["criu", "check"],
+    "tmpfs": ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
     "chromium": ["chromium", "--version"],
     "torch": [sys.executable, "-c", "import torch"],
     "nvidia": ["nvidia-smi", "--list-gpus"],
     "s3": [sys.executable, "-c", "import obstore, flask, moto"],
 }
 KNOWN_SERVICES = frozenset(PROBES)
-# Their tests look at the processes and cgroups of guests from outside, whoever those belong to.
-ROOT_SERVICES = frozenset({"docker", "podman", "criu"})
+# Their tests look at the processes and cgroups of guests from outside, whoever those belong to, or mount
+# something.
+ROOT_SERVICES = frozenset({"docker", "podman", "criu", "tmpfs"})
 
 SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpunion.domain.tree import BadTree, check_link_strictly
+from gpunion.owner_kill.records import NO_ROOM
 from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble, ShipCancelled
 
 COPY_BYTES = 4 * 1024**2
@@ -58,7 +59,9 @@ def cut(
     except FileNotFoundError as error:
         raise CheckpointTorn(f"{error.filename} went away while the checkpoint was taken") from error
     except OSError as error:
-        raise LocalDiskTrouble(f"the checkpoint cannot be set aside: {error.strerror or error}") from error
+        raise LocalDiskTrouble(
+            f"the checkpoint cannot be set aside: {error.strerror or error}", no_room=error.errno in NO_ROOM
+        ) from error
     missing = sorted(set(files or ()) - found)
     if missing:
         raise CheckpointTorn(f"{missing[0]} is named as saved and is not there")

@@ -16,7 +16,7 @@ from gpunion.agent.exits import cause_of, detail_of, exit_reason_for
 from gpunion.agent.guest_tasks import GuestTasks
 from gpunion.agent.parked_guest import parked, unparked
 from gpunion.agent.run_notes import RunNote
-from gpunion.agent.saving import Request, tell_notice
+from gpunion.agent.saving import NotAsked, Request, tell_notice
 from gpunion.agent.shipments import Shipments
 from gpunion.agent.shipping import Cancelled
 from gpunion.agent.starting import Start, StartTrouble, start_guest
@@ -34,6 +34,7 @@ from gpunion.ports.runtime import GuestStatus, RuntimeFault
 # Between two tries to end processes that a stuck driver or disk keeps from dying.
 KILL_AGAIN_S = 1.0
 WATCH_AGAIN_S = 0.5
+ASK_AGAIN_S = 0.5  # of a disk that did not take the request for a last save
 # How long a program that saved for the last time has to leave by itself, and how often is looked.
 LEAVE_S = 2.0
 LEAVE_LOOK_S = 0.02
@@ -152,14 +153,32 @@ class GuestHands:
     async def _await_save(self, request: Request) -> None:
         saved = await self._dump(request)
         if saved is None:
-            async with self._tasks.in_order:
-                await request.ask()
+            if not await self._asked(request):
+                return
             saved = await request.answered()
         if self._request is request:
             self._request = None
             self._world.post(saved)
             if saved.tier is Tier.SYSTEM and request.effect.final:
                 self._holding = self._tasks.begin(self._let_go_if_kept())
+
+    async def _asked(self, request: Request) -> bool:
+        """A last save is asked for until the disk takes the request; after others comes the next one.
+
+        A program that nobody could ask must not be told to have kept silent."""
+        while True:
+            try:
+                async with self._tasks.in_order:
+                    await request.ask()
+                return True
+            except NotAsked as fault:
+                effect = request.effect
+                log.warning("guest_not_asked", run=self.run_id, trouble=str(fault))
+                if not effect.final:
+                    self._request = None
+                    self._world.post(fault.told(effect))
+                    return False
+            await asyncio.sleep(ASK_AGAIN_S)
 
     async def _dump(self, request: Request) -> GuestSaved | None:
         """The whole guest, where its job is saved that way; None: its program has to save itself."""

@@ -9,13 +9,30 @@ import time
 from gpunion.agent.control import NOTICE_FILE, REQUEST_FILE, read_not_saved, read_saved
 from gpunion.agent.run_notes import RunNote
 from gpunion.agent.world import World
+from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import AskToSave
-from gpunion.domain.events import GuestCouldNotSave, GuestSaved
+from gpunion.domain.events import CheckpointNotShipped, GuestCouldNotSave, GuestSaved
+from gpunion.owner_kill.records import NO_ROOM
 from gpunion.ports.runtime import RuntimeFault
 
 # A program answers between two steps; looking more often than this would not make it faster.
 LOOK_S = 0.05
 PERIODIC, LEAVING = "checkpoint", "leaving"
+
+
+class NotAsked(Exception):
+    """The request could not be left for the program: its disk does not take it."""
+
+    def __init__(self, fault: RuntimeFault) -> None:
+        super().__init__(str(fault))
+        cause = fault.__cause__
+        full = isinstance(cause, OSError) and cause.errno in NO_ROOM
+        self._trouble = CheckpointTrouble.DISK_FULL if full else CheckpointTrouble.DISK_FAILED
+
+    def told(self, effect: AskToSave) -> CheckpointNotShipped:
+        return CheckpointNotShipped(
+            run_id=effect.run_id, checkpoint_id=effect.checkpoint_id, trouble=self._trouble, detail=str(self)
+        )
 
 
 class Request:
@@ -28,6 +45,7 @@ class Request:
         self._asked_s = world.clock.now_s()
 
     async def ask(self) -> None:
+        """NotAsked where that may work later."""
         message = {
             "id": self.effect.checkpoint_id,
             "deadline": None if self.effect.by_s is None else unix_time_s(self._world, self.effect.by_s),
@@ -37,7 +55,12 @@ class Request:
         if self.effect.at_step:
             message["at_step"] = self.effect.at_step
         control_dir = self._note.paths.control_dir
-        await asyncio.to_thread(self._world.control.write_json, control_dir, REQUEST_FILE, message)
+        try:
+            await asyncio.to_thread(self._world.control.write_json, control_dir, REQUEST_FILE, message)
+        except RuntimeFault as fault:
+            if not fault.temporary:
+                raise
+            raise NotAsked(fault) from fault
         try:
             await self._world.runtime.signal(self._note.run_id, signal.SIGUSR1)
         except RuntimeFault:

@@ -150,8 +150,10 @@ def trouble_of(fault: VaultFault | OSError) -> CheckpointTrouble:
             return CheckpointTrouble.SUPERSEDED
         case VaultFull():
             return CheckpointTrouble.VAULT_FULL
-        case LocalDiskTrouble() | OSError(errno=errno.ENOSPC | errno.EDQUOT):
+        case LocalDiskTrouble(no_room=True) | OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return CheckpointTrouble.DISK_FULL
+        case LocalDiskTrouble():
+            return CheckpointTrouble.DISK_FAILED
         case VaultDenied():
             return CheckpointTrouble.VAULT_DENIED
         case _:

@@ -27,6 +27,7 @@ class CheckpointTrouble(StrEnum):
     DEADLINE = "deadline"
     VAULT_FULL = "vault_full"
     DISK_FULL = "disk_full"  # the machine's own, on which it is set aside before it is sent
+    DISK_FAILED = "disk_failed"  # it gives or takes something of it not at all, and not for want of room
     VAULT_UNAVAILABLE = "vault_unavailable"
     VAULT_DENIED = "vault_denied"  # the node's credentials are refused there
     OLD_EPOCH = "old_epoch"

@@ -119,6 +119,10 @@ class LocalDiskTrouble(VaultFault):
 
     temporary = True
 
+    def __init__(self, message: str, *, no_room: bool = False) -> None:
+        super().__init__(message)
+        self.no_room = no_room
+
 
 class VaultFull(VaultFault):
     """No space or quota left. Nothing sealed is touched; it may work after `forget` and `collect_garbage`."""

@@ -47,12 +47,14 @@ FOREVER = str(10**9)
 
 
 class Machine:
-    def __init__(self, campus: TestCampus, root: Path, name: str) -> None:
+    def __init__(
+        self, campus: TestCampus, root: Path, name: str, *, vault: Path | None = None, log: Path | None = None
+    ) -> None:
         self.campus = campus
         self.name = name
         self.state_dir = root / name
-        self.vault = root / "vault"
-        self.log = root / f"{name}.log"
+        self.vault = vault or root / "vault"
+        self.log = log or root / f"{name}.log"
         self.agent: subprocess.Popen[bytes] | None = None
 
     async def join(self, **terms: Any) -> None:

@@ -62,3 +62,4 @@ def test_a_directory_in_the_place_of_a_message_is_a_fault(tmp_path: Path) -> Non
     (tmp_path / "request.json").mkdir()
     with pytest.raises(RuntimeFault):
         control.write_json(tmp_path, "request.json", {"id": "c1"})
+    assert [path.name for path in tmp_path.iterdir()] == ["request.json"]  # nothing is left of the try

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.events import (
+    CheckpointNotShipped,
     GuestCouldNotSave,
     GuestExited,
     GuestSaved,
 )
-from gpunion.ports.runtime import ExitReason
-from tests.unit.agent.fakes import FakeWorld, until
+from gpunion.ports.runtime import ExitReason, RuntimeFault
+from tests.unit.agent.fakes import FakeWorld, MemoryControl, until
 from tests.unit.agent.guests import ask, save, started
 from tests.unit.agent.values import RUN, a_checkpoint
 
@@ -30,6 +38,36 @@ async def test_a_program_is_asked_in_a_file_and_by_signal_and_its_answer_is_told
         GuestSaved(
             run_id=RUN, checkpoint_id=a_checkpoint(1), step=7, progress=0.5, stall_s=2.0, capture_s=2.0
         )
+    ]
+
+
+class FullControl(MemoryControl):
+    """Has no room for the first message."""
+
+    offered = 0
+
+    def write_json(self, directory: Path, name: str, value: Mapping[str, object]) -> None:
+        self.offered += 1
+        if self.offered == 1:
+            raise RuntimeFault("no room", temporary=True) from OSError(errno.ENOSPC, "no space left")
+        super().write_json(directory, name, value)
+
+
+@pytest.mark.parametrize("final", [False, True])
+async def test_a_program_that_a_full_disk_kept_from_being_asked_did_not_keep_silent(
+    fake: FakeWorld, final: bool
+) -> None:
+    hands = await started(fake)
+    fake.world = hands._world = replace(fake.world, control=FullControl())
+    hands.ask_to_save(ask(1, final=final))
+    if final:  # there is no next one
+        control_dir = fake.runtime.paths(RUN).control_dir
+        await until(lambda: fake.world.control.read_json(control_dir, "request.json"))
+        return
+    await until(lambda: fake.posted)
+    trouble = CheckpointTrouble.DISK_FULL
+    assert fake.posted == [
+        CheckpointNotShipped(run_id=RUN, checkpoint_id=a_checkpoint(1), trouble=trouble, detail="no room")
     ]
 
 

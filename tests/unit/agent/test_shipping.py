@@ -96,7 +96,8 @@ async def test_a_program_that_names_no_files_has_its_whole_directory_saved(fake:
         (CheckpointTorn("changed"), CheckpointTrouble.TORN),
         (BadManifest("a link that leads outside"), CheckpointTrouble.UNFIT),
         (VaultUnavailable("away"), CheckpointTrouble.VAULT_UNAVAILABLE),
-        (LocalDiskTrouble("full"), CheckpointTrouble.DISK_FULL),
+        (LocalDiskTrouble("full", no_room=True), CheckpointTrouble.DISK_FULL),
+        (LocalDiskTrouble("broken"), CheckpointTrouble.DISK_FAILED),
         (VaultDenied("refused"), CheckpointTrouble.VAULT_DENIED),
     ],
 )

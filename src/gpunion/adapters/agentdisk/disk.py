@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 import shutil
@@ -15,7 +14,7 @@ from gpunion.adapters.agentdisk.text import FromTheFuture, Unreadable, from_text
 from gpunion.domain.commit import SavedAgent
 from gpunion.domain.guest import Holding, Tenure
 from gpunion.owner_kill.processes import boot_id
-from gpunion.owner_kill.records import sync_directory
+from gpunion.owner_kill.records import NO_ROOM, sync_directory
 from gpunion.ports.agent_disk import DiskFault, Remembered
 
 STATE_FILE = "state.json"
@@ -25,7 +24,6 @@ STATE_LIMIT_BYTES = 256 * 1024**2
 # Given up when the disk is full, so that what happened can still be remembered and told: a guest that filled
 # it ends, and only then is its room free again. Many times what the memory of a busy agent has.
 RESERVE_FILE, RESERVE_BYTES = "reserve", 4 * 1024**2
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class JsonAgentDisk:
@@ -65,7 +63,7 @@ class JsonAgentDisk:
             try:
                 self._write(text)
             except OSError as error:
-                if error.errno not in _NO_ROOM or not self._give_up_reserve():
+                if error.errno not in NO_ROOM or not self._give_up_reserve():
                     raise
                 self._write(text)
         except OSError as error:

@@ -22,6 +22,7 @@ from gpunion.adapters.files.cores import threads
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import check, check_link
 from gpunion.adapters.files.operations import WRITE_BYTES
+from gpunion.owner_kill.records import NO_ROOM
 from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
     CorruptBlock,
@@ -223,4 +224,5 @@ def _local_trouble() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise LocalDiskTrouble(f"cannot write the restored checkpoint: {error}") from error
+        no_room = error.errno in NO_ROOM
+        raise LocalDiskTrouble(f"cannot write the restored checkpoint: {error}", no_room=no_room) from error

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from gpunion.adapters.files.manifests import check_path
 from gpunion.adapters.files.room import room
+from gpunion.owner_kill.records import NO_ROOM
 from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble
 
 Signature = tuple[int, int, int, int]
@@ -126,4 +127,5 @@ def local_trouble() -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise BadManifest(f"{error.filename} leads through a link") from error
-        raise LocalDiskTrouble(f"cannot read the checkpoint: {error}") from error
+        no_room = error.errno in NO_ROOM
+        raise LocalDiskTrouble(f"cannot read the checkpoint: {error}", no_room=no_room) from error

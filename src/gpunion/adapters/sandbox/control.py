@@ -6,6 +6,7 @@ So nothing is followed, nothing but a regular file is read, and never more than 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -61,6 +62,8 @@ def write_json(directory: Path, name: str, value: Mapping[str, object]) -> None:
             json.dump(dict(value), file)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)  # a disk that is full must not fill up with these
         raise RuntimeFault(f"cannot leave {name} for the guest: {error}", temporary=True) from error
     finally:
         os.close(folder)

@@ -31,7 +31,12 @@ SHIP_AGAIN_S = 2.0
 # How long it is kept and tried for while nobody is heard: that a coordinator is away for longer is rare.
 OUT_OF_TOUCH_PATIENCE_S = 3600.0
 _PASSING = frozenset(
-    {CheckpointTrouble.VAULT_UNAVAILABLE, CheckpointTrouble.VAULT_FULL, CheckpointTrouble.DISK_FULL}
+    {
+        CheckpointTrouble.VAULT_UNAVAILABLE,
+        CheckpointTrouble.VAULT_FULL,
+        CheckpointTrouble.DISK_FULL,
+        CheckpointTrouble.DISK_FAILED,
+    }
 )
 
 
