@@ -154,6 +154,7 @@ class Job:
     peer_key: str = field(default="", repr=False)  # in hex; the secrets of its runs come from it
     dumps_given_up: bool = False  # from now on its program saves itself, or it begins anew
     spoiled: tuple[CheckpointId, ...] = ()  # saves that its program could not go on from
+    circles: int = 0  # how often in a row it ended at once, "saved, run me again", with nothing done
     went_back: int = 0  # how often in a row it went on from an earlier save for that
     copies: tuple[StateCopy, ...] = ()  # of its state, on nodes it may go to; the latest asked for last
     failure: str = ""  # of a gang's member: why its program ended badly, told once all have ended

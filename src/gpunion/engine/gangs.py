@@ -106,6 +106,7 @@ def advance(draft: Draft, job: Job) -> None:
             at_s=draft.now_s,
             tier=checkpoint.tier,
             kind=checkpoint.kind,
+            gpu=checkpoint.gpu,
             size_bytes=checkpoint.size_bytes,
         )
         draft.put(replace(one, durable=point))

@@ -8,7 +8,7 @@ from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import EndReason
-from gpunion.engine import endings, gangs, moving
+from gpunion.engine import circles, endings, gangs, moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import runs
 from gpunion.engine.handlers.interruptions import interrupted
@@ -22,7 +22,9 @@ _AS_TOLD = (EndReason.STOPPED, EndReason.SAVED, EndReason.UNKNOWN, EndReason.FAI
 
 def ended(draft: Draft, ending: Ending) -> None:
     """`gang_moves.follow` looks at the others afterwards, in the same decision."""
-    job, report = ending.job, ending.report
+    report = ending.report
+    job = circles.counted(draft, ending.job, ending.run, report)
+    ending = replace(ending, job=job)
     if job.phase is JobPhase.STOPPING:
         runs.over(draft, job, JobPhase.CANCELLED, report)
         draft.because(job.id, Why.CANCELLED)
@@ -36,6 +38,8 @@ def ended(draft: Draft, ending: Ending) -> None:
         _interrupted(draft, ending)
     elif report.reason is EndReason.FAILED:
         _hold(draft, ending, failure=runs.failure_of(report))
+    elif circles.too_many(job):
+        _hold(draft, ending, failure=circles.WORDS)
     elif runs.start_is_hopeless(job, report):
         _hold(draft, ending, failure=runs.hopeless_because(report))
     else:

@@ -16,6 +16,7 @@ from gpunion.domain.reports import Capture, CheckpointDurable, RunEnded, RunStar
 from gpunion.domain.resources import MIB
 from gpunion.domain.run import EndReason, RunPhase
 from gpunion.domain.system_tier import Tier
+from gpunion.engine.circles import CIRCLES_MOST, QUICK_S
 from gpunion.engine.handlers.runs import START_ATTEMPTS
 from gpunion.policy.bandwidth import periodic_rate_bps
 from gpunion.policy.checkpointing import Young
@@ -457,3 +458,23 @@ def test_a_place_too_full_for_the_fence_of_a_run_is_named_in_its_job_s_story() -
     decision = headquarters.reported("alpha", report)
     assert whys(decision) == [Why.STARTED, Why.PLACES_PASSED_OVER]
     assert "(attic: no space left)" in decision.reasons[1].sentence()
+
+
+def test_a_program_that_only_says_run_me_again_is_not_run_for_ever() -> None:
+    headquarters = a_running_job()
+    for epoch in range(1, CIRCLES_MOST):
+        headquarters.later(1).ended(f"job-e{epoch}", EndReason.SAVED)
+        headquarters.later(1).started(f"job-e{epoch + 1}")
+    decision = headquarters.ended(f"job-e{CIRCLES_MOST}", EndReason.SAVED, exit_code=85)
+    assert headquarters.job().phase is JobPhase.FAILED
+    assert "ended with status 85 (saved, run me again) 10 times in a row" in decision.reasons[0].sentence()
+
+
+@pytest.mark.parametrize(("worked_s", "steps"), [(QUICK_S, 0), (1.0, 1)])
+def test_a_program_that_works_in_pieces_is_run_again_as_often_as_it_asks(worked_s: float, steps: int) -> None:
+    headquarters, step = a_running_job(), 0
+    for epoch in range(1, 3 * CIRCLES_MOST):
+        step += steps
+        headquarters.later(worked_s).ended(f"job-e{epoch}", EndReason.SAVED, step=step)
+        headquarters.started(f"job-e{epoch + 1}", step=step)
+    assert headquarters.job().phase is JobPhase.RUNNING
