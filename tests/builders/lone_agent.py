@@ -16,7 +16,7 @@ from gpunion.domain.events import (
     LeaseRenewed,
     OrderReceived,
 )
-from gpunion.domain.guest import Guest
+from gpunion.domain.guest import Guest, Tenure
 from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import Order
@@ -52,6 +52,9 @@ class LoneAgent(EngineAlone[AgentDecision]):
     @property
     def state(self) -> AgentState:
         return self.engine.state
+
+    def tenure(self) -> Tenure:
+        return self.state.holding.tenure
 
     def guest(self, id: str = "job-e1") -> Guest:
         return self.state.guests[RunId(id)]

@@ -184,10 +184,5 @@ def test_finished_during_a_notice_is_finished() -> None:
     assert deeds(decision) == [ShipOutput(run_id=RUN)]
 
 
-def test_a_timer_nobody_knows_is_a_bug() -> None:
-    with pytest.raises(ValueError, match="no timer is called 'tea'"):
-        LoneAgent().hears(TimerFired(key="tea"))
-
-
 def test_the_end_of_a_guest_nobody_knows_changes_nothing() -> None:
     assert LoneAgent().hears(GuestExited(run_id=RUN, exit_code=0, last_step=0)).empty

@@ -1,0 +1,133 @@
+"""A run ends: finished, failed, interrupted by somebody, or to be run again."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.job import JobPhase
+from gpunion.domain.migration import Cause, MigrationPhase
+from gpunion.domain.reasons import Why
+from gpunion.domain.reports import RunEnded
+from gpunion.domain.run import EndReason
+from gpunion.engine.circles import CIRCLES_MOST, QUICK_S
+from tests.builders import Headquarters, a_running_job, timers_of, whys
+
+
+def test_a_finished_run_ends_its_job_and_frees_its_place() -> None:
+    headquarters = a_running_job()
+    headquarters.submits("next")
+    decision = headquarters.ended(
+        "job-e1", EndReason.FINISHED, step=99, exit_code=0, output=CheckpointId("out")
+    )
+    job = headquarters.job()
+    assert (job.phase, job.exit_code, job.output) == (JobPhase.SUCCEEDED, 0, "out")
+    assert job.ended_s == headquarters.now_s
+    assert decision.reasons[0].sentence() == "finished on alpha after 0 move(s)"
+    assert headquarters.job("next").phase is JobPhase.STARTING
+    assert headquarters.run().last_step == 99
+
+
+def test_a_run_may_finish_before_its_start_is_heard_of() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.submits()
+    headquarters.ended("job-e1", EndReason.FINISHED, exit_code=0)
+    assert headquarters.job().phase is JobPhase.SUCCEEDED
+
+
+def test_a_program_that_fails_fails_its_job_and_is_not_run_again() -> None:
+    headquarters = a_running_job()
+    decision = headquarters.ended("job-e1", EndReason.FAILED, exit_code=3)
+    assert (headquarters.job().phase, headquarters.job().exit_code) == (JobPhase.FAILED, 3)
+    assert decision.reasons[0].sentence() == "failed: exit code 3; see its log"
+
+
+def test_a_program_that_a_signal_ended_is_told_which() -> None:
+    decision = a_running_job().ended("job-e1", EndReason.FAILED, exit_code=137)
+    assert decision.reasons[0].sentence() == "failed: exit code 137, ended by SIGKILL; see its log"
+
+
+def test_an_end_is_heard_once() -> None:
+    headquarters = a_running_job()
+    headquarters.ended("job-e1", EndReason.FINISHED)
+    decision = headquarters.ended("job-e1", EndReason.FINISHED)
+    assert decision.changes == ()
+    assert decision.reasons[0].sentence() == "the job is already over (succeeded)"
+
+
+def test_the_end_of_a_run_nobody_knows_changes_nothing() -> None:
+    headquarters = a_running_job()
+    report = RunEnded(
+        run_id=RunId("ghost-e1"), job_id=JobId("ghost"), epoch=1, reason=EndReason.FINISHED, last_step=0
+    )
+    decision = headquarters.reported("alpha", report)
+    assert (decision.changes, whys(decision)) == ((), [Why.STALE_EPOCH])
+
+
+def test_a_machine_that_could_not_keep_an_output_is_not_tried_again_at_once() -> None:
+    headquarters = a_running_job()
+    headquarters.ended("job-e1", EndReason.OUTPUT_LOST, detail="its output could not be saved: away")
+    assert [one.node_id for one in headquarters.job().avoid] == ["alpha"]
+
+
+def test_a_finished_job_is_told_what_was_left_out_of_its_output() -> None:
+    decision = a_running_job().ended("job-e1", EndReason.FINISHED, detail="left out of its output: l")
+    told = [reason.sentence() for reason in decision.reasons]
+    assert told == ["finished on alpha after 0 move(s)", "left out of its output: l"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "why", "cause"),
+    [
+        (EndReason.LEASE_ENDED, Why.LEASE_LOST, Cause.LEASE_ENDED),
+        (EndReason.KILLED_BY_OWNER, Why.OWNER_KILLED, Cause.OWNER_KILL),
+        (EndReason.OUTPUT_LOST, Why.OUTPUT_NOT_KEPT, Cause.OUTPUT_LOST),
+        (EndReason.GUEST_LOST, Why.GUEST_VANISHED, Cause.GUEST_LOST),
+        (EndReason.UNKNOWN, Why.GUEST_VANISHED, Cause.GUEST_LOST),
+        (EndReason.STOPPED, Why.GUEST_VANISHED, Cause.GUEST_LOST),
+        (EndReason.SAVED, Why.ENDED_ITSELF, Cause.SELF_SAVED),
+        (EndReason.DEADLINE, Why.OWNER_WANTS_NODE, Cause.OWNER_RECLAIM),
+    ],
+)
+def test_an_interruption_nobody_planned_is_explained_and_gone_on_from(
+    reason: EndReason, why: Why, cause: Cause
+) -> None:
+    headquarters = a_running_job(nodes=["alpha", "beta"])
+    decision = headquarters.ended("job-e1", reason)
+    assert whys(decision) == [why, Why.PLACED]
+    [migration] = headquarters.state.migrations.values()
+    assert (migration.cause, migration.phase) == (cause, MigrationPhase.RESTARTING)
+    headquarters.started("job-e2")
+    assert "after 1 move(s)" in headquarters.ended("job-e2", EndReason.FINISHED).reasons[0].sentence()
+
+
+def test_a_program_that_asks_to_be_run_again_waits_for_its_save_to_arrive() -> None:
+    headquarters = a_running_job(nodes=["alpha", "beta"])
+    headquarters.fires("checkpoint:job-e1")
+    headquarters.captured("job-e1-c1", step=40)
+    decision = headquarters.ended("job-e1", EndReason.SAVED, step=40)
+    assert headquarters.job().epoch == 1
+    assert "flush:job-m1" in timers_of(decision)
+    headquarters.durable("job-e1-c1", step=40, final=True)
+    assert headquarters.job().epoch == 2
+
+
+def test_a_program_that_only_says_run_me_again_is_not_run_for_ever() -> None:
+    headquarters = a_running_job()
+    for epoch in range(1, CIRCLES_MOST):
+        headquarters.later(1).ended(f"job-e{epoch}", EndReason.SAVED)
+        headquarters.later(1).started(f"job-e{epoch + 1}")
+    decision = headquarters.ended(f"job-e{CIRCLES_MOST}", EndReason.SAVED, exit_code=85)
+    assert headquarters.job().phase is JobPhase.FAILED
+    assert "ended with status 85 (saved, run me again) 10 times in a row" in decision.reasons[0].sentence()
+
+
+@pytest.mark.parametrize(("worked_s", "steps"), [(QUICK_S, 0), (1.0, 1)])
+def test_a_program_that_works_in_pieces_is_run_again_as_often_as_it_asks(worked_s: float, steps: int) -> None:
+    headquarters, step = a_running_job(), 0
+    for epoch in range(1, 3 * CIRCLES_MOST):
+        step += steps
+        headquarters.later(worked_s).ended(f"job-e{epoch}", EndReason.SAVED, step=step)
+        headquarters.started(f"job-e{epoch + 1}", step=step)
+    assert headquarters.job().phase is JobPhase.RUNNING
