@@ -73,6 +73,8 @@ SENTENCES: dict[Why, str] = {
     Why.TIER_FELL_BACK: "it could not be dumped whole ({trouble}); its program saved itself instead",
     Why.RESUMED_WHOLE: "brought back whole on {node} at step {step}",
     Why.DUMP_REFUSED_THERE: "its dump did not come to life on {node}: {detail}",
+    Why.DUMP_SPOILED: "its dump of step {step} came to life nowhere; "
+    "the save before is tried, of step {durable}",
     Why.DUMP_GIVEN_UP: "its dump came to life nowhere; going on from what its program saved, or anew",
     Why.STEP_BEHIND: "a checkpoint of step {step} was ignored; step {durable} is already durable",
     Why.OWNER_WANTS_NODE: "the owner of {node} wants it back in {notice_s}",

@@ -67,6 +67,7 @@ class Why(StrEnum):
     RESUMED_WHOLE = "resumed_whole"
     SAVED_WHOLE = "saved_whole"
     DUMP_REFUSED_THERE = "dump_refused_there"
+    DUMP_SPOILED = "dump_spoiled"
     DUMP_GIVEN_UP = "dump_given_up"
     OWNER_WANTS_NODE = "owner_wants_node"
     OWNER_TOOK_NODE = "owner_took_node"

@@ -12,6 +12,7 @@ from gpunion.domain.reasons import Verdict, Why
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import Run
 from gpunion.domain.system_tier import Tier, learned
+from gpunion.engine import going_back
 from gpunion.engine.draft import Draft
 
 # Two machines that cannot bring it back: then it is the dump, or nobody can.
@@ -37,7 +38,9 @@ def did_not(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
         return job
     _remember(draft, run, job.dump.kind, worked=False)
     job = replace(job, dump_failures=job.dump_failures + 1)
-    return give_up(draft, job) if job.dump_failures >= DUMP_ATTEMPTS else job
+    if job.dump_failures < DUMP_ATTEMPTS:
+        return job
+    return going_back.before_the_dump(draft, job) or give_up(draft, job)
 
 
 def give_up(draft: Draft, job: Job) -> Job:

@@ -26,16 +26,25 @@ SPOILED_KEPT = 8
 def before_what_failed(draft: Draft, job: Job, run: Run, report: RunEnded, detail: str) -> Job | None:
     """The job as it goes on from an earlier save; None where its program failed for another reason, or where
     there is no earlier one."""
-    if not blames_its_save(draft, job, run, report) or job.went_back >= GOES_BACK_MOST:
+    if not blames_its_save(draft, job, run, report):
         return None
     assert run.restored_from is not None
-    spoiled = (*job.spoiled, run.restored_from)[-SPOILED_KEPT:]
-    earlier = _newest_but(draft, job.id, spoiled)
+    earlier = _without(draft, job, run.restored_from)
+    if earlier is not None:
+        step, durable = run.resumed_step, _step(earlier)
+        draft.because(job.id, Why.SAVE_SPOILED, step=step, detail=detail, durable=durable)
+    return earlier
+
+
+def before_the_dump(draft: Draft, job: Job) -> Job | None:
+    """The job as it goes on from an earlier save than a whole guest that came to life nowhere; None: there
+    is none to be tried."""
+    assert job.dump is not None
+    earlier = _without(draft, job, job.dump.checkpoint_id)
     if earlier is None:
         return None
-    step = run.resumed_step
-    draft.because(job.id, Why.SAVE_SPOILED, step=step, detail=detail, durable=earlier.step)
-    return replace(job, durable=_point(earlier), spoiled=spoiled, went_back=job.went_back + 1)
+    draft.because(job.id, Why.DUMP_SPOILED, step=job.dump.step, durable=_step(earlier))
+    return replace(earlier, dump_failures=0)
 
 
 def blames_its_save(draft: Draft, job: Job, run: Run, report: RunEnded) -> bool:
@@ -62,9 +71,21 @@ def to_what_could_be_read(draft: Draft, job: Job, report: RunStarted) -> Job:
     return replace(job, durable=_point(found))
 
 
-def _newest_but(draft: Draft, job_id: JobId, spoiled: tuple[CheckpointId, ...]) -> Checkpoint | None:
-    newest = [one for one in _durable_ones(draft, job_id) if one.id not in spoiled and one.tier is Tier.APP]
-    return max(newest, key=lambda one: (one.epoch, one.step), default=None)
+def _without(draft: Draft, job: Job, useless: CheckpointId) -> Job | None:
+    """The job as it goes on from its newest save but those that are of no use."""
+    if job.went_back >= GOES_BACK_MOST:
+        return None
+    spoiled = (*job.spoiled, useless)[-SPOILED_KEPT:]
+    usable = (Tier.APP,) if job.tier is Tier.APP else (Tier.APP, Tier.SYSTEM)
+    left = [one for one in _durable_ones(draft, job.id) if one.id not in spoiled and one.tier in usable]
+    newest = max(left, key=lambda one: (one.epoch, one.step), default=None)
+    if newest is None:
+        return None
+    return replace(job, durable=_point(newest), spoiled=spoiled, went_back=job.went_back + 1)
+
+
+def _step(job: Job) -> int:
+    return 0 if job.durable is None else job.durable.step
 
 
 def _durable_ones(draft: Draft, job_id: JobId) -> list[Checkpoint]:

@@ -215,6 +215,42 @@ def test_a_dump_that_comes_to_life_nowhere_is_given_up_with_a_reason() -> None:
     assert (headquarters.job().durable, headquarters.job().tier) == (None, Tier.APP)
 
 
+def test_when_a_dump_comes_to_life_nowhere_the_one_before_is_tried_first() -> None:
+    headquarters = campus(alpha=NEW, beta=NEW, gamma=NEW)
+    headquarters.fires("checkpoint:job-e1")
+    captured(headquarters)
+    headquarters.durable(C1, step=7)
+    headquarters.ended("job-e1", EndReason.KILLED_BY_OWNER, step=7)
+    run = headquarters.run("job-e2")
+    started = RunStarted(
+        run_id=run.id,
+        job_id=run.job_id,
+        epoch=2,
+        restored=C1,
+        resumed_step=7,
+        restore_s=1.0,
+        tier=Tier.SYSTEM,
+    )
+    headquarters.reported(run.node_id, started)
+    headquarters.fires("checkpoint:job-e2")
+    second = CheckpointId("job-e2-c1")
+    report = CheckpointCaptured(
+        run_id=run.id, job_id=run.job_id, epoch=2, checkpoint_id=second, step=9, progress=0.2, stall_s=1.0,
+        tier=Tier.SYSTEM,
+    )  # fmt: skip
+    headquarters.reported(run.node_id, report)
+    headquarters.durable(second, step=9)
+    headquarters.ended("job-e2", EndReason.KILLED_BY_OWNER, step=9)
+    refused_there: dict[str, Any] = {"why": Why.DUMP_REFUSED_THERE, "detail": "CRIU: bad size"}
+    headquarters.ended("job-e3", EndReason.REFUSED, **refused_there)
+    decision = headquarters.ended("job-e4", EndReason.REFUSED, **refused_there)
+    told = next(reason for reason in decision.reasons if reason.why is Why.DUMP_SPOILED)
+    assert told.sentence() == "its dump of step 9 came to life nowhere; the save before is tried, of step 7"
+    job = headquarters.job()
+    assert job.dump is not None
+    assert (job.dump.checkpoint_id, job.spoiled, job.dump_failures) == (C1, (second,), 0)
+
+
 def test_one_that_was_brought_back_at_last_has_failed_nowhere() -> None:
     headquarters = campus(alpha=NEW)
     headquarters.joins("beta", able(NEW))
