@@ -69,6 +69,7 @@ class DiskWatch:
         self._greet_again = greet_again
         self._look_at = look_at
         self._last: Room | None = None
+        self._not_taken = ""  # why the agent's memory could not be written when it was last looked
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -83,23 +84,31 @@ class DiskWatch:
             log.warning("disk_not_seen", folder=str(self._folder), trouble=error.strerror)
             return
         station = self._loop.station
-        before = station.facts.disk
-        # A quota does not show in what the file system says, but in what it does not take.
-        disk = DiskRoom.FULL if self._loop.forgettable else self._last.judged(before)
-        if disk is before:
+        before = station.facts
+        # Neither a quota nor a broken disk shows in what a file system says of itself.
+        self._not_taken = self._loop.forgettable
+        disk = DiskRoom.FULL if self._not_taken else self._last.judged(before.disk)
+        now = replace(before, disk=disk, disk_fails=bool(self._not_taken) and not self._loop.no_room)
+        if now == before:
             return
-        station.change_facts(replace(station.facts, disk=disk))
+        station.change_facts(now)
         self._greet_again()
         if disk is DiskRoom.FINE:
             log.info("disk_has_room", folder=str(self._folder), free_bytes=self._last.free_bytes)
         else:
-            log.warning(f"disk_{disk.value}", free_bytes=self._last.free_bytes, message=self.trouble())
+            log.warning(f"disk_{self._word()}", free_bytes=self._last.free_bytes, message=self.trouble())
 
     def trouble(self) -> str:
         """In words for the owner, with what to do; empty while there is room."""
         disk, last = self._loop.station.facts.disk, self._last
         if disk is DiskRoom.FINE or last is None:
             return ""
+        if self._loop.station.facts.disk_fails:
+            return (
+                f"the disk of {self._folder} fails ({self._not_taken}): what guests write may fail as well, "
+                "and they may not be saved; no new guests come. Next: look at the disk (sudo dmesg shows "
+                "what it says, findmnt whether it can be written to), or gpunion reclaim"
+            )
         full = disk is DiskRoom.FULL
         follows = (
             "what guests write fails, and they cannot be saved" if full else "guests' work may fail soon"
@@ -114,7 +123,11 @@ class DiskWatch:
 
     def shown(self) -> dict[str, Any]:
         return {
-            "room": self._loop.station.facts.disk.value,
+            "room": self._word(),
             "free_bytes": None if self._last is None else self._last.free_bytes,
             "trouble": self.trouble(),
         }
+
+    def _word(self) -> str:
+        facts = self._loop.station.facts
+        return "failing" if facts.disk_fails else facts.disk.value

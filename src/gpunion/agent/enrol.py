@@ -26,6 +26,7 @@ from gpunion.ports.coordinator_link import Application, Enrolment, LinkFault, Re
 # Written before the token is spent and held until the files are there: a token works once, and the name it
 # gives stays taken. Far more than the files have, for what an agent writes when it first starts.
 ROOM_BYTES = 4 * 1024**2
+ROOM_PREFIX = ".room."
 
 
 class JoinTrouble(Exception):
@@ -164,10 +165,11 @@ def _given(table: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _room_in(state_dir: Path) -> Iterator[None]:
     """Tried, not asked: quotas, read-only mounts and file servers tell only who writes."""
-    room = state_dir / f".room.{os.getpid()}"
+    room = state_dir / f"{ROOM_PREFIX}{os.getpid()}"
     try:
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _clear_rooms(state_dir)
             with open(room, "wb") as file:
                 file.write(bytes(ROOM_BYTES))
                 file.flush()
@@ -183,6 +185,14 @@ def _room_in(state_dir: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             room.unlink()
+
+
+def _clear_rooms(state_dir: Path) -> None:
+    """Of those who were killed while they joined. Who joins at the same time may lose its own: all it has
+    learned by then is that there was room."""
+    for left in state_dir.glob(f"{ROOM_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            left.unlink()
 
 
 def _keep(state_dir: Path, secret: str, settings: str) -> None:

@@ -38,6 +38,7 @@ class AgentLoop:
     ) -> None:
         self.station = station
         self.forgettable = ""  # why the disk is behind; empty while it is not
+        self.no_room = False  # that is why, and the disk itself does not fail
         self._disk = disk
         self._clock = clock
         self._perform = perform
@@ -159,7 +160,7 @@ class AgentLoop:
         try:
             await asyncio.to_thread(self._disk.write, saved)
         except DiskFault as fault:
-            self.forgettable = str(fault)
+            self.forgettable, self.no_room = str(fault), fault.no_room
             return False
         self.forgettable = ""
         return True
@@ -168,7 +169,7 @@ class AgentLoop:
         try:
             await asyncio.to_thread(self._disk.write, self.station.saved())
         except DiskFault as fault:
-            self.forgettable = str(fault)
+            self.forgettable, self.no_room = str(fault), fault.no_room
             return
         self.forgettable = ""
         self._something_to_send.set()

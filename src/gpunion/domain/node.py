@@ -55,6 +55,9 @@ class NodeFacts:
     data_address: str = ""  # host:port where other machines may fetch blocks from it; "": nowhere
     places_away: tuple[str, ...] = ()  # and those that it has reached, and that do not answer now
     disk: DiskRoom = DiskRoom.FINE
+    disk_fails: bool = (
+        False  # it is said to be full then, for want of a word that coordinators of before know
+    )
 
     @property
     def takes_images(self) -> bool:

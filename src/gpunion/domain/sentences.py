@@ -122,6 +122,10 @@ SENTENCES: dict[Why, str] = {
     Why.DISK_FULL: "the disk of {node} is full: what the job writes there fails, and it cannot be saved "
     "before its owner makes room; {safe}. Next: wait, or stop it and submit it again",
     Why.DISK_HAS_ROOM: "the disk of {node} has room again",
+    Why.DISK_FAILS_THERE: "its disk fails; its owner is told",
+    Why.DISK_FAILS: "the disk of {node} fails: what the job writes there may fail as well, and it may not be "
+    "saved; {safe}. Next: wait, or stop it and submit it again",
+    Why.DISK_WORKS: "the disk of {node} works again",
     Why.NODE_WENT_SILENT: "nothing is heard of {node}; unless that changes, "
     "what runs there goes on elsewhere in {fence_s}",
     Why.NODE_GIVEN_UP: "{node} stayed silent; going on from step {durable}",

@@ -9,7 +9,11 @@ from gpunion.domain.commit import SavedAgent
 
 
 class DiskFault(Exception):
-    """The agent's memory could not be written. It must stop: what is not remembered must not be done."""
+    """The agent's memory could not be written. What was not ordered yet must not be done before it is."""
+
+    def __init__(self, message: str, *, no_room: bool = False) -> None:
+        super().__init__(message)
+        self.no_room = no_room  # else the disk itself fails
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

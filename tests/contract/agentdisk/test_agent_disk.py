@@ -136,8 +136,9 @@ def test_a_disk_that_takes_nothing_at_all_is_told_and_what_was_there_stays(tmp_p
     disk.load(0.0)
     disk.write(a_state())
     disk.full = True
-    with pytest.raises(DiskFault, match="No space left"):
+    with pytest.raises(DiskFault, match="No space left") as fault:
         disk.write(a_state(order_seq=4))
+    assert fault.value.no_room
     assert disk.load(0.0).saved == a_state()
 
 
@@ -199,8 +200,9 @@ def test_a_disk_that_will_not_take_it_is_a_fault_and_the_old_state_stays(
     disk.load(0.0)
     disk.write(a_state())
     (tmp_path / "agent" / f"state.json.{os.getpid()}.tmp").mkdir()
-    with pytest.raises(DiskFault, match="cannot be written"):
+    with pytest.raises(DiskFault, match="cannot be written") as fault:
         disk.write(a_state(order_seq=9))
+    assert not fault.value.no_room
     (tmp_path / "agent" / f"state.json.{os.getpid()}.tmp").rmdir()
     assert disk.load(0.0).saved == a_state()
 

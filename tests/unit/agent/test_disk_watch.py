@@ -56,12 +56,32 @@ async def test_a_disk_without_room_for_more_files_is_full_however_large_it_is() 
 async def test_a_quota_shows_in_what_the_disk_does_not_take() -> None:
     told: list[DiskRoom] = []
     watch, loop = a_watch([Room(free_bytes=100 * SHORT_BYTES)] * 2, told)
-    loop.forgettable = "state.json cannot be written: Disk quota exceeded"
+    loop.forgettable, loop.no_room = "state.json cannot be written: Disk quota exceeded", True
     await watch.look()
     assert watch.shown()["room"] == "full"
+    assert "is full" in watch.trouble()
     loop.forgettable = ""
     await watch.look()
     assert told == [DiskRoom.FULL, DiskRoom.FINE]
+
+
+async def test_a_disk_that_fails_is_not_said_to_be_full() -> None:
+    told: list[DiskRoom] = []
+    watch, loop = a_watch([Room(free_bytes=100 * SHORT_BYTES)] * 4, told)
+    loop.forgettable, loop.no_room = "state.json cannot be written: Input/output error", False
+    await watch.look()
+    await watch.look()
+    assert (loop.station.facts.disk, loop.station.facts.disk_fails) == (DiskRoom.FULL, True)
+    assert watch.shown()["room"] == "failing"
+    assert f"disk of {FOLDER} fails (state.json cannot be written: Input/output error)" in watch.trouble()
+    assert "is full" not in watch.trouble()
+    loop.no_room = True
+    await watch.look()
+    assert "is full" in watch.trouble()
+    loop.forgettable = ""
+    await watch.look()
+    assert told == [DiskRoom.FULL, DiskRoom.FULL, DiskRoom.FINE]
+    assert not loop.station.facts.disk_fails
 
 
 def test_a_real_disk_says_how_much_is_left(tmp_path: Path) -> None:

@@ -90,6 +90,14 @@ def files_end_after(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, usual)
 
 
+async def test_what_a_join_that_was_killed_left_is_cleared_by_the_next(tmp_path: Path) -> None:
+    left = tmp_path / "state" / ".room.4711"
+    left.parent.mkdir()
+    left.write_bytes(b"")
+    await join(a_request(tmp_path), OneTokenRegistrar())
+    assert sorted(file.name for file in left.parent.iterdir()) == ["agent.toml", "credential"]
+
+
 async def test_a_disk_without_room_does_not_cost_the_token(tmp_path: Path) -> None:
     registrar = OneTokenRegistrar()
     with files_end_after(100_000), pytest.raises(JoinTrouble, match="token is as good as before"):

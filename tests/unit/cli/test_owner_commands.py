@@ -147,9 +147,14 @@ def test_a_machine_without_a_gpu_is_told_what_it_can_lend_all_the_same(gpunion: 
 
 
 @pytest.mark.parametrize(
-    ("trouble", "means"), [("", "guests may come"), ("it is full", "no new guests come")]
+    ("room", "trouble", "means"),
+    [
+        ("fine", "", "guests may come"),
+        ("full", "it is full", "no new guests come before there is room"),
+        ("failing", "it is full", "no new guests come while its disk fails"),
+    ],
 )
-def test_guests_are_not_said_to_come_where_the_disk_has_no_room(trouble: str, means: str) -> None:
+def test_guests_are_not_said_to_come_where_the_disk_has_no_room(room: str, trouble: str, means: str) -> None:
     status: dict[str, object] = {
         **dict.fromkeys(["deadline_in_s", "images", "terms", "because", "killed", "disk_trouble"]),
         "tenure": "sharing",
@@ -160,7 +165,7 @@ def test_guests_are_not_said_to_come_where_the_disk_has_no_room(trouble: str, me
         "lease_left_s": None,
         "runtime": {"sandboxed": True, "described": "-"},
         "coordinator": {"url": "http://x.example", "connected": True, "trouble": ""},
-        "disk": {"room": "fine", "free_bytes": 1, "trouble": trouble},
+        "disk": {"room": room, "free_bytes": 1, "trouble": trouble},
     }
     lines = status_command._lines(status)
     assert means in lines[1]

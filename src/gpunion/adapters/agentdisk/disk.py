@@ -67,7 +67,9 @@ class JsonAgentDisk:
                     raise
                 self._write(text)
         except OSError as error:
-            raise DiskFault(f"{self._path} cannot be written: {error.strerror or error}") from error
+            raise DiskFault(
+                f"{self._path} cannot be written: {error.strerror or error}", no_room=error.errno in NO_ROOM
+            ) from error
         if not self._reserved:
             self._reserve()
 

@@ -23,6 +23,7 @@ TENURES = {
     "left": "it is no part of a campus any more",
 }
 NO_ROOM = "but no new guests come before there is room on its disk"
+FAILING = "but no new guests come while its disk fails"
 EXAMPLES = ("gpunion status",)
 
 
@@ -139,7 +140,8 @@ def _lines(status: Json) -> list[str]:
     lab = f" of lab {status['lab']}" if status["lab"] else ""
     disk = status.get("disk")  # an agent that was not restarted since an upgrade does not say
     no_room = disk is not None and disk["trouble"]
-    means = NO_ROOM if no_room and status["tenure"] == "sharing" else TENURES[status["tenure"]]
+    why_not = FAILING if disk is not None and disk["room"] == "failing" else NO_ROOM
+    means = why_not if no_room and status["tenure"] == "sharing" else TENURES[status["tenure"]]
     lines = ["", f"{status['node_id']}{lab} is {status['tenure']}: {means}."]
     if status["because"]:
         lines.append(f"Your terms say so: {status['because']}.")

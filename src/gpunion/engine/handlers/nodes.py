@@ -9,7 +9,7 @@ from gpunion.domain.effects import ForgetOrders
 from gpunion.domain.events import NodeFellSilent, NodeHeard, NodeJoined, NodeRemoved
 from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.migration import MigrationPhase
-from gpunion.domain.node import DiskRoom, Node, NodePhase
+from gpunion.domain.node import DiskRoom, Node, NodeFacts, NodePhase
 from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NoticeGiven
@@ -35,8 +35,7 @@ def joined(draft: Draft, event: NodeJoined) -> None:
         if node.facts != event.facts:
             if node.facts.terms != event.facts.terms:
                 draft.because(node.id, Why.TERMS_CHANGED, node=node.id, said="while it was away")
-            if node.facts.disk is not event.facts.disk:
-                _tell_of_disk(draft, node.id, event.facts.disk)
+            _tell_of_disk(draft, node, event.facts)
             node = dumps.with_facts(node, event.facts)
             draft.put(node)
         if node.known_end_s is not None or node.not_lent_because:
@@ -229,17 +228,21 @@ def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
     _fence(draft, node)
 
 
-def _tell_of_disk(draft: Draft, node_id: NodeId, disk: DiskRoom) -> None:
-    for run in living(draft, node_id):
+def _tell_of_disk(draft: Draft, node: Node, facts: NodeFacts) -> None:
+    disk, failed = facts.disk, node.facts.disk_fails
+    if (disk, facts.disk_fails) == (node.facts.disk, failed):
+        return
+    for run in living(draft, node.id):
         if disk is DiskRoom.FINE:
             if run.disk_short:
                 draft.put(replace(run, disk_short=False))
-                draft.because(run.job_id, Why.DISK_HAS_ROOM, node=node_id)
+                draft.because(run.job_id, Why.DISK_WORKS if failed else Why.DISK_HAS_ROOM, node=node.id)
         elif disk is DiskRoom.FULL or _not_told_lately(draft, run):
             durable = draft.durable_step(run.job_id)
             safe = f"step {durable} is safe" if durable else "nothing of it is saved yet"
             draft.put(replace(run, disk_short=True, disk_told_s=draft.now_s))
-            draft.because(run.job_id, _DISK[disk], node=node_id, safe=safe)
+            why = Why.DISK_FAILS if facts.disk_fails else _DISK[disk]
+            draft.because(run.job_id, why, node=node.id, safe=safe)
 
 
 def _not_told_lately(draft: Draft, run: Run) -> bool:

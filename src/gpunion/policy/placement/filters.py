@@ -137,7 +137,7 @@ def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
     if not node.facts.reaches(job.spec.places):
         return because(node.id, Why.PLACE_NOT_REACHED, place=job.spec.places[0])
     if node.facts.disk is not _ROOMY:
-        return because(node.id, Why.DISK_SHORT_THERE)
+        return because(node.id, Why.DISK_FAILS_THERE if node.facts.disk_fails else Why.DISK_SHORT_THERE)
     limit = node.facts.terms.max_guests
     if view.guests >= limit:
         return because(node.id, Why.GUESTS_FULL, limit=limit)

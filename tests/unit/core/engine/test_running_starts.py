@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpunion.domain.events import NodeReported, TimerFired
 from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.job import JobPhase, SaveCost
@@ -138,6 +140,15 @@ def test_a_disk_that_fills_up_under_a_job_is_told_in_its_story_and_takes_nobody_
     told = [reason for _, reason in headquarters.told if reason.subject == "job"][-3:]
     assert [reason.why for reason in told] == [Why.DISK_SHORT, Why.DISK_FULL, Why.DISK_HAS_ROOM]
     assert "nothing of it is saved yet" in told[0].sentence()
+
+
+def test_a_disk_that_fails_is_not_told_as_a_full_one() -> None:
+    headquarters = a_running_job()
+    full = facts(disk=DiskRoom.FULL)
+    for now in (full, replace(full, disk_fails=True), facts()):
+        headquarters.joins("alpha", now, guests=["job-e1"])
+    told = [reason.why for _, reason in headquarters.told if reason.subject == "job"]
+    assert told[-3:] == [Why.DISK_FULL, Why.DISK_FAILS, Why.DISK_WORKS]
 
 
 def test_a_disk_that_each_save_fills_for_a_moment_is_not_told_of_at_each() -> None:

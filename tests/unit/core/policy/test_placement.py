@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpunion.domain.ids import NodeId
@@ -31,6 +33,10 @@ REFUSALS: dict[Why, tuple[Job, NodeView]] = {
     Why.UNSANDBOXED: (a_job(), a_view(a_node(of=facts(sandboxed=False)))),
     Why.NO_NETWORK_HERE: (asking(network=True), a_view()),
     Why.DISK_SHORT_THERE: (a_job(), a_view(a_node(of=facts(disk=DiskRoom.SHORT)))),
+    Why.DISK_FAILS_THERE: (
+        a_job(),
+        a_view(a_node(of=replace(facts(disk=DiskRoom.FULL), disk_fails=True))),
+    ),
     Why.NODE_PAUSED: (a_job(), a_view(a_node(phase=NodePhase.PAUSED))),
     Why.NODE_RECLAIMED: (a_job(), a_view(a_node(phase=NodePhase.RECLAIMING))),
     Why.NODE_SILENT: (a_job(), a_view(a_node(phase=NodePhase.SILENT))),
@@ -105,6 +111,7 @@ def test_what_no_waiting_mends_is_what_the_node_has_and_its_standing_terms() -> 
         Why.REFUSED_LATELY,
         Why.PLACE_NOT_REACHED,
         Why.DISK_SHORT_THERE,
+        Why.DISK_FAILS_THERE,
         Why.GUESTS_FULL,
         Why.TOO_FEW_FREE_GPUS,
         Why.TOO_FEW_FREE_CPUS,
