@@ -5,6 +5,7 @@ Whatever breaks in between, the next try begins with the same list and is asked 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from gpunion.cli.campus import Campus
@@ -31,11 +32,18 @@ class _Changed(Exception):
 
 
 def send_directory(
-    screen: Screen, campus: Campus, folder: Path, *, quiet: bool = False, output: Path | None = None
+    screen: Screen,
+    campus: Campus,
+    folder: Path,
+    *,
+    quiet: bool = False,
+    output: Path | None = None,
+    is_wanted: Callable[[str], bool] = lambda digest: True,
 ) -> str | None:
     """The digest to submit with; None for a directory with nothing in it.
 
     `output` is where what the job makes will be put: what earlier ones made does not travel with it.
+    `is_wanted` is asked once the digest is known, where there is something to send.
     """
     inventory = take_inventory(folder, left_out=output)
     _tell_what_stays(screen, inventory, output)
@@ -51,7 +59,7 @@ def send_directory(
         )
     for tries_left in reversed(range(TRIES)):
         try:
-            return _send(screen, campus, inventory, quiet=quiet)
+            return _send(screen, campus, inventory, is_wanted, quiet=quiet)
         except _Changed as trouble:
             if not tries_left:
                 raise changed(trouble.path) from trouble
@@ -65,7 +73,14 @@ def _tell_what_stays(screen: Screen, inventory: Inventory, output: Path | None) 
         screen.note(f"Not sent: {name}, where its output goes. To send it, write !{name} into {IGNORE_FILE}.")
 
 
-def _send(screen: Screen, campus: Campus, inventory: Inventory, *, quiet: bool) -> str:
+def _send(
+    screen: Screen,
+    campus: Campus,
+    inventory: Inventory,
+    is_wanted: Callable[[str], bool],
+    *,
+    quiet: bool,
+) -> str:
     try:
         from gpunion.wire.trees import digest_of, encode_list
     except ImportError as error:
@@ -74,9 +89,9 @@ def _send(screen: Screen, campus: Campus, inventory: Inventory, *, quiet: bool) 
         snapshot = take_snapshot(inventory, reading.advance)
     listing = encode_list(snapshot.files)
     digest = digest_of(listing)
-    for _ in range(ROUNDS):
+    for round_ in range(ROUNDS):
         missing = campus.offer_tree(digest, listing)["missing"]
-        if not missing:
+        if not missing or (round_ == 0 and not is_wanted(digest)):
             return digest
         _send_blocks(screen, campus, snapshot, missing, quiet=quiet)
     raise Trouble(

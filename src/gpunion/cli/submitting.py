@@ -8,6 +8,7 @@ from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
 from gpunion.cli.environments import check_lockfile
 from gpunion.cli.sending import send_directory
+from gpunion.sdk.errors import ApiProblem
 
 
 def submit(
@@ -22,8 +23,21 @@ def submit(
     if "lockfile" in job:
         silent = quiet or context.screen.as_json
         check_lockfile(context.screen, folder, job["lockfile"], quiet=silent)
+    handed_in: list[Json] = []
     if folder is not None:
-        digest = send_directory(context.screen, campus, folder, quiet=quiet, output=output)
+
+        def is_wanted(digest: str) -> bool:
+            """Asked before anything is sent: a job that is refused anyway need not wait for its directory."""
+            try:
+                handed_in.append(campus.submit({**job, "bundle": digest}))
+            except ApiProblem as problem:
+                if problem.code != "bundle_missing":
+                    raise
+            return not handed_in  # else somebody has just sent the very same
+
+        digest = send_directory(
+            context.screen, campus, folder, quiet=quiet, output=output, is_wanted=is_wanted
+        )
         if digest is not None:
             job = {**job, "bundle": digest}
-    return campus.submit(job)
+    return handed_in[0] if handed_in else campus.submit(job)

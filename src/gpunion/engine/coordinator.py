@@ -109,6 +109,16 @@ class CoordinatorEngine:
         finally:
             draft.finish()
 
+    def turns_away(self, now_s: float, event: JobSubmitted) -> tuple[Reason, ...]:
+        """Why such a job would not be accepted now; nothing where it would be."""
+        draft = self._draft(now_s)
+        try:
+            jobs.submitted(draft, event)
+            accepted = event.job_id in self.state.jobs
+        finally:
+            decision = draft.finish()
+        return () if accepted else decision.reasons
+
     def _decide(self, draft: Draft, event: CoordinatorEvent) -> None:
         _dispatch(draft, event)
         if draft.changed:  # else no node came or went, and no run has ended

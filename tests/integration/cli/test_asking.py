@@ -65,7 +65,7 @@ def test_what_the_coordinator_refuses_is_told_with_its_reason(gpunion: Program) 
     assert "GPUNION_JOB_ID is set by the agent" in refused.err
     too_many = gpunion("submit", "--no-dir", "--gpus", "65", "--", "true")
     assert too_many.code == 2
-    assert "less than or equal to 64" in too_many.err
+    assert "resources.gpus: it is too much: at most 64" in too_many.err
 
 
 def test_a_wrong_token_is_denied_and_the_way_to_a_right_one_is_named(gpunion: Program) -> None:

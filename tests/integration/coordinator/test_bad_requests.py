@@ -168,6 +168,8 @@ def test_a_directory_that_is_not_what_it_is_called_is_refused(http: httpx.Client
     assert_problem(http.post("/blocks", content=b"x" * (STREAM_LIMIT_BYTES + 1)), 413, "too_large")
     assert_problem(http.post("/blocks/fetch", json={"blocks": ["../x"]}), 422, "invalid_request")
     assert_problem(http.post("/jobs", json=a_job(bundle=DIGEST)), 422, "bundle_missing")
+    in_vain = a_job(bundle=DIGEST, image=f"nowhere@sha256:{DIGEST}")
+    assert_problem(http.post("/jobs", json=in_vain), 422, "image_not_listed")
 
 
 def test_only_what_is_missing_is_asked_for_and_comes_back(client: Client, http: httpx.Client) -> None:

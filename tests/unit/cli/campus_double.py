@@ -73,6 +73,7 @@ class CampusDouble:
         self.archives: dict[str, bytes] = {}
         self.saved: list[Json] = []
         self.refuses: Exception | None = None
+        self.turns_away: Exception | None = None  # every job
         self.phases_asked: Sequence[str] = ()
 
     def campus(self) -> Json:
@@ -165,6 +166,10 @@ class CampusDouble:
 
     def submit(self, job: Mapping[str, Any]) -> Json:
         self._maybe_refuse()
+        if self.turns_away is not None:
+            raise self.turns_away
+        if job.get("bundle", "") not in {"", *self.trees}:
+            raise a_problem(422, "bundle_missing", "directory is not here")
         self.submitted.append(dict(job))
         made = a_job(len(self.known) + 1, name=job["name"], command=job["command"], phase="pending")
         self.known[made["id"]] = made

@@ -64,6 +64,19 @@ def test_an_empty_directory_is_not_sent(gpunion: Terminal, campus: CampusDouble)
     assert "bundle" not in campus.submitted[0]
 
 
+def test_a_job_that_is_turned_away_does_not_send_its_directory_first(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    (gpunion.here / "data").write_bytes(b"much")
+    campus.turns_away = a_problem(422, "impossible", "no node could ever run it")
+    assert gpunion("submit", "--gpus", "9", "--", "x") == 1
+    assert "no node could ever run it" in gpunion.err
+    assert (campus.batches, campus.submitted) == ([], [])
+    campus.turns_away = None
+    assert gpunion("submit", "--", "x") == 0
+    assert len(campus.submitted) == 1
+
+
 def test_quiet_prints_the_id_and_nothing_else(gpunion: Terminal) -> None:
     (gpunion.here / "train.py").write_text("")
     assert gpunion("submit", "-q", "--", "python", "train.py") == 0

@@ -127,11 +127,10 @@ def find(campus: Campus, job_id: str) -> Job:
 
 
 async def _submit(campus: Campus, spec: JobSpec, key: str | None) -> wire.JobAnswer:
+    job_id = campus.names.next()
     # From here on no sweep takes the directory, first because it was asked for just now, then as a job's.
     if spec.bundle is not None and not await asyncio.to_thread(campus.trees.claim, spec.bundle):
-        detail = f"directory {spec.bundle} is not here, or not all of it"
-        raise ApiError(422, "bundle_missing", detail, f"PUT /api/v1/trees/{spec.bundle} first")
-    job_id = campus.names.next()
+        raise _not_sent(campus, job_id, spec)
     vault_key = secrets.token_hex(VAULT_KEY_BYTES) if spec.checkpoint.encrypt else ""
     peer_key = secrets.token_hex(PEER_KEY_BYTES)
     submitted = JobSubmitted(job_id=job_id, spec=spec, vault_key=vault_key, peer_key=peer_key)
@@ -141,6 +140,16 @@ async def _submit(campus: Campus, spec: JobSpec, key: str | None) -> wire.JobAns
     if job is None:
         raise _not_listed(reasons) or _impossible(job_id, reasons)
     return views.job_answer(campus, job, reasons)
+
+
+def _not_sent(campus: Campus, job_id: JobId, spec: JobSpec) -> ApiError:
+    """Why it would be refused in any case comes first: nobody should send a directory in vain."""
+    asked = JobSubmitted(job_id=job_id, spec=spec)
+    reasons = campus.station.engine.turns_away(campus.clock.now_s(), asked)
+    if reasons:
+        return _not_listed(reasons) or _impossible(job_id, reasons)
+    detail = f"directory {spec.bundle} is not here, or not all of it"
+    return ApiError(422, "bundle_missing", detail, f"PUT /api/v1/trees/{spec.bundle} first")
 
 
 def _not_listed(reasons: tuple[Reason, ...]) -> ApiError | None:

@@ -68,9 +68,13 @@ def spec_from(job: wishes.JobIn, owner: str) -> JobSpec:
 
 
 def job_out(
-    job: Job, run: Run | None, live: tuple[int, float] | None, preparing: Preparing | None = None
+    job: Job,
+    run: Run | None,
+    live: tuple[int, float] | None,
+    preparing: Preparing | None = None,
+    moves: int = 0,
 ) -> jobs.JobOut:
-    """`run` is the job's living run, where it has one."""
+    """`run` is the job's living run, where it has one; `moves`: how often it has gone on elsewhere."""
     spec = job.spec
     return jobs.JobOut(
         id=job.id,
@@ -87,7 +91,7 @@ def job_out(
         epoch=job.epoch,
         node_id=run.node_id if run else None,
         home=job.home,
-        moves=job.migrations,
+        moves=moves,
         durable=_durable_out(job.durable),
         live=jobs.LiveOut(run_id=run.id, step=live[0], progress=live[1]) if run and live else None,
         lockfile=spec.lockfile,
@@ -113,7 +117,8 @@ def job_detail(
     return jobs.JobDetail(
         **dict(shown),
         environment=dict(spec.environment),
-        checkpoint=wishes.CheckpointIn(
+        # Not checked again: what was accepted once is shown, whatever is asked of new jobs by now.
+        checkpoint=wishes.CheckpointIn.model_construct(
             max_interval_s=spec.checkpoint.max_interval_s,
             min_interval_s=spec.checkpoint.min_interval_s,
             tier=spec.checkpoint.tier.value,

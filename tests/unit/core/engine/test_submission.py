@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpunion.domain.account import Account, Charge
 from gpunion.domain.effects import SendOrder, SetTimer
-from gpunion.domain.events import CoordinatorStarted, TimerFired
-from gpunion.domain.ids import NodeId, RunId
+from gpunion.domain.events import CoordinatorStarted, JobSubmitted, TimerFired
+from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.resources import GIB, Request
@@ -60,6 +60,18 @@ def test_a_job_no_node_could_ever_run_is_refused_with_a_verdict_of_each() -> Non
         ("beta", Why.LAB_NOT_ADMITTED),
     ]
     assert "1 machine(s): it has 1 GPU(s), 4 are needed" in decision.reasons[0].sentence()
+
+
+def test_whether_a_job_would_be_accepted_can_be_asked_without_handing_it_in() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    engine, id = headquarters.engine, JobId("later")
+    possible = JobSubmitted(job_id=id, spec=a_spec())
+    assert engine.turns_away(headquarters.now_s, possible) == ()
+    too_large = JobSubmitted(job_id=id, spec=a_spec(request=Request(gpus=4)))
+    reasons = engine.turns_away(headquarters.now_s, too_large)
+    assert [reason.why for reason in reasons] == [Why.IMPOSSIBLE, Why.TOO_FEW_GPUS]
+    assert id not in headquarters.state.jobs
 
 
 def test_a_job_that_only_a_busy_node_could_run_is_accepted() -> None:
