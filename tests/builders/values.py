@@ -235,6 +235,10 @@ def reports(decision: AgentDecision) -> list[Report]:
     return [effect.report for effect in decision.effects if isinstance(effect, SendReport)]
 
 
+def ends(decision: AgentDecision) -> list[EndReason]:
+    return [report.reason for report in reports(decision) if isinstance(report, RunEnded)]
+
+
 def deeds(decision: AgentDecision) -> list[AgentEffect]:
     """What an agent's hands have to do: neither timers nor reports."""
     return [e for e in decision.effects if not isinstance(e, SetTimer | CancelTimer | SendReport)]

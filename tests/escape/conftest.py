@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import secrets
 import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +22,8 @@ from gpunion.adapters.sandbox.kept import KeptRuntime
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.ports.runtime import ExitReason, GuestSpec
 from tests.conftest import require
+from tests.real_machine import PATIENCE_S, eventually, now_s
 
-PATIENCE_S = 60.0
 FOREVER_S = 100_000.0
 PROCESSES_MAX = 40
 FORKS = 3 * PROCESSES_MAX
@@ -163,26 +161,3 @@ def try_everything(lab: Lab, place: Path) -> dict[str, str]:
             own.kill()
     results: dict[str, str] = json.loads((root / "output" / "results.json").read_text())
     return results
-
-
-def now_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def eventually(happened: Callable[[], bool]) -> None:
-    give_up_s = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < give_up_s, "it did not happen"
-        time.sleep(0.01)
-
-
-def processes_with(token: str) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0") if name.isdigit() else []
-        except OSError:
-            continue
-        if token.encode() in words:
-            found.append(int(name))
-    return found

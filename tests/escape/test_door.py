@@ -14,7 +14,8 @@ import pytest
 
 from gpunion.ports.runtime import ExitReason
 from tests.conftest import require
-from tests.escape.conftest import Lab, eventually
+from tests.escape.conftest import Lab
+from tests.real_machine import eventually
 from tests.services import SYSTEM_PATH
 
 WITH_SBIN = {**os.environ, "PATH": SYSTEM_PATH}

@@ -13,7 +13,8 @@ from gpunion.owner_kill import kill_all, lift_kill
 from gpunion.owner_kill.guest import read_keeper
 from gpunion.ports.runtime import ExitReason
 from tests.escape.attempts import ATTEMPTS
-from tests.escape.conftest import MEMORY_BYTES, Lab, eventually, now_s, processes_with
+from tests.escape.conftest import MEMORY_BYTES, Lab
+from tests.real_machine import eventually, now_s, processes_with
 
 # Two forks, a session of its own, every signal ignored, and a name to be found by.
 HIDES = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,8 +16,7 @@ from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.ports.runtime import ExitReason, GuestSpec, Runtime
-
-PATIENCE_S = 60.0  # for what must happen; how soon is not what these tests ask
+from tests.real_machine import PATIENCE_S, now_s
 
 # What the guests of this suite do. A runtime that runs no real programs brings its own meaning of the names.
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
@@ -105,29 +103,11 @@ class Campus:
         return spec
 
 
-def now_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 async def eventually(happened: Callable[[], bool]) -> None:
     give_up_s = time.monotonic() + PATIENCE_S
     while not happened():
         assert time.monotonic() < give_up_s, "it did not happen"
         await asyncio.sleep(0.01)
-
-
-def processes_with(token: str) -> list[int]:
-    """Living processes of this machine whose command line has the token as a whole word."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if token.encode() in words:
-                found.append(int(name))
-    return found
 
 
 def bubblewrap(state_dir: Path) -> Runtime:

@@ -11,7 +11,8 @@ import pytest
 
 from gpunion.owner_kill import kill_all, lift_kill
 from gpunion.ports.runtime import ExitReason, GuestStatus, RuntimeFault
-from tests.contract.runtime.conftest import Campus, eventually, now_s, processes_with
+from tests.contract.runtime.conftest import Campus, eventually
+from tests.real_machine import now_s, processes_with
 
 
 def ended(reason: ExitReason, code: int | None, run_id: str = "job-1-e1") -> GuestStatus:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from gpunion.adapters.docker.runtime import open_docker
 from gpunion.adapters.podman.runtime import open_podman
 from gpunion.owner_kill import kill_all, lift_kill
 from gpunion.ports.runtime import ExitReason, GuestSpec
+from tests.real_machine import PATIENCE_S, now_s
 
-PATIENCE_S = 60.0
 FOREVER_S = 100_000.0
 
 OPENERS: dict[str, Callable[..., ContainerRuntime]] = {"docker": open_docker, "podman": open_podman}
@@ -118,26 +117,3 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Host]:
     opened = Host(request.param, tmp_path / "state")
     yield opened
     opened.close()
-
-
-def now_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def eventually(happened: Callable[[], bool]) -> None:
-    give_up_s = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < give_up_s, "it did not happen"
-        time.sleep(0.01)
-
-
-def processes_with(token: str) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0") if name.isdigit() else []
-        except OSError:
-            continue
-        if token.encode() in words:
-            found.append(int(name))
-    return found

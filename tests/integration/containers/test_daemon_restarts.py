@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from gpunion.ports.runtime import ExitReason
-from tests.integration.containers.conftest import PATIENCE_S, Host, eventually
+from tests.integration.containers.conftest import Host
+from tests.real_machine import PATIENCE_S, eventually
 from tests.services import SYSTEM_PATH
 
 pytestmark = pytest.mark.requires("docker")

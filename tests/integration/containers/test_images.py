@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from gpunion.ports.runtime import RuntimeFault
-from tests.integration.containers.conftest import FOREVER_S, OPENERS, Host, now_s
+from tests.integration.containers.conftest import FOREVER_S, OPENERS, Host
+from tests.real_machine import now_s
 
 
 def shell_image() -> bytes:

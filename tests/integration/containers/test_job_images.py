@@ -25,7 +25,8 @@ from gpunion.domain.image import Archive, Image, Parcel
 from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import RuntimeFault
 from gpunion.wire.image_archive import file_digest, reduce_archive
-from tests.integration.containers.conftest import FOREVER_S, OPENERS, Host, eventually, now_s
+from tests.integration.containers.conftest import FOREVER_S, OPENERS, Host
+from tests.real_machine import eventually, now_s
 from tests.saved_images import a_config, a_layer, a_shell, save_image
 
 NAME = f"localhost/gpunion/pinned-{os.getpid()}:1"

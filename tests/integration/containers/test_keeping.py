@@ -14,7 +14,8 @@ import pytest
 
 from gpunion.owner_kill.guest import read_keeper
 from gpunion.ports.runtime import ExitReason, RuntimeFault
-from tests.integration.containers.conftest import OPENERS, Host, eventually, processes_with
+from tests.integration.containers.conftest import OPENERS, Host
+from tests.real_machine import eventually, processes_with
 
 
 def test_a_lease_ends_a_container_whose_agent_was_killed(host: Host) -> None:

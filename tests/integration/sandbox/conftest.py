@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.owner_kill import kill_all
 from gpunion.ports.runtime import GuestSpec
 
-PATIENCE_S = 60.0  # for what must happen; how soon is not what these tests ask
 FOREVER_S = 100_000.0
 
 MODES = [
@@ -130,23 +129,3 @@ def sandbox(tmp_path: Path) -> Iterator[Host]:
     assert opened.runtime.sandboxed
     yield opened
     opened.close()
-
-
-def eventually(happened: Callable[[], bool]) -> None:
-    give_up_s = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < give_up_s, "it did not happen"
-        time.sleep(0.01)
-
-
-def processes_with(token: str) -> list[int]:
-    """Living processes of this machine with the token as a word of their command line."""
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0") if name.isdigit() else []
-        except OSError:
-            continue
-        if token.encode() in words:
-            found.append(int(name))
-    return found

@@ -13,7 +13,8 @@ import pytest
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.owner_kill.guest import lives, read_keeper
 from gpunion.ports.runtime import ExitReason, RuntimeFault
-from tests.integration.sandbox.conftest import Host, eventually, processes_with
+from tests.integration.sandbox.conftest import Host
+from tests.real_machine import eventually, processes_with
 
 
 def exit_reason(root: Path) -> str:

@@ -17,7 +17,8 @@ from gpunion.owner_kill import OWNER_KILL_FILE, kill_all, killed_at_s, lift_kill
 from gpunion.owner_kill.guest import lives, read_keeper
 from gpunion.owner_kill.processes import boot_id, start_ticks
 from gpunion.ports.runtime import RuntimeFault
-from tests.integration.sandbox.conftest import Host, eventually, processes_with
+from tests.integration.sandbox.conftest import Host
+from tests.real_machine import eventually, processes_with
 
 # Heavy parts of the standard library and everything of ours that is not needed to kill.
 NOT_WANTED = (

@@ -20,7 +20,8 @@ from gpunion.adapters.sandbox import control
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
 from gpunion.ports.runtime import ExitReason, GuestPaths, GuestSpec
 from gpunion.ports.vault import CheckpointLabel, Manifest
-from tests.integration.sandbox.conftest import FOREVER_S, PATIENCE_S, Host
+from tests.integration.sandbox.conftest import FOREVER_S, Host
+from tests.real_machine import PATIENCE_S
 
 pytest.importorskip("numpy")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from gpunion.adapters.podman.runtime import open_podman
 from gpunion.adapters.podman.whole import PodmanRuntime
 from gpunion.owner_kill import kill_all, lift_kill
 from gpunion.ports.runtime import GuestPaths, GuestSpec
+from tests.real_machine import PATIENCE_S, eventually, now_s
 
-PATIENCE_S = 60.0
 FOREVER_S = 100_000.0
 
 # A program that knows nothing of us: a number in memory, a file that stays open, a file that has no name any
@@ -106,14 +105,3 @@ def counted(paths: GuestPaths) -> list[int]:
     except FileNotFoundError:
         return []
     return [int(line) for line in text.split("\n")[:-1]]
-
-
-def now_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def eventually(happened: Callable[[], bool]) -> None:
-    give_up_s = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < give_up_s, "it did not happen"
-        time.sleep(0.01)

@@ -15,7 +15,8 @@ from gpunion.owner_kill.guest import read_keeper
 from gpunion.owner_kill.processes import cgroup_pids
 from gpunion.ports.checkpointer import DumpRefused, RestoreRefused
 from gpunion.ports.runtime import ExitReason
-from tests.integration.whole.conftest import Machine, carry, counted, eventually
+from tests.integration.whole.conftest import Machine, carry, counted
+from tests.real_machine import eventually
 
 pytestmark = [pytest.mark.requires("podman"), pytest.mark.requires("criu")]
 

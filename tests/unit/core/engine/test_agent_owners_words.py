@@ -23,15 +23,20 @@ from gpunion.domain.events import (
 )
 from gpunion.domain.guest import Holding, Tenure
 from gpunion.domain.ids import RunId
-from gpunion.domain.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed, RunEnded
+from gpunion.domain.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed
 from gpunion.domain.run import EndReason
-from tests.builders import TIMING, LoneAgent, a_save_order, a_start, an_agent_with_a_guest, deeds, reports
+from tests.builders import (
+    TIMING,
+    LoneAgent,
+    a_save_order,
+    a_start,
+    an_agent_with_a_guest,
+    deeds,
+    ends,
+    reports,
+)
 
 RUN = RunId("job-e1")
-
-
-def ends(agent_reports: list[object]) -> list[EndReason]:
-    return [report.reason for report in agent_reports if isinstance(report, RunEnded)]
 
 
 def test_a_pause_lets_guests_stay() -> None:
@@ -81,7 +86,7 @@ def test_a_kill_ends_everything_now_and_is_said_at_once() -> None:
     assert agent.state.holding == Holding(tenure=Tenure.RECLAIMED, asked_s=agent.now_s, killed=True)
     assert agent.timers.items() == (("lease", agent.now_s + TIMING.lease_s),)
     ended = agent.exits(code=None, cause=EndReason.KILLED_BY_OWNER)
-    assert ends(list(reports(ended))) == [EndReason.KILLED_BY_OWNER]
+    assert ends(ended) == [EndReason.KILLED_BY_OWNER]
 
 
 def test_a_kill_cuts_what_is_being_shipped() -> None:

@@ -31,15 +31,12 @@ from tests.builders import (
     a_start,
     an_agent_with_a_guest,
     deeds,
+    ends,
     reports,
     timers_of,
 )
 
 RUN = RunId("job-e1")
-
-
-def ends(agent_reports: list[object]) -> list[EndReason]:
-    return [report.reason for report in agent_reports if isinstance(report, RunEnded)]
 
 
 def test_a_notice_sets_the_agent_s_own_timers_and_tells_the_guests_and_their_keepers() -> None:
@@ -88,7 +85,7 @@ def test_five_seconds_before_the_deadline_guests_are_asked_to_go() -> None:
     agent.hears(OwnerReclaimed(notice_s=60))
     assert deeds(agent.fires("term")) == [TerminateGuest(run_id=RUN)]
     # A program that dies of being asked has not failed.
-    assert ends(list(reports(agent.exits(code=143)))) == [EndReason.DEADLINE]
+    assert ends(agent.exits(code=143)) == [EndReason.DEADLINE]
 
 
 def test_the_deadline_ends_guests_and_cuts_what_they_ship() -> None:
@@ -116,7 +113,7 @@ def test_the_deadline_ends_guests_and_cuts_what_they_ship() -> None:
         )
     ]
     last = agent.exits("other-e1", None, cause=EndReason.DEADLINE)
-    assert ends(list(reports(last))) == [EndReason.DEADLINE]
+    assert ends(last) == [EndReason.DEADLINE]
     assert agent.tenure() is Tenure.RECLAIMED
 
 
@@ -153,7 +150,7 @@ def test_a_guest_that_died_of_itself_after_the_deadline_is_told_as_it_was() -> N
     agent.later(10)
     decision = agent.exits(code=1)
     assert deeds(decision) == [CancelShipping(run_id=RUN), RemoveGuest(run_id=RUN)]
-    assert ends(list(reports(decision))) == [EndReason.FAILED]
+    assert ends(decision) == [EndReason.FAILED]
 
 
 def test_a_notice_of_nothing_ends_guests_at_once() -> None:
@@ -203,5 +200,5 @@ def test_a_guest_with_a_last_save_written_is_still_saved_when_killed_by_the_dead
     agent.ships()
     agent.fires("deadline")
     decision = agent.exits(code=None, cause=EndReason.DEADLINE)
-    assert ends(list(reports(decision))) == [EndReason.SAVED]
+    assert ends(decision) == [EndReason.SAVED]
     assert replace(agent.state.holding, asked_s=0.0) == Holding(tenure=Tenure.RECLAIMED)

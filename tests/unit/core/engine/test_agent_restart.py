@@ -20,10 +20,10 @@ from gpunion.domain.events import AgentStarted, GuestFound, OwnerReclaimed, Owne
 from gpunion.domain.guest import Guest, GuestPhase, Holding, Saving, Tenure
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, RunEnded, RunStarted
+from gpunion.domain.reports import NodeReclaimed, RunStarted
 from gpunion.domain.run import EndReason
 from gpunion.domain.terms import Terms
-from tests.builders import TIMING, LoneAgent, a_guest, deeds, facts, reports, timers_of, whys
+from tests.builders import TIMING, LoneAgent, a_guest, deeds, ends, facts, reports, timers_of, whys
 
 RUN = RunId("job-e1")
 SAVING = Saving(checkpoint_id=CheckpointId("job-e1-c1"), final=False, rate_bps=1e6)
@@ -34,10 +34,6 @@ ALIVE = GuestFound(run_id=RUN, alive=True, last_step=7)
 def restarted(*guests: Guest, found: tuple[GuestFound, ...] = (ALIVE,), **more: bool):
     agent = LoneAgent(*guests, lease=False)
     return agent, agent.hears(AgentStarted(found=found, **more))
-
-
-def ends(decision) -> list[EndReason]:
-    return [report.reason for report in reports(decision) if isinstance(report, RunEnded)]
 
 
 def test_a_running_guest_is_adopted_and_its_lease_watched() -> None:

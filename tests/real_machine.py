@@ -1,0 +1,36 @@
+"""What tests with real processes ask of this machine: the time, who lives, and patience."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PATIENCE_S = 60.0  # for what must happen; how soon is not what these tests ask
+
+
+def now_s() -> float:
+    """As agents count it: also while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def eventually(happened: Callable[[], bool]) -> None:
+    give_up_s = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < give_up_s, "it did not happen"
+        time.sleep(0.01)
+
+
+def processes_with(token: str) -> list[int]:
+    """Living processes, but for this one, with the token as a word of their command line."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if token.encode() in words:
+                found.append(int(name))
+    return found
