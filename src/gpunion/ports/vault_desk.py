@@ -32,6 +32,11 @@ class VaultDesk(Protocol):
         """A block as it is stored; its head names the base it needs. `MissingBlock`."""
         ...
 
+    def fetch_start(self, name: str) -> bytes:
+        """Of a block that is nobody's own: at least so much of it, from its beginning, as a difference from
+        it needs where both are stored alike. `MissingBlock`."""
+        ...
+
     def doubt(self, name: str, job_id: str | None = None) -> None:
         """It arrived damaged: the vault looks for itself, and counts it as absent if so."""
         ...

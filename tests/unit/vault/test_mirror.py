@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy
 import pytest
 
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MIRROR_GRACE_S, MirrorVault
-from gpunion.ports.vault import Vault
+from gpunion.ports.vault import CorruptBlock, Vault
 from tests.builders.checkpoints import a_key, name_of, sealed, series, state
 
 BLOCK_BYTES = 1000
@@ -53,6 +54,65 @@ def test_what_is_fetched_is_unpacked_once_and_nothing_waits_for_the_disk(
     assert sorted(verified) == sorted([name_of(state(0)), name_of(state(2))])  # it, and what it differs from
     assert bytes(mirror.lend_block(name_of(state(1)))) == state(1)
     assert verified[2:] == [name_of(state(1))]
+
+
+def drifted(number: int) -> bytes:
+    """Weights of which the upper halves alone have something in common from number to number."""
+    start = numpy.random.default_rng(0).standard_normal(50_000)
+    noise = numpy.random.default_rng(number).standard_normal(50_000)
+    return (start + 1e-3 * number * noise).astype("f4").tobytes()
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_of_a_base_no_more_is_fetched_than_a_difference_from_it_needs(
+    tmp_path: Path, encrypted: bool
+) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    writer = vault.keyed(a_key()) if encrypted else vault
+    base, newest = drifted(0), drifted(1)
+    sealed(writer, {"w": base})
+    writer.put(name_of(newest), newest, name_of(base))
+    manifest = sealed(writer, {"w": newest}, checkpoint_id="c2", step=11)
+    desk = CountingDesk(vault)
+    mirror: Vault = MirrorVault(desk, tmp_path / "mirror", limit_bytes=10**9)
+    if encrypted:
+        mirror = mirror.keyed(a_key())
+    assert bytes(mirror.lend_block(manifest.files[0].blocks[0])) == newest
+    assert len(desk.fetched) == 2
+    stored_bytes = sum(path.stat().st_size for path in vault.stored())
+    assert sum(desk.fetched) == stored_bytes if encrypted else sum(desk.fetched) < 0.8 * stored_bytes
+    # What is kept can be relied on.
+    here = DirectoryVault(tmp_path / "mirror")
+    assert len(list(here.stored())) == (2 if encrypted else 0)
+    sealed(mirror, {"w": drifted(2)}, checkpoint_id="c3", step=12)
+    assert writer.read_block(name_of(drifted(2))) == drifted(2)
+
+
+def test_a_start_that_is_damaged_is_found_out(tmp_path: Path) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    sealed(vault, {"w": drifted(0)})
+    vault.put(name_of(drifted(1)), drifted(1), name_of(drifted(0)))
+    damage(vault, name_of(drifted(0)))
+    mirror = MirrorVault(DirectoryDesk(vault), tmp_path / "mirror", limit_bytes=10**9)
+    with pytest.raises(CorruptBlock, match=name_of(drifted(0))):
+        mirror.read_block(name_of(drifted(1)))
+    assert vault.has([name_of(drifted(0))]) == set()  # whoever has it may put it again
+
+
+class CountingDesk(DirectoryDesk):
+    def __init__(self, vault: DirectoryVault) -> None:
+        super().__init__(vault)
+        self.fetched: list[int] = []
+
+    def fetch(self, name: str, job_id: str | None = None) -> bytes:
+        return self._counted(super().fetch(name, job_id))
+
+    def fetch_start(self, name: str) -> bytes:
+        return self._counted(super().fetch_start(name))
+
+    def _counted(self, stored: bytes) -> bytes:
+        self.fetched.append(len(stored))
+        return stored
 
 
 def test_a_damaged_mirror_costs_bytes_and_no_save(tmp_path: Path) -> None:

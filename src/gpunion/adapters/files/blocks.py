@@ -150,6 +150,12 @@ class Blocks:
                 raise MissingBlock(f"{name} is a difference from {base}, which is damaged here") from None
             raise
 
+    def opened_by(self, name: str, stored: bytes, base_start: bytes) -> Buffer:
+        """The same of one whose base is not here, by what `read_start` gave of that elsewhere. CorruptBlock
+        also where it needs more."""
+        packed = coding.Packed.of(base_start)
+        return self._verified(name, self._packing.unpack(name, stored, lambda base: packed))
+
     def read_stored(self, name: str) -> bytes:
         """As it is stored: whoever unpacks it verifies it."""
         with translated("reading a block"):
@@ -157,6 +163,10 @@ class Blocks:
                 return self._do.read(self.path(name))
             except FileNotFoundError:
                 raise MissingBlock(f"the vault does not hold {name}") from None
+
+    def read_start(self, name: str) -> bytes:
+        """As much of it as a difference from it needs, where both are stored alike."""
+        return bytes(self._stored_over(name, "packed", coding.enough_for_a_difference))
 
     def read(self, name: str) -> bytes:
         """Verified. What proves damaged is remembered as such, so that it can be replaced."""

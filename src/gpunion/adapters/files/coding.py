@@ -165,6 +165,13 @@ def read_head(stored: Buffer) -> Head:
     )
 
 
+def enough_for_a_difference(start: Buffer) -> int:
+    """Of a stored block that begins so: its planes, if it is whole. What is below them, a difference from it
+    does not look at."""
+    head = read_head(start)
+    return head.planes_end if head.base is None else head.stored_bytes
+
+
 def decode(stored: Buffer, base_of: BaseOf) -> bytes:
     """The plain bytes, not yet verified."""
     return bytes(unpack(stored, base_of))

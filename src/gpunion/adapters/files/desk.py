@@ -49,6 +49,9 @@ class DirectoryDesk:
     def fetch(self, name: str, job_id: str | None = None) -> bytes:
         return self._blocks(job_id).read_stored(name)
 
+    def fetch_start(self, name: str) -> bytes:
+        return self._vault.blocks.read_start(name)
+
     def doubt(self, name: str, job_id: str | None = None) -> None:
         with suppress(CorruptBlock, MissingBlock):  # reading it has noted as much
             self._blocks(job_id).examine(name)

@@ -79,10 +79,10 @@ class HttpVaultDesk:
         self._ask("PUT", f"{_owner(job_id)}/blocks/{name}", content=stored)
 
     def fetch(self, name: str, job_id: str | None = None) -> bytes:
-        status, body = self._patiently(lambda: self._lines.get(f"{_owner(job_id)}/blocks/{name}"))
-        if httpx.codes.is_success(status):
-            return body
-        raise _fault(status, body, self.describe())
+        return self._fetched(f"{_owner(job_id)}/blocks/{name}")
+
+    def fetch_start(self, name: str) -> bytes:
+        return self._fetched(f"/blocks/{name}?part=start")
 
     def doubt(self, name: str, job_id: str | None = None) -> None:
         self._ask("POST", f"{_owner(job_id)}/blocks/{name}/doubt")
@@ -120,6 +120,12 @@ class HttpVaultDesk:
     def collect_garbage(self) -> Garbage:
         found = self._ask("POST", "/collect", timeout=SLOW_LIMIT_S).json()
         return Garbage(blocks=int(found["blocks"]), stored_bytes=int(found["stored_bytes"]))
+
+    def _fetched(self, path: str) -> bytes:
+        status, body = self._patiently(lambda: self._lines.get(path))
+        if httpx.codes.is_success(status):
+            return body
+        raise _fault(status, body, self.describe())
 
     def _ask(self, method: str, path: str, **body: Any) -> httpx.Response:
         answer = self._patiently(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Response
 from starlette.requests import Request
@@ -88,8 +88,15 @@ async def put_block(name: BlockName, campus: TheCampus, _caller: NodeOnly, reque
 
 
 @router.get("/blocks/{name}", response_class=Response, responses={200: {"content": _STORED}})
-async def get_block(name: BlockName, campus: TheCampus, _caller: NodeOnly) -> Response:
-    return Response(await _ask(campus, lambda desk: desk.fetch(name)), media_type=STORED_TYPE)
+async def get_block(
+    name: BlockName, campus: TheCampus, _caller: NodeOnly, part: Literal["start"] | None = None
+) -> Response:
+    """As it is stored. Its start is as much of it as a difference from it needs."""
+    if part is None:
+        stored = await _ask(campus, lambda desk: desk.fetch(name))
+    else:
+        stored = await _ask(campus, lambda desk: desk.fetch_start(name))
+    return Response(stored, media_type=STORED_TYPE)
 
 
 @router.post("/blocks/{name}/doubt", status_code=204)
