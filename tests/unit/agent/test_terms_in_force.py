@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import pty
-import struct
-import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,15 +11,13 @@ from typing import Any
 import pytest
 
 from gpunion.agent import owner_client
-from gpunion.agent.caps import Caps, both
+from gpunion.agent.caps import Caps
 from gpunion.agent.connection import Connection
 from gpunion.agent.gpu_users import GpuUser
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.owner_api import OwnerApi
 from gpunion.agent.presence import Signs
-from gpunion.agent.saving import tell_notice
 from gpunion.agent.settings import settings_of
-from gpunion.agent.shipping import Cancelled
 from gpunion.agent.status import StatusBoard
 from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_file import changed
@@ -342,73 +335,3 @@ async def test_going_when_it_is_safe_has_the_limit_of_the_terms(house: House) ->
     assert house.loop.station.engine.state.holding.when_safe
     with pytest.raises(owner_client.Refused, match="between 0 and"):
         await house.says(owner_client.reclaim_when_safe, 1e9)
-
-
-# --- the real signs of somebody --------------------------------------------------------------------------
-
-
-def utmp_entry(kind: int, pid: int, line: str, user: str) -> bytes:
-    head = struct.pack("<hxxi32s4s32s", kind, pid, line.encode(), b"1", user.encode())
-    return head.ljust(384, b"\0")
-
-
-def test_logins_are_read_as_the_system_writes_them(tmp_path: Path) -> None:
-    path = tmp_path / "utmp"
-    signs = Signs(utmp=path, terminals=())
-    assert signs.logged_in() == ""
-    path.write_bytes(
-        utmp_entry(2, 0, "~", "reboot")
-        + utmp_entry(7, os.getpid(), "pts/0", "kim")
-        + utmp_entry(7, 2**22 + 1, "pts/1", "gone")  # no process has that number
-        + utmp_entry(8, os.getpid(), "pts/2", "left")
-        + b"half an entry"
-    )
-    assert signs.logged_in() == "kim on pts/0"
-    assert signs.missing(login=True, keyboard=True) == ["yield.keyboard: there is no terminal here to watch"]
-
-
-def test_typing_on_a_real_terminal_is_seen() -> None:
-    ours, theirs = pty.openpty()
-    try:
-        path = os.ttyname(theirs)
-        signs = Signs(terminals=(path, "/dev/pts/none*"))
-        os.utime(path, (time.time() - 3600, time.time() - 3600))
-        assert signs.typing(time.time()) == ""
-        os.write(ours, b"ls\n")
-        os.read(theirs, 10)
-        assert signs.typing(time.time()) == path.removeprefix("/dev/")
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
-
-# --- the hands -------------------------------------------------------------------------------------------
-
-
-def test_the_network_cap_holds_for_all_shipments_together() -> None:
-    caps, cancelled = Caps(), Cancelled()
-    caps.take(changed(OwnersTerms(), {"caps.network": "8Mbit"}))  # a megabyte a second
-    began_s = time.monotonic()
-    paces = [both(lambda _: None, caps, cancelled) for _ in range(2)]
-    threads = [threading.Thread(target=pace, args=(100_000,)) for pace in paces]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert time.monotonic() - began_s >= 0.19
-    cancelled.ask()
-    both(lambda _: None, caps, cancelled)(10**9)  # returns at once
-    caps.take(OwnersTerms())
-    both(lambda _: None, caps, Cancelled())(10**12)
-
-
-def test_the_guest_reads_the_reason_in_its_notice(tmp_path: Path) -> None:
-    fake = FakeWorld(tmp_path)
-    asyncio.run(fake.runtime.prepare_paths(RUN))
-    fake.notebook.write(an_order(), fake.runtime.paths(RUN))
-    note = fake.notebook.get(RUN)
-    assert note is not None
-    tell_notice(fake.world, note, 1060.0, "it is lent until Fri 21:00")
-    notice = fake.world.control.read_json(note.paths.control_dir, "notice.json")
-    assert notice is not None
-    assert notice["reason"] == "it is lent until Fri 21:00"
