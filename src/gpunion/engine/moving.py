@@ -204,14 +204,17 @@ def arrived(draft: Draft, job: Job, run: Run) -> None:
     draft.put(done)
     draft.put(replace(job, migration=None))
     left, node, downtime_s = migration.source_node, run.node_id, done.downtime_s or 0.0
+    moved = f"moved from {left} to {node}" if left != node else f"runs again on {node}, where it was"
     if resumed_from is None and redone == 0:
         # A program that counts no steps has none to do again, and yet begins anew.
-        draft.because(job.id, Why.MOVED_ANEW, source=left, node=node, downtime_s=downtime_s)
+        draft.because(job.id, Why.MOVED_ANEW, moved=moved, downtime_s=downtime_s)
     else:
-        draft.because(job.id, Why.MOVED, source=left, node=node, downtime_s=downtime_s, redone=redone)
+        draft.because(job.id, Why.MOVED, moved=moved, downtime_s=downtime_s, redone=redone)
 
 
 def moves(draft: Draft, job: Job) -> int:
     """How often it went on elsewhere so far."""
     ids = (migration_id(job.id, number) for number in range(1, job.migrations + 1))
-    return sum(draft.state.migrations[id].phase is MigrationPhase.DONE for id in ids)
+    known = [draft.state.migrations[id] for id in ids]
+    done = [one for one in known if one.phase is MigrationPhase.DONE]
+    return sum(one.destination != one.source_node for one in done)

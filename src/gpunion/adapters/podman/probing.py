@@ -29,6 +29,7 @@ PROBE_DIR = "probe"
 LEASE_S = 30.0  # whatever becomes of us, the small guest is gone then
 DUMP_LIMIT_S = 30.0
 COUNT_LIMIT_S = 10.0
+VERSION_LIMIT_S = 10.0  # a program that does not even say that is not waited for
 LOOK_S = 0.02
 PROBE_MEMORY_BYTES = 64 * 1024**2
 COUNTING = "i=0; while :; do i=$((i+1)); echo $i >> /gpunion/output/count; sleep 0.02; done"
@@ -152,7 +153,16 @@ def _version(program: str) -> str:
     found = shutil.which(program, path=SYSTEM_PATH)
     if found is None:
         return "none"
-    answer = subprocess.run([found, "--version"], capture_output=True, text=True, env=client_environment())
+    try:
+        answer = subprocess.run(
+            [found, "--version"],
+            capture_output=True,
+            text=True,
+            env=client_environment(),
+            timeout=VERSION_LIMIT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
     version = VERSION.search(answer.stdout)
     return version[0] if version else "unknown"
 

@@ -131,3 +131,14 @@ def test_a_program_that_works_in_pieces_is_run_again_as_often_as_it_asks(worked_
         headquarters.later(worked_s).ended(f"job-e{epoch}", EndReason.SAVED, step=step)
         headquarters.started(f"job-e{epoch + 1}", step=step)
     assert headquarters.job().phase is JobPhase.RUNNING
+
+
+def test_who_runs_again_where_it_was_has_not_moved() -> None:
+    headquarters = a_running_job()
+    headquarters.later(20).ended("job-e1", EndReason.SAVED)
+    told = headquarters.later(2).started("job-e2", step=0).reasons
+    assert [reason.sentence() for reason in told if reason.why is Why.MOVED_ANEW] == [
+        "runs again on alpha, where it was; stood still for 2 s and begins anew: nothing of it was saved"
+    ]
+    finished = headquarters.later(20).ended("job-e2", EndReason.FINISHED)
+    assert "finished on alpha after 0 move(s)" in [reason.sentence() for reason in finished.reasons]
