@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +13,12 @@ from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import CONFLICT, DENIED, OK, TIMEOUT, UNAVAILABLE, USAGE, Trouble
 from gpunion.cli.quantities import shown_duration
+from gpunion.cli.screen import Screen
 
 if TYPE_CHECKING:
     from gpunion.agent.settings import Settings
 
+SLOW_AFTER_S = 3.0  # an agent that is well answers within a moment
 # Those with --state-dir, the longer ones first.
 COMMANDS = (
     *("agent install", "agent uninstall", "agent", "terms set", "terms edit", "terms", "join", "status"),
@@ -96,12 +100,14 @@ def usual_state_dir(context: Context) -> Path:
     return Path(context.environment.get("GPUNION_STATE_DIR") or default_state_dir()).absolute()
 
 
-def ask(question: Callable[[], Json], folder: Path | None = None) -> Json:
-    """`question` is a call of `gpunion.agent.owner_client`. `folder`: where to look for guests without it."""
+def ask(question: Callable[[], Json], folder: Path | None = None, screen: Screen | None = None) -> Json:
+    """`question` is a call of `gpunion.agent.owner_client`. `folder`: where to look for guests without it.
+    `screen`: where to say that an answer takes long."""
     from gpunion.agent.owner_client import AgentHangs, AgentNotRunning, OwnerTrouble, Refused
 
     try:
-        answer = question()
+        with _patience(screen):
+            answer = question()
     except OwnerTrouble as trouble:
         code = {AgentNotRunning: UNAVAILABLE, AgentHangs: TIMEOUT, Refused: CONFLICT}.get(
             type(trouble), DENIED
@@ -110,8 +116,34 @@ def ask(question: Callable[[], Json], folder: Path | None = None) -> Json:
         if isinstance(trouble, AgentNotRunning | AgentHangs) and folder is not None:
             here, next_step = _still_here(folder, next_step)
             what = f"{what.strip()}\n{here}"
+        if isinstance(trouble, AgentHangs):
+            next_step = (
+                "gpunion kill, to have the machine now; end the agent that hangs (its number: agent.lock) "
+                "and start it again with gpunion agent: guests that live go on"
+            )
         raise Trouble(what.strip(), next_step=next_step, code=code) from trouble
     return {"message": answer["message"], "status": answer["status"]}
+
+
+@contextmanager
+def _patience(screen: Screen | None) -> Iterator[None]:
+    """Whoever wants a machine back must not look at nothing until an agent that hangs is given up."""
+    from gpunion.agent.owner_client import ANSWER_LIMIT_S
+
+    if screen is None or screen.as_json:
+        yield
+        return
+    words = (
+        f"The agent is slow to answer; it has {ANSWER_LIMIT_S:.0f} s. "
+        "`gpunion kill` ends all guests at once, without it."
+    )
+    hint = threading.Timer(SLOW_AFTER_S, lambda: screen.note(words))
+    hint.daemon = True
+    hint.start()
+    try:
+        yield
+    finally:
+        hint.cancel()
 
 
 def _still_here(folder: Path, next_step: str) -> tuple[str, str]:

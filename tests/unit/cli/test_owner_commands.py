@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import re
+import threading
 import time
 from typing import Any
 
@@ -14,8 +16,11 @@ import pytest
 from gpunion.agent import owner_client
 from gpunion.agent.enrol import Joined, JoinRequest
 from gpunion.agent.settings import settings_of
+from gpunion.cli import owner
 from gpunion.cli.commands import join as join_command
 from gpunion.cli.commands import status as status_command
+from gpunion.cli.exits import Trouble
+from gpunion.cli.screen import Screen
 from gpunion.owner_kill.processes import boot_id, start_ticks
 from tests.unit.cli.campus_double import Terminal
 
@@ -43,6 +48,27 @@ def test_without_an_agent_the_owner_hears_who_is_still_here_and_for_how_long(gpu
     assert gpunion("status") == 6
     assert re.search(r"1 guest is still on this machine: job-1-e2, which ends by itself in 1 d", gpunion.err)
     assert "Next: gpunion kill, to end them now; or gpunion agent" in gpunion.err
+
+
+def test_an_owner_is_told_what_to_do_while_an_agent_hangs(
+    gpunion: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+
+    class Heard(io.StringIO):
+        def flush(self) -> None:
+            told.set()
+
+    def hangs(*_: object) -> Any:
+        assert told.wait(60), "nothing was said while it hung"
+        raise owner_client.AgentHangs("The agent did not answer within 20 s.")
+
+    monkeypatch.setattr(owner, "SLOW_AFTER_S", 0.0)
+    said = Heard()
+    with pytest.raises(Trouble) as raised:
+        owner.ask(hangs, gpunion.here, Screen(out=io.StringIO(), err=said))
+    assert "`gpunion kill` ends all guests at once" in said.getvalue()
+    assert raised.value.next_step.startswith("gpunion kill, to have the machine now")
 
 
 def test_who_may_not_look_into_an_agent_s_folder_is_told_whose_it_is(

@@ -20,4 +20,4 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     from gpunion.agent import owner_client
 
     place = state_dir(arguments, context)
-    return say(context, ask(lambda: owner_client.pause(place, arguments.gpu), place))
+    return say(context, ask(lambda: owner_client.pause(place, arguments.gpu), place, context.screen))

@@ -49,5 +49,10 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if arguments.when_safe:
         if arguments.gpu:
             raise Trouble("--when-safe is for the whole machine", next_step="leave out --gpu", code=USAGE)
-        return say(context, ask(lambda: owner_client.reclaim_when_safe(place, arguments.limit), place))
-    return say(context, ask(lambda: owner_client.reclaim(place, notice_s, arguments.gpu), place))
+        return say(
+            context,
+            ask(lambda: owner_client.reclaim_when_safe(place, arguments.limit), place, context.screen),
+        )
+    return say(
+        context, ask(lambda: owner_client.reclaim(place, notice_s, arguments.gpu), place, context.screen)
+    )

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     from gpunion.agent import owner_client
 
     place = state_dir(arguments, context)
-    answer = ask(lambda: owner_client.status(place), place)
+    answer = ask(lambda: owner_client.status(place), place, context.screen)
     if context.screen.as_json:
         context.screen.data(answer)
         return OK
