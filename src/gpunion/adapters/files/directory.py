@@ -25,9 +25,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from gpunion.adapters.files import manifests as manifest_format
-from gpunion.adapters.files.blocks import Blocks, ForeignBlocks
+from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.collector import COLLECT_LOCK, collect
 from gpunion.adapters.files.damage import in_words
+from gpunion.adapters.files.foreign_blocks import ForeignBlocks
 from gpunion.adapters.files.locks import hold_file, if_not_held, locked, translated
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.operations import FileOperations
