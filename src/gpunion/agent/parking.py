@@ -148,7 +148,13 @@ class GuestParker:
         pids = await asyncio.to_thread(self.freezer.processes, run_id)
         computing = await asyncio.to_thread(self.memory.computing, pids)
         look = await self.gpus.look()
-        return ParkNote(pids=computing, moved_bytes=on_gpus(look, gpu_indices, computing))
+        moved_bytes = on_gpus(look, gpu_indices, computing)
+        if not computing:
+            return ParkNote(pids=(), moved_bytes=moved_bytes or 0)
+        if moved_bytes is None or look.trouble:  # the owner's memory is not filled on a guess
+            why = look.trouble or "the driver does not say"
+            raise NotParked(f"how much it has on its GPUs cannot be seen: {why}")
+        return ParkNote(pids=computing, moved_bytes=moved_bytes)
 
     def _make_room(self, run_id: str, note: ParkNote, beside: tuple[str, ...]) -> None:
         others = (self.freezer.note(other) for other in beside if other != run_id)
@@ -182,18 +188,21 @@ class GuestParker:
             await asyncio.to_thread(self.freezer.stretch, run_id, 0)
 
 
-def on_gpus(look: Look, gpu_indices: Iterable[int], pids: Iterable[int]) -> int:
-    """What these processes have there: by the driver's list, or all that is in use where it names nobody."""
+def on_gpus(look: Look, gpu_indices: Iterable[int], pids: Iterable[int]) -> int | None:
+    """What these processes have there: by the driver's list, or all that is in use where it names nobody.
+    None: it says neither."""
     total, mine = 0, set(pids)
     for index in gpu_indices:
         sight = look.of(index)
         if sight is None:
-            continue
+            return None
         listed = [process for process in sight.processes or () if process.pid in mine]
         if listed and all(process.memory_bytes is not None for process in listed):
             total += sum(process.memory_bytes or 0 for process in listed)
+        elif sight.memory_used_bytes is None:
+            return None
         else:
-            total += sight.memory_used_bytes or 0
+            total += sight.memory_used_bytes
     return total
 
 

@@ -99,7 +99,8 @@ class FakeGpuMemory:
 @dataclass
 class FakeGpus:
     uuid: str = "GPU-0"
-    used_bytes: int = 8 * GIB
+    used_bytes: int | None = 8 * GIB
+    trouble: str = ""
     watched: bool = True
 
     def describe(self) -> str:
@@ -112,7 +113,8 @@ class FakeGpus:
         return GpuDevice(index=index, uuid=self.uuid, nodes=())
 
     async def look(self) -> Look:
-        return Look(at_s=0.0, gpus=(GpuSight(index=0, memory_used_bytes=self.used_bytes),))
+        sight = GpuSight(index=0, memory_used_bytes=self.used_bytes)
+        return Look(at_s=0.0, gpus=(sight,), trouble=self.trouble)
 
     async def close(self) -> None:
         return
@@ -323,6 +325,8 @@ def test_a_container_may_take_more_while_it_is_parked_and_not_after(tmp_path: Pa
         ({"free_bytes": 9 * GIB}, r"8\.0 GiB on its GPUs, and 5\.8 GiB of memory may be used"),
         ({"allowed_bytes": 4 * GIB}, r"4\.0 GiB of memory may be used"),
         ({"gpus": FakeGpus(uuid="MIG-7")}, "MIG slice"),
+        ({"gpus": FakeGpus(used_bytes=None)}, "cannot be seen: the driver does not say"),
+        ({"gpus": FakeGpus(trouble="it hangs")}, "cannot be seen: it hangs"),
         ({"memory": FakeGpuMemory(trouble="the driver gives no reason")}, "the driver gives no reason"),
     ],
 )
