@@ -76,6 +76,7 @@ class TermsWatch:
         self._machine = WholeMachine()
         self._single = SingleGpus()
         self._presence = Presence()
+        self._when_said = ("", "", "")  # hours, calendar and zone as of the last look
         self._made: Made | None = None
         self._told: DepartureForeseen | None = None
         self._told_after = 0  # how many greetings
@@ -127,6 +128,10 @@ class TermsWatch:
 
     def _about_all(self, here: str) -> list[Word]:
         terms, house = self._keeper.terms.terms, self._keeper.terms.house
+        when = (house.hours, house.calendar, house.timezone)
+        if when != self._when_said:
+            self._machine.excused.discard(HOURS)  # the owner's last word counts, and these hours are it
+            self._when_said = when
         rules = self._by_the_hours(terms.notice_s)
         if here and not house.yield_gpus:
             rules.append(self._presence_rule(here))

@@ -23,10 +23,7 @@ class Reason:
     facts: tuple[tuple[str, Fact], ...] = ()
 
     def sentence(self) -> str:
-        facts = {
-            name: _shown_time(value) if name.endswith("_s") else _shown(value) for name, value in self.facts
-        }
-        return SENTENCES[self.why].format(**facts)
+        return SENTENCES[self.why].format(**{name: _in_its_unit(name, value) for name, value in self.facts})
 
 
 def because(subject: str, why: Why, **facts: Fact) -> Reason:
@@ -49,7 +46,21 @@ class Verdict:
         return self.refusal is None
 
 
+_SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def _in_its_unit(name: str, value: Fact) -> str:
+    if name.endswith("_s"):
+        return _shown_time(value)
+    return _shown_size(value) if name == "bytes" else _shown(value)
+
+
+def _shown_size(value: Fact) -> str:
+    if not isinstance(value, int | float) or value < _SIZES[-1][0]:
+        return f"{_shown(value)} bytes"
+    size, unit = next(row for row in _SIZES if value >= row[0])
+    return f"{value / size:.1f} {unit}"
 
 
 def _shown_time(value: Fact) -> str:

@@ -60,7 +60,7 @@ SENTENCES: dict[Why, str] = {
     Why.WAITING: "waiting: {blockers}",
     Why.STARTED: "started on {node} from the beginning",
     Why.RESUMED: "resumed on {node} at step {step}",
-    Why.SAVED: "step {step} is durable ({bytes} bytes shipped)",
+    Why.SAVED: "step {step} is durable ({bytes} shipped)",
     Why.PLACES_PASSED_OVER: "for now it goes on without some of its places, which get what they miss "
     "when they have room ({trouble})",
     Why.SAVED_ELSEWHERE: "it was saved in another of its places, since {trouble}",
@@ -69,7 +69,7 @@ SENTENCES: dict[Why, str] = {
     Why.SAVE_UNREADABLE: "newer saves of it could not be read, so it goes on from step {step} ({trouble})",
     Why.SAVE_FAILED: "its save {checkpoint} did not become durable: {trouble}",
     Why.STALE_EPOCH: "late news of run {epoch} of it changed nothing: by then it was at run {current}",
-    Why.SAVED_WHOLE: "the whole guest is durable as step {step} ({bytes} bytes shipped)",
+    Why.SAVED_WHOLE: "the whole guest is durable as step {step} ({bytes} shipped)",
     Why.TIER_FELL_BACK: "it could not be dumped whole ({trouble}); its program saved itself instead",
     Why.RESUMED_WHOLE: "brought back whole on {node} at step {step}",
     Why.DUMP_REFUSED_THERE: "its dump did not come to life on {node}: {detail}",
@@ -103,7 +103,7 @@ SENTENCES: dict[Why, str] = {
     "is saved before its time is up, and goes on as soon as there is a place",
     Why.LEAVES_IN_TURN: "the guests of {node} leave one after another: it works on there for up to "
     "{works_s}, is saved then, and goes on elsewhere",
-    Why.STAGED: "a copy of its state goes to {node}, where it would go next ({bytes} bytes; {because})",
+    Why.STAGED: "a copy of its state goes to {node}, where it would go next ({bytes}; {because})",
     Why.STATE_READY: "its state lies ready on {node} ({fetched} bytes fetched, {direct} of them directly)",
     Why.STATE_CAME_DIRECTLY: "{direct} bytes of its state came to {node} straight from where it ran",
     Why.NO_DIRECT_WAY: "{node} could not fetch its state straight from where it ran ({trouble}); "

@@ -246,6 +246,19 @@ async def test_the_machine_is_lent_by_the_hours_and_the_notice_ends_with_them(ho
     assert await house.later(3 * 3600.0) == "reclaimed"
 
 
+async def test_new_hours_count_more_than_an_earlier_word_to_lend_in_spite_of_the_old_ones(
+    house: House,
+) -> None:
+    await house.sets(hours="Sat 03:00-04:00", timezone="UTC")
+    assert await house.later(1.0) == "reclaimed"
+    await house.says(owner_client.resume)
+    assert await house.later(1.0) == "sharing"
+    await house.sets(notice="30s")
+    assert await house.later(1.0) == "sharing"
+    await house.sets(hours="Sun 03:00-04:00")
+    assert await house.later(1.0) == "reclaimed"
+
+
 async def test_what_is_foretold_is_told_again_after_every_greeting(house: House) -> None:
     await house.sets(hours="Mon-Fri 18:00-21:00", timezone="UTC")
     await house.later(1.0)

@@ -145,6 +145,8 @@ def _lines(status: Json) -> list[str]:
     lines = ["", f"{status['node_id']}{lab} is {status['tenure']}: {means}."]
     if status["because"]:
         lines.append(f"Your terms say so: {status['because']}.")
+    if status["terms"] is not None and status["terms"]["lent_in_spite"]:
+        lines.append("By your hours it would not be lent now: you said gpunion resume all the same.")
     if deadline_s is not None:
         what = "It leaves the campus" if status["leaving"] else "It is yours"
         lines.append(f"{what} in {shown_duration(deadline_s)} at the latest.")
