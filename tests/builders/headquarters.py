@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypedDict
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.decision import Decision
@@ -49,6 +49,16 @@ def decided_anew(engine: CoordinatorEngine, now_s: float, event: CoordinatorEven
         state=state, policies=engine.policies, timing=engine.timing, timers=engine.timers
     )
     return other.handle(now_s, event)
+
+
+class _OfRun(TypedDict):
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+
+
+def _of(run: Run) -> _OfRun:
+    return _OfRun(run_id=run.id, job_id=run.job_id, epoch=run.epoch)
 
 
 class Headquarters(EngineAlone[Decision]):
@@ -122,41 +132,36 @@ class Headquarters(EngineAlone[Decision]):
     def node(self, id: str = "alpha") -> Node:
         return self.state.nodes[NodeId(id)]
 
-    def started(self, id: str = "job-e1", *, step: int = 0, restored: str | None = None) -> Decision:
+    def started(
+        self, id: str = "job-e1", *, step: int = 0, restored: str | None = None, **more: Any
+    ) -> Decision:
         run = self.run(id)
         return self.reported(
             run.node_id,
             RunStarted(
-                run_id=run.id,
-                job_id=run.job_id,
-                epoch=run.epoch,
+                **_of(run),
                 restored=None if restored is None else CheckpointId(restored),
                 resumed_step=step,
                 restore_s=1.0,
+                **more,
             ),
         )
 
     def ended(self, id: str, reason: EndReason, *, step: int = 0, **more: Any) -> Decision:
         run = self.run(id)
-        return self.reported(
-            run.node_id,
-            RunEnded(
-                run_id=run.id, job_id=run.job_id, epoch=run.epoch, reason=reason, last_step=step, **more
-            ),
-        )
+        return self.reported(run.node_id, RunEnded(**_of(run), reason=reason, last_step=step, **more))
 
-    def captured(self, checkpoint: str, *, step: int, stall_s: float = 1.0) -> Decision:
+    def captured(self, checkpoint: str, *, step: int, stall_s: float = 1.0, **more: Any) -> Decision:
         run = self.run(checkpoint.rpartition("-")[0])
         return self.reported(
             run.node_id,
             CheckpointCaptured(
-                run_id=run.id,
-                job_id=run.job_id,
-                epoch=run.epoch,
+                **_of(run),
                 checkpoint_id=CheckpointId(checkpoint),
                 step=step,
                 progress=step / 1000,
                 stall_s=stall_s,
+                **more,
             ),
         )
 
@@ -174,9 +179,7 @@ class Headquarters(EngineAlone[Decision]):
         return self.reported(
             run.node_id,
             CheckpointDurable(
-                run_id=run.id,
-                job_id=run.job_id,
-                epoch=run.epoch,
+                **_of(run),
                 checkpoint_id=CheckpointId(checkpoint),
                 step=step,
                 progress=step / 1000,
@@ -198,9 +201,7 @@ class Headquarters(EngineAlone[Decision]):
         return self.reported(
             run.node_id,
             CheckpointFailed(
-                run_id=run.id,
-                job_id=run.job_id,
-                epoch=run.epoch,
+                **_of(run),
                 checkpoint_id=CheckpointId(checkpoint),
                 trouble=trouble,
                 places=places,

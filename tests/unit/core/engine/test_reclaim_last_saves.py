@@ -9,7 +9,7 @@ from gpunion.domain.ids import checkpoint_id
 from gpunion.domain.job import JobPhase
 from gpunion.domain.orders import TakeCheckpoint
 from gpunion.domain.reasons import Why
-from gpunion.domain.reports import CheckpointCaptured, NoticeGiven
+from gpunion.domain.reports import NoticeGiven
 from gpunion.domain.run import EndReason, RunPhase
 from gpunion.engine.moving import WORD_GUARD_S
 from gpunion.policy.bandwidth import reclaim_cap_bps
@@ -134,19 +134,7 @@ def test_a_program_that_saves_beside_its_work_needs_the_whole_save_in_a_notice_n
     headquarters = a_running_job(nodes=["alpha", "beta"])
     run = headquarters.run()
     headquarters.fires(f"checkpoint:{run.id}")
-    headquarters.reported(
-        run.node_id,
-        CheckpointCaptured(
-            run_id=run.id,
-            job_id=run.job_id,
-            epoch=run.epoch,
-            checkpoint_id=checkpoint_id(run.id, 1),
-            step=10,
-            progress=0.01,
-            stall_s=0.1,
-            capture_s=40.0,
-        ),
-    )
+    headquarters.captured(f"{run.id}-c1", step=10, stall_s=0.1, capture_s=40.0)
     headquarters.durable(f"{run.id}-c1", step=10)
     assert (headquarters.job().cost.stall_s, headquarters.job().cost.save_s) == (0.1, 40.0)
     decision = headquarters.reported(run.node_id, NoticeGiven(deadline_s=headquarters.now_s + 30))

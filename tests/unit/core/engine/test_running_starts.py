@@ -165,15 +165,6 @@ def test_a_place_too_full_for_the_fence_of_a_run_is_named_in_its_job_s_story() -
     headquarters = Headquarters()
     headquarters.joins("alpha")
     headquarters.submits()
-    report = RunStarted(
-        run_id=RunId("job-e1"),
-        job_id=JobId("job"),
-        epoch=1,
-        restored=None,
-        resumed_step=0,
-        restore_s=1.0,
-        passed_over="attic: no space left",
-    )
-    decision = headquarters.reported("alpha", report)
+    decision = headquarters.started(passed_over="attic: no space left")
     assert whys(decision) == [Why.STARTED, Why.PLACES_PASSED_OVER]
     assert "(attic: no space left)" in decision.reasons[1].sentence()

@@ -18,7 +18,6 @@ from gpunion.domain.reports import (
     NodeReclaimed,
     NodeResumed,
     NoticeGiven,
-    RunStarted,
     StateStaged,
 )
 from gpunion.domain.resources import GIB
@@ -205,18 +204,7 @@ def test_a_run_tells_how_much_of_its_state_was_there() -> None:
     campus = Headquarters()
     campus.joins("alpha")
     campus.submits()
-    report = RunStarted(
-        run_id=RunId("job-e1"),
-        job_id=JobId("job"),
-        epoch=1,
-        restored=None,
-        resumed_step=0,
-        restore_s=1.0,
-        found_bytes=GIB,
-        direct_bytes=7,
-        trouble="it broke off",
-    )
-    told = whys(campus.reported("alpha", report), "job")
+    told = whys(campus.started(found_bytes=GIB, direct_bytes=7, trouble="it broke off"), "job")
     assert told[-3:] == [Why.STATE_WAS_THERE, Why.STATE_CAME_DIRECTLY, Why.NO_DIRECT_WAY]
 
 
