@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import structlog
 from fastapi import APIRouter, WebSocket
@@ -66,14 +68,22 @@ async def _serve(campus: Campus, socket: WebSocket, caller: Credential, line: Li
     hello = await _first_frame(socket, caller)
     campus.switchboard.take(line)
     log.info("agent_connected", node=caller.name, incarnation=hello.incarnation)
-    sending = asyncio.create_task(_send_all(campus, socket, line))
-    receiving = asyncio.create_task(_receive_all(campus, socket, line, hello))
-    done, rest = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
-    for task in rest:
-        task.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
-    for task in done:
-        task.result()
+    await until_one_ends(_send_all(campus, socket, line), _receive_all(campus, socket, line, hello))
+
+
+async def until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
+    """Ends the others then, and raises what went wrong with the first of them that something did. A line
+    that breaks may end all at the same moment: what each says is heard, so that none is logged as lost."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
 
 
 async def _first_frame(socket: WebSocket, caller: Credential) -> Hello:
