@@ -59,7 +59,12 @@ def read_not_saved(control: ControlFiles, directory: Path, request_id: str) -> s
     message = control.read_json(directory, NOT_SAVED_FILE)
     if message is None or message.get("id") != request_id:
         return ""
-    return str(message.get("trouble") or "no reason given")[:SAID_LIMIT_CHARS]
+    return readable(str(message.get("trouble") or "")[:SAID_LIMIT_CHARS]) or "no reason given"
+
+
+def readable(said: str) -> str:
+    """A guest's words on one line, and nothing that a terminal would obey or that is no text at all."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in said).split())
 
 
 def read_reached(control: ControlFiles, paths: GuestPaths) -> Reached:

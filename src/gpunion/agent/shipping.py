@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpunion.agent.caps import both
 from gpunion.agent.capture import cut, remove_links_that_lead_outside
-from gpunion.agent.control import SavedMarker, read_saved
+from gpunion.agent.control import SavedMarker, read_saved, readable
 from gpunion.agent.restoring import APP_TIER, CHECKPOINT_PART, OUTPUT_PART, OUTPUT_TIER
 from gpunion.agent.run_notes import RunNote
 from gpunion.agent.sending import Sending, Sent, how_many_to_keep, send
@@ -134,7 +134,7 @@ def _without(links: list[str]) -> str:
     if not links:
         return ""
     more = "" if len(links) <= LINKS_NAMED else f" and {len(links) - LINKS_NAMED} more"
-    named = ", ".join(links[:LINKS_NAMED])[:DETAIL_LIMIT_CHARS]
+    named = readable(", ".join(links[:LINKS_NAMED]))[:DETAIL_LIMIT_CHARS]
     return f"left out of its output, being links that lead outside of it: {named}{more}"
 
 

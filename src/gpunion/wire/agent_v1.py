@@ -51,15 +51,31 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def pack(frame: AgentFrame | CoordinatorFrame) -> bytes:
-    return msgspec.json.encode(
-        {
-            "v": PROTOCOL_VERSION,
-            "seq": getattr(frame, "seq", 0),
-            "ack": frame.ack,
-            "epoch": getattr(frame, "term", 0),
-            "body": codec.to_plain(frame),
-        }
-    )
+    envelope = {
+        "v": PROTOCOL_VERSION,
+        "seq": getattr(frame, "seq", 0),
+        "ack": frame.ack,
+        "epoch": getattr(frame, "term", 0),
+        "body": codec.to_plain(frame),
+    }
+    try:
+        return msgspec.json.encode(envelope)
+    except UnicodeEncodeError:
+        # What guests say, and what they call their files, may be no text at all. A report that cannot be sent
+        # would keep its node from ever saying anything again.
+        return msgspec.json.encode(_as_text(envelope))
+
+
+def _as_text(plain: Any) -> Any:
+    match plain:
+        case str():
+            return plain.encode(errors="replace").decode()
+        case dict():
+            return {_as_text(key): _as_text(value) for key, value in plain.items()}
+        case list() | tuple():
+            return [_as_text(value) for value in plain]
+        case _:
+            return plain
 
 
 def unpack(data: bytes | str) -> AgentFrame | CoordinatorFrame:

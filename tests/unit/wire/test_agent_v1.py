@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.frames import (
     AgentFrame,
     CoordinatorFrame,
@@ -26,7 +28,7 @@ from gpunion.domain.frames import (
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.orders import StopRun
-from gpunion.domain.reports import NodePaused, NoticeGiven
+from gpunion.domain.reports import CheckpointFailed, NodePaused, NoticeGiven
 from gpunion.domain.resources import GIB, Capacity, Gpu
 from gpunion.domain.timing import Timing
 from gpunion.wire import agent_v1
@@ -71,6 +73,20 @@ FROM_COORDINATOR: list[CoordinatorFrame] = [WELCOME, GRANT, ORDER]
 def test_a_frame_comes_out_as_it_went_in(frame: AgentFrame | CoordinatorFrame) -> None:
     assert unpack(pack(frame)) == frame
     assert unpack(pack(frame).decode()) == frame
+
+
+def test_what_is_no_text_keeps_no_report_from_being_sent() -> None:
+    named = os.fsdecode(b"\xff.pt changed")  # as a guest may call its files
+    failed = CheckpointFailed(
+        run_id=RunId("r"),
+        job_id=JobId("j"),
+        epoch=1,
+        checkpoint_id=CheckpointId("c"),
+        trouble=CheckpointTrouble.TORN,
+        places=named,
+    )
+    frame = unpack_from_agent(pack(replace(REPORT, report=failed)))
+    assert frame == replace(REPORT, report=replace(failed, places="?.pt changed"))
 
 
 def test_an_agent_of_before_says_nothing_of_its_saves() -> None:
