@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gpunion.adapters.http import vault_desk
+from gpunion.adapters.http import lines, vault_desk
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.ports.vault import MissingBlock, VaultUnavailable
 
@@ -25,6 +25,7 @@ Answer = Callable[[socket.socket], bool]  # False: hang up
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vault_desk, "WAIT_S", 0.0)
+    monkeypatch.setattr(lines, "IDLE_MAX_S", LIMIT_S)
 
 
 def whole(line: socket.socket) -> bool:
@@ -68,6 +69,16 @@ def test_a_line_that_breaks_is_made_anew(trouble: Answer) -> None:
     with server([trouble, whole, whole]) as (url, met):
         desk = HttpVaultDesk(url, "secret")
         assert [desk.fetch(NAME), desk.fetch(NAME)] == [BLOCK] * 2
+    assert met.connections == 2
+
+
+def test_a_line_that_nobody_used_for_a_while_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A firewall may have forgotten it: whatever was asked on it would be heard by nobody."""
+    with server([whole, whole]) as (url, met):
+        desk = HttpVaultDesk(url, "secret")
+        assert desk.fetch(NAME) == BLOCK
+        monkeypatch.setattr(lines, "IDLE_MAX_S", -1.0)
+        assert desk.fetch(NAME) == BLOCK
     assert met.connections == 2
 
 

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import http.client
 import ssl
+import time
 from urllib.parse import urlsplit
 
 import httpx
+
+# One that nobody used for longer is made anew: servers hang up after some seconds, and of a line that a
+# firewall has forgotten, or of a machine that went without a word, nothing is heard until the limit.
+IDLE_MAX_S = 4.0
 
 
 class LineHangs(Exception):
@@ -33,19 +38,22 @@ class Lines:
         self._silence_limit_s = silence_limit_s
         # As the general client trusts, and nothing that the environment says.
         self._security = httpx.create_ssl_context(trust_env=False) if place.scheme == "https" else None
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle: list[tuple[float, http.client.HTTPConnection]] = []  # since when
 
     def get(self, path: str) -> tuple[int, bytes]:
         """The status and all that was answered."""
         while self._idle:
             try:
-                line = self._idle.pop()
+                idle_since_s, line = self._idle.pop()
             except IndexError:
                 break
+            if time.monotonic() - idle_since_s > IDLE_MAX_S:
+                line.close()
+                continue
             try:
                 return self._answer(line, path)
             except LineBroken:
-                continue  # the server has hung up on one that nobody used for a while
+                continue  # the server has hung up on it meanwhile
         return self._answer(self._made(), path)
 
     def _made(self) -> http.client.HTTPConnection:
@@ -78,7 +86,7 @@ class Lines:
             raise LineBroken(str(error) or type(error).__name__) from error
         finally:
             if kept:
-                self._idle.append(line)
+                self._idle.append((time.monotonic(), line))
             else:
                 line.close()
         return answer
