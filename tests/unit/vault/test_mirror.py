@@ -128,6 +128,38 @@ def test_a_damaged_mirror_costs_bytes_and_no_save(tmp_path: Path) -> None:
     sealed(mirror, {"w": data}, checkpoint_id="job-1-e1-c2", step=11)
 
 
+@pytest.mark.parametrize("record", ["vault.json", "jobs/*/epoch.json", "jobs/*/manifests/*.json"])
+def test_a_power_cut_costs_no_save_and_lets_no_mirror_grow(tmp_path: Path, record: str) -> None:
+    """Nothing in it is synced: a record may be there and empty when the machine comes back."""
+    vault, root = DirectoryVault(tmp_path / "vault"), tmp_path / "mirror"
+    limit_bytes = 2 * BLOCK_BYTES
+    before = MirrorVault(DirectoryDesk(vault), root, limit_bytes=limit_bytes)
+    sealed(before, {"w": CONTENTS["0"]}, checkpoint_id="c0", step=0)
+    [path] = root.glob(record)
+    path.write_bytes(b"")
+    mirror = MirrorVault(DirectoryDesk(vault), root, limit_bytes=limit_bytes)
+    assert most_kept(mirror, DirectoryVault(root), {}) <= 4
+
+
+def test_a_mirror_that_lacks_what_a_save_has_does_not_grow_either(tmp_path: Path) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    frozen = {"frozen": os.urandom(BLOCK_BYTES)}
+    sealed(vault, frozen, checkpoint_id="c0", step=0)  # by another machine; need not be sent again
+    mirror = MirrorVault(DirectoryDesk(vault), tmp_path / "mirror", limit_bytes=2 * BLOCK_BYTES)
+    assert most_kept(mirror, DirectoryVault(tmp_path / "mirror"), frozen) <= 4
+
+
+def most_kept(mirror: Vault, here: DirectoryVault, unchanged: dict[str, bytes]) -> int:
+    """How many blocks are in the mirror when it holds most, over some saves that come seldom."""
+    most = 0
+    for number in range(1, len(CONTENTS)):
+        contents = {"w": CONTENTS[str(number)], **unchanged}
+        sealed(mirror, contents, checkpoint_id=f"c{number}", step=number)
+        make_old(here)
+        most = max(most, len(list(here.stored())))
+    return most
+
+
 def test_a_difference_from_what_is_damaged_there_is_sent_whole(tmp_path: Path) -> None:
     vault = DirectoryVault(tmp_path / "vault")
     mirror = MirrorVault(DirectoryDesk(vault), tmp_path / "mirror", limit_bytes=10**9)

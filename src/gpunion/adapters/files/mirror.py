@@ -8,6 +8,7 @@ here. Whatever is wrong with the mirror, a full disk for one, costs bytes on the
 from __future__ import annotations
 
 import copy
+import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ from gpunion.ports.vault import (
     MissingBlock,
     UnknownCheckpoint,
     VaultFault,
+    VaultUnavailable,
 )
 from gpunion.ports.vault_desk import HOLD_S, VaultDesk
 
@@ -43,7 +45,7 @@ class MirrorVault:
         """`limit_bytes`: what the mirror may take of this machine's disk, as soon as uploads are over; what
         was fetched in the last ten minutes comes on top."""
         self._desk = desk
-        self._mirror = DirectoryVault(root, grace_s=MIRROR_GRACE_S, operations=Unsynced())
+        self._mirror = _memory_at(root)
         self._limit_bytes = limit_bytes
         self._next_look = _NextLook(limit_bytes // LOOKS_PER_LIMIT)
         self._own: str | None = None  # the job whose key we have
@@ -87,6 +89,7 @@ class MirrorVault:
         self._desk.seal(manifest.job_id, manifest_format.encode(closed))
         with suppress(VaultFault):  # sealed here too, so that the mirror keeps what the next save builds on
             self._mirror.seal(manifest)
+        with suppress(VaultFault):  # also where not: what the desk had already need not be here
             self._mirror.forget(manifest.job_id, KEEP_AT_LEAST)
             self._trim(manifest.job_id)
 
@@ -136,7 +139,7 @@ class MirrorVault:
 
     def collect_garbage(self) -> Garbage:
         with suppress(VaultFault):
-            self._mirror.collect_garbage()
+            self._collect()
         return self._desk.collect_garbage()
 
     def _stored_as(self, plain_name: str) -> str:
@@ -187,7 +190,7 @@ class MirrorVault:
             return blocks.unpacked(name, stored, lambda base: self._plain(base, chain_left - 1))
         if self._next_look.is_due(len(stored)) and self._is_over_limit():
             with suppress(VaultFault):
-                self._mirror.collect_garbage()
+                self._collect()
         return data
 
     def _opened_by_a_start(self, name: str, stored: bytes, base: str) -> Buffer | None:
@@ -213,7 +216,22 @@ class MirrorVault:
             if shelf.root.name != newest_job:
                 for path in shelf.sealed():
                     path.unlink(missing_ok=True)
-        self._mirror.collect_garbage()
+        self._collect()
+
+    def _collect(self) -> None:
+        try:
+            self._mirror.collect_garbage()
+        except BadManifest:  # a power cut has damaged it, and it would keep everything for ever
+            self._drop_unreadable()
+            self._mirror.collect_garbage()
+
+    def _drop_unreadable(self) -> None:
+        for shelf in self._mirror.shelves():
+            for path in shelf.sealed():
+                try:
+                    self._mirror.read_manifest(path)
+                except (BadManifest, FileNotFoundError):
+                    path.unlink(missing_ok=True)
 
     def _is_over_limit(self) -> bool:
         return sum(map(_size_bytes, self._mirror.stored())) > self._limit_bytes
@@ -235,6 +253,17 @@ class _NextLook:
             if due:
                 self._left_bytes = self._every_bytes
             return due
+
+
+def _memory_at(root: Path) -> DirectoryVault:
+    """Made anew where a power cut has damaged what says that it is one, or another version has written it."""
+    try:
+        return DirectoryVault(root, grace_s=MIRROR_GRACE_S, operations=Unsynced())
+    except VaultUnavailable as fault:
+        if isinstance(fault.__cause__, OSError):
+            raise  # the disk's trouble: what is there may be of use later
+        shutil.rmtree(root, ignore_errors=True)
+        return DirectoryVault(root, grace_s=MIRROR_GRACE_S, operations=Unsynced())
 
 
 def _renew(desk: VaultDesk, hold: str, over: threading.Event) -> None:
