@@ -207,6 +207,7 @@ def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:
     ("words", "message"),
     [
         (["--gpu", "A100"], "--gpu A100: write MODEL:MEMORY"),
+        (["--gpu", "A100:0GB"], "--gpu A100:0GB: '0GB' is no amount of memory"),
         (["--gpu", "A100:lots"], "'lots' is not a size"),
         (["--gpu", "A100:40GB:fast"], "'fast' is not a number above zero"),
         (["--notice", "soon"], "'soon' is not a duration"),

@@ -19,7 +19,6 @@ from gpunion.cli.quantities import (
     positive_count,
     positive_number,
     shown_size,
-    size_bytes,
     some_memory,
 )
 
@@ -49,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODEL:MEMORY[:SPEED]",
-        help="a GPU it lends; may be repeated",
+        help="a GPU it lends, and how fast it is next to an A100 (1); may be repeated",
     )
     machine.add_argument(
         "--runtime",
@@ -199,12 +198,12 @@ def _gpu(index: int, text: str) -> Gpu:
     parts = text.split(":")
     if len(parts) not in (2, 3) or not parts[0]:
         raise Trouble(
-            f"--gpu {text}: write MODEL:MEMORY or MODEL:MEMORY:SPEED, like RTX4090:24GB or A100:40GB:2.5",
+            f"--gpu {text}: write MODEL:MEMORY or MODEL:MEMORY:SPEED, like A100:40GB or RTX3090:24GB:0.45",
             code=USAGE,
         )
     try:
         speed = positive_number(parts[2]) if len(parts) == 3 else 1.0
-        return Gpu(index=index, model=parts[0], memory_bytes=size_bytes(parts[1]), speed=speed)
+        return Gpu(index=index, model=parts[0], memory_bytes=some_memory(parts[1]), speed=speed)
     except argparse.ArgumentTypeError as error:
         raise Trouble(f"--gpu {text}: {error}", code=USAGE) from error
 
