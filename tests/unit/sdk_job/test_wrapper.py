@@ -89,6 +89,18 @@ def test_a_command_saves_beside_the_program_and_a_last_save_ends_it_with_85(gues
     assert guest.ends() == 85
 
 
+def test_a_save_that_was_under_way_when_the_notice_came_is_the_last_one(guest: Guest) -> None:
+    slow = "cd $GPUNION_CONTROL_DIR; echo once >> ran; while ! test -e go; do sleep 0.01; done"
+    guest.runs(*words_of("sh", "-c", slow), "--", *SLEEPS)
+    (guest.control_dir / "request.json").write_text(json.dumps({"id": "one", "final": False}))
+    guest.until(lambda: (guest.control_dir / "ran").exists())
+    (guest.control_dir / "request.json").write_text(json.dumps({"id": "two", "final": True}))
+    (guest.control_dir / "go").touch()
+    assert guest.ends() == 85
+    assert guest.saved()["id"] == "two"
+    assert (guest.control_dir / "ran").read_text() == "once\n"
+
+
 def test_a_command_that_fails_is_no_save(guest: Guest) -> None:
     guest.runs(*words_of("sh", "-c", "test -e $GPUNION_CHECKPOINT_DIR/good"), "--", *SLEEPS)
     (guest.control_dir / "request.json").write_text(json.dumps({"id": "one", "final": False}))

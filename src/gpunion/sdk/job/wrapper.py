@@ -74,6 +74,9 @@ class Wrapped:
         sync_tree(self._folder)
         stall_s = time.monotonic() - began_s if self._command else 0.0
         saved = Saved(step=self._seconds(), progress=0.0, files=self._files(), stall_s=stall_s)
+        self._mailbox.ask_again_soon()
+        # A notice may have come meanwhile, with no time in it for another save that takes as long.
+        request = self._mailbox.request() or request
         self._mailbox.answer(request, saved)
         if request.final:
             self._end()
