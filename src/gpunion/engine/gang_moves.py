@@ -42,6 +42,7 @@ _WORDS = {
     Cause.START_TROUBLE: "it could not be started there",
     Cause.SELF_SAVED: "it saved itself and ended",
     Cause.GUEST_LOST: "it died there",
+    Cause.OUTPUT_LOST: "it had finished, but what it made could not be kept",
     Cause.GANG: "another member had to go",
 }
 

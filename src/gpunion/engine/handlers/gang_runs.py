@@ -30,6 +30,8 @@ def ended(draft: Draft, ending: Ending) -> None:
         draft.because(job.id, Why.CANCELLED)
     elif report.reason is EndReason.FINISHED:
         _hold(draft, ending, failure="")
+        if report.detail:
+            draft.because(job.id, Why.OUTPUT_LEFT_OUT, detail=report.detail)
     elif ending.told_to_stop and report.reason in _AS_TOLD:
         _stopped_as_told(draft, ending)
     elif report.reason is EndReason.FAILED and gangs.interrupted(draft, job):

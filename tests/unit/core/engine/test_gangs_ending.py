@@ -22,6 +22,17 @@ def test_a_gang_succeeds_when_the_last_member_has_finished() -> None:
     assert headquarters.job("job").exit_code == 0
 
 
+def test_a_member_whose_output_could_not_be_kept_makes_all_run_again_and_one_that_lost_a_link_is_told() -> (
+    None
+):
+    headquarters = a_running_gang("gamma")
+    headquarters.ended("job-e1", EndReason.FINISHED, exit_code=0, detail="left out of its output: l")
+    assert told(headquarters, "job", Why.OUTPUT_LEFT_OUT) == ["left out of its output: l"]
+    headquarters.ended("job-r1-e1", EndReason.OUTPUT_LOST, exit_code=0, detail="the vault is away")
+    assert "but the vault is away; it is run again" in told(headquarters, "job-r1", Why.OUTPUT_NOT_KEPT)[0]
+    assert phases(headquarters) == ["starting", "starting"]
+
+
 def test_a_member_that_fails_fails_the_gang() -> None:
     headquarters = a_running_gang()
     decision = headquarters.ended("job-r1-e1", EndReason.FAILED, exit_code=3)
