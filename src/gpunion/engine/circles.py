@@ -19,13 +19,22 @@ WORDS = (
 
 
 def counted(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
-    """The job with this end of its program counted, where nobody had asked for it."""
+    """The job with this end of its program counted, where nobody had asked for it. Whoever has worked since
+    begins from nought, however that run ended."""
+    if _has_worked(draft, run, report):
+        return replace(job, circles=0) if job.circles else job
     if report.reason is not EndReason.SAVED or report.saved_for is not None or job.migration is not None:
         return job
+    return replace(job, circles=job.circles + 1)
+
+
+def _has_worked(draft: Draft, run: Run, report: RunEnded) -> bool:
+    if max(report.last_step, run.last_step) > run.resumed_step:
+        return True
+    if run.started_s is None and report.reason is not EndReason.SAVED:
+        return False  # it never began
     began_s = run.ordered_s if run.started_s is None else run.started_s
-    stood = max(report.last_step, run.last_step) <= run.resumed_step and draft.now_s - began_s < QUICK_S
-    circles = job.circles + 1 if stood else 0
-    return job if circles == job.circles else replace(job, circles=circles)
+    return draft.now_s - began_s >= QUICK_S
 
 
 def too_many(job: Job) -> bool:

@@ -123,6 +123,17 @@ def test_a_program_that_only_says_run_me_again_is_not_run_for_ever() -> None:
     assert "ended with status 85 (saved, run me again) 10 times in a row" in decision.reasons[0].sentence()
 
 
+def test_who_worked_in_between_has_not_said_it_in_a_row() -> None:
+    headquarters = a_running_job(nodes=("alpha", "beta"))
+    for epoch in range(1, CIRCLES_MOST):
+        headquarters.later(1).ended(f"job-e{epoch}", EndReason.SAVED)
+        headquarters.later(1).started(f"job-e{epoch + 1}")
+    headquarters.later(3600).ended(f"job-e{CIRCLES_MOST}", EndReason.KILLED_BY_OWNER)
+    headquarters.later(1).started(f"job-e{CIRCLES_MOST + 1}")
+    headquarters.later(1).ended(f"job-e{CIRCLES_MOST + 1}", EndReason.SAVED)
+    assert (headquarters.job().phase.over, headquarters.job().circles) == (False, 1)
+
+
 @pytest.mark.parametrize(("worked_s", "steps"), [(QUICK_S, 0), (1.0, 1)])
 def test_a_program_that_works_in_pieces_is_run_again_as_often_as_it_asks(worked_s: float, steps: int) -> None:
     headquarters, step = a_running_job(), 0
