@@ -10,7 +10,7 @@ from gpunion.coordinator.whereabouts import Found
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.ids import JobId, NodeId, migration_id, run_id
 from gpunion.domain.job import Job
-from gpunion.domain.migration import Migration, MigrationPhase
+from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason, Verdict
 from gpunion.domain.run import Run, RunPhase
@@ -25,7 +25,7 @@ def job_out(campus: Campus, job: Job) -> jobs.JobOut:
     live = campus.state.progress.get(run.id) if run else None
     to_start = run is not None and run.phase is RunPhase.ORDERED
     preparing = campus.state.preparing.get(run.id) if run and to_start else None
-    moves = sum(one.phase is MigrationPhase.DONE for one in migrations_of(campus, job))
+    moves = sum(one.went_elsewhere for one in migrations_of(campus, job))
     return convert.job_out(job, run, live, preparing, moves)
 
 

@@ -59,6 +59,11 @@ class Migration:
     room_for: JobId | None = None  # whom it makes room for
 
     @property
+    def went_elsewhere(self) -> bool:
+        """Who runs again where it was has not moved."""
+        return self.phase is MigrationPhase.DONE and self.destination != self.source_node
+
+    @property
     def downtime_s(self) -> float | None:
         if self.resumed_s is None or self.stopped_s is None:
             return None

@@ -109,8 +109,13 @@ SENTENCES: dict[Why, str] = {
     Why.NO_DIRECT_WAY: "{node} could not fetch its state straight from where it ran ({trouble}); "
     "the vault gave it",
     Why.STATE_WAS_THERE: "{found} bytes of its state lay ready on {node}",
-    Why.MOVED_ANEW: "{moved}; stood still for {downtime_s} and begins anew: nothing of it was saved",
-    Why.MOVED: "{moved}; stood still for {downtime_s}, {redone} steps to redo",
+    Why.MOVED_ANEW: "moved from {source} to {node}; stood still for {downtime_s} and begins anew: "
+    "nothing of it was saved",
+    Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s}, {redone} steps to redo",
+    Why.RUNS_AGAIN_ANEW: "runs again on {node}, where it was; stood still for {downtime_s} and begins anew: "
+    "nothing of it was saved",
+    Why.RUNS_AGAIN: "runs again on {node}, where it was; stood still for {downtime_s}, "
+    "{redone} steps to redo",
     Why.FELL_BACK: "its last save did not arrive ({trouble}); going on from step {durable}",
     Why.OWNER_KILLED: "the owner of {node} took it back without notice",
     Why.OWNER_LEFT: "{node} is leaving the campus",

@@ -90,6 +90,8 @@ class Why(StrEnum):
     LEAVES_IN_TURN = "leaves_in_turn"
     MOVED = "moved"
     MOVED_ANEW = "moved_anew"
+    RUNS_AGAIN = "runs_again"
+    RUNS_AGAIN_ANEW = "runs_again_anew"
     STAGED = "staged"
     STATE_READY = "state_ready"
     STATE_WAS_THERE = "state_was_there"

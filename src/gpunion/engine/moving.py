@@ -203,18 +203,24 @@ def arrived(draft: Draft, job: Job, run: Run) -> None:
     )
     draft.put(done)
     draft.put(replace(job, migration=None))
-    left, node, downtime_s = migration.source_node, run.node_id, done.downtime_s or 0.0
-    moved = f"moved from {left} to {node}" if left != node else f"runs again on {node}, where it was"
-    if resumed_from is None and redone == 0:
-        # A program that counts no steps has none to do again, and yet begins anew.
-        draft.because(job.id, Why.MOVED_ANEW, moved=moved, downtime_s=downtime_s)
+    # A program that counts no steps has none to do again, and yet begins anew.
+    _tell_arrival(draft, done, anew=resumed_from is None and redone == 0)
+
+
+def _tell_arrival(draft: Draft, done: Migration, *, anew: bool) -> None:
+    job_id, left, node = done.job_id, done.source_node, done.destination or ""
+    downtime_s, redone = done.downtime_s or 0.0, done.steps_redone
+    if done.went_elsewhere and anew:
+        draft.because(job_id, Why.MOVED_ANEW, source=left, node=node, downtime_s=downtime_s)
+    elif done.went_elsewhere:
+        draft.because(job_id, Why.MOVED, source=left, node=node, downtime_s=downtime_s, redone=redone)
+    elif anew:
+        draft.because(job_id, Why.RUNS_AGAIN_ANEW, node=node, downtime_s=downtime_s)
     else:
-        draft.because(job.id, Why.MOVED, moved=moved, downtime_s=downtime_s, redone=redone)
+        draft.because(job_id, Why.RUNS_AGAIN, node=node, downtime_s=downtime_s, redone=redone)
 
 
 def moves(draft: Draft, job: Job) -> int:
     """How often it went on elsewhere so far."""
     ids = (migration_id(job.id, number) for number in range(1, job.migrations + 1))
-    known = [draft.state.migrations[id] for id in ids]
-    done = [one for one in known if one.phase is MigrationPhase.DONE]
-    return sum(one.destination != one.source_node for one in done)
+    return sum(draft.state.migrations[id].went_elsewhere for id in ids)

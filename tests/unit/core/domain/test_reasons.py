@@ -124,3 +124,18 @@ def test_a_verdict_without_a_refusal_fits() -> None:
 def test_long_times_are_not_told_in_seconds(notice_s: float, shown: str) -> None:
     reason = because("job", Why.OWNER_WANTS_NODE, node="a", notice_s=notice_s)
     assert reason.sentence() == f"the owner of a wants it back in {shown}"
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        (Why.MOVED, "moved from alpha to beta; stood still for 3 s, 7 steps to redo"),
+        (
+            Why.MOVED_ANEW,
+            "moved from alpha to beta; stood still for 3 s and begins anew: nothing of it was saved",
+        ),
+    ],
+)
+def test_what_a_coordinator_of_before_has_written_down_can_be_told(why: Why, told: str) -> None:
+    facts = (("downtime_s", 3.0), ("node", "beta"), ("redone", 7), ("source", "alpha"))
+    assert Reason(subject="job", why=why, facts=facts).sentence() == told

@@ -148,7 +148,7 @@ def test_who_runs_again_where_it_was_has_not_moved() -> None:
     headquarters = a_running_job()
     headquarters.later(20).ended("job-e1", EndReason.SAVED)
     told = headquarters.later(2).started("job-e2", step=0).reasons
-    assert [reason.sentence() for reason in told if reason.why is Why.MOVED_ANEW] == [
+    assert [reason.sentence() for reason in told if reason.why is Why.RUNS_AGAIN_ANEW] == [
         "runs again on alpha, where it was; stood still for 2 s and begins anew: nothing of it was saved"
     ]
     finished = headquarters.later(20).ended("job-e2", EndReason.FINISHED)
