@@ -21,6 +21,8 @@ from gpunion.ports.vault import BadManifest, CheckpointTorn, LocalDiskTrouble, S
 COPY_BYTES = 4 * 1024**2
 # Deeper trees are an attack on the walker, not a checkpoint.
 DEPTH_MAX = 64
+# Of what a program leaves behind: there is no next save that could do without it.
+OUTPUT_DEPTH_MAX = 256
 
 # Who writes a file anew every second has it at rest in one of these.
 REWRITES_MOST = 4
@@ -68,9 +70,11 @@ def cut(
 
 
 def remove_links_that_lead_outside(folder: Path) -> list[str]:
-    """Names them. For a folder in which nobody writes any more."""
+    """Names them. For a folder in which nobody writes any more. BadManifest: nobody could walk through it."""
     found = []
     for place, folders, files in os.walk(folder):
+        if len(Path(place).relative_to(folder).parts) > OUTPUT_DEPTH_MAX:
+            raise BadManifest(f"its directories are nested more than {OUTPUT_DEPTH_MAX} deep")
         for path in (Path(place, name) for name in (*folders, *files)):
             name = str(path.relative_to(folder))
             if path.is_symlink() and not stays_inside(name, os.readlink(path)):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpunion.agent.capture import OUTPUT_DEPTH_MAX
 from gpunion.agent.hands import GuestHands
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.events import (
@@ -162,6 +163,18 @@ async def test_links_that_lead_outside_cost_nobody_the_rest_of_an_output(fake: F
     told = OutputShipped(run_id=RUN, output=CheckpointId(f"{RUN}-output"), left_out=left_out)
     assert fake.posted == [told]
     assert fake.vault.trees[f"{RUN}-output"] == {"weights": "done"}
+
+
+async def test_an_output_that_nobody_can_walk_through_is_hopeless(fake: FakeWorld) -> None:
+    hands = await started(fake)
+    deepest = fake.runtime.paths(RUN).output_dir.joinpath(*["d"] * (OUTPUT_DEPTH_MAX + 1))
+    deepest.mkdir(parents=True)
+    hands.ship_output(7)
+    await until(lambda: fake.posted)
+    [event] = fake.posted
+    assert isinstance(event, OutputShipped)
+    assert event.hopeless
+    assert "nested more than 256 deep" in event.detail
 
 
 async def test_an_output_that_no_vault_takes_is_hopeless(fake: FakeWorld) -> None:
