@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
 from collections.abc import Callable
@@ -28,6 +29,9 @@ from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
 
 # A guest's code, not its data: data belongs in a storage place.
 WORK_SOURCE_MAX_BYTES = 1024**3
+
+# So many names of any length make a path that the system takes.
+LEVELS = 8
 
 # A run id names a directory, a cgroup and a line in a table.
 RUN_ID_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -84,8 +88,31 @@ def read_guest(root: Path) -> tuple[str, int] | None:
 
 
 def delete_tree(root: Path) -> None:
-    """Delete what a guest left, also directories it made unreadable. Links are removed, never followed."""
-    shutil.rmtree(root, onerror=_open_and_retry)
+    """Delete what a guest left, also directories it made unreadable or nested without end. Links are removed,
+    never followed."""
+    try:
+        shutil.rmtree(root, onerror=_open_and_retry)
+    except RecursionError:
+        _bring_up(root)
+        shutil.rmtree(root, onerror=_open_and_retry)
+
+
+def _bring_up(root: Path) -> None:
+    """What is nested deeply is moved to the top, where it can be walked through."""
+    waiting = [(root, 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        os.chmod(folder, stat.S_IRWXU)
+        with os.scandir(folder) as entries:
+            inner = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+        for path in inner:
+            if depth < LEVELS:
+                waiting.append((path, depth + 1))
+            else:
+                os.chmod(path, stat.S_IRWXU)  # else it may not be moved
+                top = root / secrets.token_hex(16)
+                os.rename(path, top)
+                waiting.append((top, 1))
 
 
 def _record(spec: GuestSpec) -> dict[str, object]:
