@@ -36,9 +36,11 @@ from gpunion.ports.vault import (
     VaultFull,
 )
 
-# A vault that is away for a moment must not cost a finished job its result.
-OUTPUT_TRIES = 10
+# A vault that is away or full for a while must not cost a finished job its result: whoever looks after it
+# gets as long as for a last save (`engine.handlers.saves.OUT_OF_TOUCH_PATIENCE_S`).
+OUTPUT_PATIENCE_S = 3600.0
 OUTPUT_WAIT_S = 2.0
+OUTPUT_WAIT_MAX_S = 30.0
 LINKS_NAMED = 5
 DETAIL_LIMIT_CHARS = 500  # of what places say, in a report
 # Longer sleeps would make a cancelled upload linger.
@@ -106,18 +108,10 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         if not any(note.paths.output_dir.iterdir()):
             return OutputShipped(run_id=note.run_id, output=None, left_out=left_out)
         label = _label(note, output_id, step=step, progress=1.0, tier=OUTPUT_TIER)
-        pace = pace_of(0.0, cancelled)
-        for tries_left in reversed(range(OUTPUT_TRIES)):
-            try:
-                sent = _send(world, note, note.paths.output_dir, label, pace, cancelled)
-                world.replicate(note.job_id, note.places)
-                output = CheckpointId(sent.manifest.checkpoint_id)
-                return OutputShipped(run_id=note.run_id, output=output, left_out=left_out)
-            except VaultFault as fault:
-                if not fault.temporary or not tries_left:
-                    raise
-                cancelled.wait(OUTPUT_WAIT_S)
-        raise AssertionError("the last try raises")
+        sent = _sent_in_the_end(world, note, label, cancelled)
+        world.replicate(note.job_id, note.places)
+        output = CheckpointId(sent.manifest.checkpoint_id)
+        return OutputShipped(run_id=note.run_id, output=output, left_out=left_out)
     except (VaultFault, OSError) as fault:
         return OutputShipped(
             run_id=note.run_id,
@@ -128,6 +122,19 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         )
     finally:
         world.saves.clear(note.run_id, output_id)
+
+
+def _sent_in_the_end(world: World, note: RunNote, label: CheckpointLabel, cancelled: Cancelled) -> Sent:
+    until_s, wait_s = time.monotonic() + OUTPUT_PATIENCE_S, OUTPUT_WAIT_S
+    pace = pace_of(0.0, cancelled)
+    while True:
+        try:
+            return _send(world, note, note.paths.output_dir, label, pace, cancelled)
+        except VaultFault as fault:
+            if not fault.temporary or cancelled() or time.monotonic() >= until_s:
+                raise
+        cancelled.wait(wait_s)
+        wait_s = min(2 * wait_s, OUTPUT_WAIT_MAX_S)
 
 
 def _without(links: list[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpunion.agent import shipping
 from gpunion.agent.capture import OUTPUT_DEPTH_MAX
 from gpunion.agent.hands import GuestHands
 from gpunion.domain.checkpoint import CheckpointTrouble
@@ -196,6 +197,37 @@ async def test_an_output_that_cannot_be_saved_is_told_with_the_reason(fake: Fake
     [event] = fake.posted
     assert isinstance(event, OutputShipped)
     assert "could not be saved" in event.detail
+
+
+async def test_an_output_waits_for_a_vault_that_is_away(
+    fake: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "OUTPUT_WAIT_MAX_S", 0.001)
+    monkeypatch.setattr(shipping, "OUTPUT_WAIT_S", 0.001)
+    begin, away = fake.vault.begin, [VaultUnavailable("the vault is being moved")] * 20
+
+    def begin_in_the_end(job_id: str, epoch: int) -> None:
+        if away:
+            raise away.pop()
+        begin(job_id, epoch)
+
+    hands = await started(fake)
+    (fake.runtime.paths(RUN).output_dir / "weights").write_text("done")
+    monkeypatch.setattr(fake.vault, "begin", begin_in_the_end)
+    hands.ship_output(7)
+    await until(lambda: fake.posted)
+    assert fake.posted == [OutputShipped(run_id=RUN, output=CheckpointId(f"{RUN}-output"))]
+
+
+async def test_an_output_does_not_wait_for_ever(fake: FakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipping, "OUTPUT_PATIENCE_S", 0.0)
+    hands = await started(fake)
+    (fake.runtime.paths(RUN).output_dir / "weights").write_text("done")
+    fake.vault.ship_fault = VaultUnavailable("the vault is gone")
+    hands.ship_output(7)
+    await until(lambda: fake.posted)
+    detail = "its output could not be saved: the vault is gone"
+    assert fake.posted == [OutputShipped(run_id=RUN, output=None, detail=detail)]
 
 
 async def test_shipping_for_a_guest_nobody_knows_is_trouble_and_no_crash(fake: FakeWorld) -> None:
