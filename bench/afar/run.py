@@ -28,6 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "bench" / "checkpoint")]
 
+from keepers import label_of  # noqa: E402
 from series import SERIES  # noqa: E402
 
 from gpunion.adapters.files.directory import DirectoryVault  # noqa: E402
@@ -35,7 +36,7 @@ from gpunion.adapters.files.mirror import MirrorVault  # noqa: E402
 from gpunion.adapters.files.restore import restore_directory  # noqa: E402
 from gpunion.adapters.files.ship import ship_directory  # noqa: E402
 from gpunion.adapters.http.vault_desk import HttpVaultDesk  # noqa: E402
-from gpunion.ports.vault import CheckpointLabel, Manifest  # noqa: E402
+from gpunion.ports.vault import Manifest  # noqa: E402
 from tests.integration.coordinator.process import Coordinator  # noqa: E402
 
 MIRROR_BYTES = 100 * 10**9
@@ -116,16 +117,7 @@ def saved(name: str, live: Path, vault: DirectoryVault, scale: float) -> Manifes
     saves = SERIES[name](live, scale, 10)
     for number in range(CHECKPOINTS[name]):
         next(saves)
-        label = CheckpointLabel(
-            checkpoint_id=f"c{number}",
-            job_id="job",
-            epoch=1,
-            step=number,
-            progress=0.0,
-            tier="app",
-            created_s=0.0,
-        )
-        newest = ship_directory(vault, live, label)
+        newest = ship_directory(vault, live, label_of(number))
     return newest
 
 

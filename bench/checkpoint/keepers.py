@@ -59,16 +59,7 @@ class Ours(Tool):
         self._known = KnownFiles()
 
     def save(self, live: Path, number: int) -> int:
-        label = CheckpointLabel(
-            checkpoint_id=f"c{number}",
-            job_id="job",
-            epoch=1,
-            step=number,
-            progress=0.0,
-            tier="app",
-            created_s=0.0,
-        )
-        return ship_directory(self._vault, live, label, known=self._known).new_bytes
+        return ship_directory(self._vault, live, label_of(number), known=self._known).new_bytes
 
     def restore(self, target: Path) -> None:
         newest = self._vault.latest("job")
@@ -184,6 +175,19 @@ class Borg(Tool):
 
 
 TOOLS: tuple[type[Tool], ...] = (Ours, Copies, Zstd, Rsync, Restic, Borg)
+
+
+def label_of(number: int) -> CheckpointLabel:
+    """Of one in a series, which is all there is of its job."""
+    return CheckpointLabel(
+        checkpoint_id=f"c{number}",
+        job_id="job",
+        epoch=1,
+        step=number,
+        progress=0.0,
+        tier="app",
+        created_s=0.0,
+    )
 
 
 def size_of(root: Path) -> int:

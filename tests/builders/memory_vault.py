@@ -77,6 +77,9 @@ class MemoryVault:
     def lend_block(self, block_hash: str) -> bytes:
         return b""
 
+    def waits_for_blocks(self) -> bool:
+        return False
+
     @contextlib.contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
         yield

@@ -62,9 +62,8 @@ class Carrier:
             self.restore_directory(vault, manifest, into, told=told)
             return Fetched()
         with DirectSource(self.peers, self.ready, manifest.job_id, source) as direct:
-            found = self.restore_from_ready(
-                vault, self.ready, manifest, into, from_peer=direct.read, told=told
-            )
+            from_peer = None if source is None else direct.read
+            found = self.restore_from_ready(vault, self.ready, manifest, into, from_peer=from_peer, told=told)
         return Fetched(found_bytes=found, direct_bytes=direct.direct_bytes, trouble=direct.trouble)
 
     def _vault(self, places: tuple[str, ...], key: JobKey | None) -> Vault:

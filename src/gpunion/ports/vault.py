@@ -198,6 +198,10 @@ class Vault(Protocol):
         again then, which spares more time than reading takes."""
         ...
 
+    def waits_for_blocks(self) -> bool:
+        """Whether they come over a network: who restores has something else to do meanwhile."""
+        ...
+
     def hold(self, job_id: str, checkpoint_id: str) -> AbstractContextManager[None]:
         """Keep a sealed checkpoint from being forgotten while it is read, at most until this process ends.
 

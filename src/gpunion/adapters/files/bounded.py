@@ -67,6 +67,9 @@ class _BoundedVault(_Bounded):
     def keyed(self, key: JobKey) -> Vault:
         return bounded_vault(self._inner.keyed(key), self._place, self._patience)
 
+    def waits_for_blocks(self) -> bool:
+        return self._inner.waits_for_blocks()
+
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
         hold: AbstractContextManager[None] = self._inner.hold(job_id, checkpoint_id)

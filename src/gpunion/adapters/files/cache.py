@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.operations import FileOperations, Unsynced
-from gpunion.adapters.files.restore import restore_tree
+from gpunion.adapters.files.restore import restore_tree, workers_for
 from gpunion.domain.tree import BadTree, FileEntry, check_entries
 from gpunion.ports.block_cache import BlockMissing, CacheFault
 from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, VaultFault, VaultFull
@@ -60,7 +60,7 @@ class DirectoryCache:
         files = tuple(files)
         try:
             check_entries(files)
-            restore_tree(self._blocks.lend, files, into)
+            restore_tree(self._blocks.lend, files, into, workers=workers_for(waiting=False))
         except (MissingBlock, CorruptBlock) as fault:
             raise BlockMissing(str(fault)) from fault
         except (BadTree, BadManifest) as error:

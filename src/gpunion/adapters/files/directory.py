@@ -142,6 +142,9 @@ class DirectoryVault:
     def lend_block(self, block_hash: str) -> Buffer:
         return self.blocks.lend(self.packing.name(block_hash))
 
+    def waits_for_blocks(self) -> bool:
+        return False
+
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
         # A lock on the manifest itself: it needs no space in a full vault, and dies with its holder.

@@ -119,6 +119,9 @@ class MirrorVault:
             return self._mirror.blocks.lend(name)
         return self._fetched(name, CHAIN_MAX)
 
+    def waits_for_blocks(self) -> bool:
+        return True
+
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
         hold = self._desk.hold(job_id, checkpoint_id)

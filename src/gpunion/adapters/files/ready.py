@@ -24,7 +24,7 @@ from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.manifests import check, check_id
 from gpunion.adapters.files.operations import Unsynced
 from gpunion.adapters.files.pieces import Buffer
-from gpunion.adapters.files.restore import restore_directory, restore_tree, telling
+from gpunion.adapters.files.restore import restore_directory, restore_tree, telling, workers_for
 from gpunion.ports.ready import ReadyFault, ReadyStates
 from gpunion.ports.vault import Manifest, Vault, VaultFault
 
@@ -222,5 +222,6 @@ def restore_from_ready(
         return vault.lend_block(name) if data is None else data
 
     with vault.hold(manifest.job_id, manifest.checkpoint_id):
-        restore_tree(telling(read, told), manifest.files, into)
+        waiting = from_peer is not None or vault.waits_for_blocks()
+        restore_tree(telling(read, told), manifest.files, into, workers=workers_for(waiting=waiting))
     return found_bytes

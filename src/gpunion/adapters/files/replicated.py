@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -149,6 +149,14 @@ class ReplicatedVault:
             except AWAY as fault:
                 self._away[place.name] = fault
         raise next(iter(self._away.values()), trouble or MissingBlock(f"no place holds {block_hash}"))
+
+    def waits_for_blocks(self) -> bool:
+        """As the first place that answers: the others are asked for what it lacks."""
+        for place in self._places:
+            if place.name not in self._away:
+                with suppress(*AWAY):
+                    return self._open(place).waits_for_blocks()
+        return True
 
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpunion.adapters.files.cores import threads
-from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import check, check_link
 from gpunion.adapters.files.operations import WRITE_BYTES
 from gpunion.owner_kill.records import NO_ROOM
@@ -56,13 +55,14 @@ def restore_directory(
         raise WrongKey(f"{manifest.checkpoint_id} is encrypted, and the key of {manifest.job_id} is not here")
     with vault.hold(manifest.job_id, manifest.checkpoint_id):
         read = telling(vault.lend_block, told)
-        restore_tree(read, manifest.files, target, durable=durable, workers=workers or _workers_for(vault))
+        workers = workers or workers_for(waiting=vault.waits_for_blocks())
+        restore_tree(read, manifest.files, target, durable=durable, workers=workers)
 
 
-def _workers_for(vault: Vault) -> int:
+def workers_for(*, waiting: bool) -> int:
     """What comes from a network is waited for: another computes meanwhile. Where nobody waits, one more than
     cores would only take the others' caches and turns."""
-    return threads(more=0 if isinstance(vault, DirectoryVault) else 1)
+    return threads(more=1 if waiting else 0)
 
 
 def telling(read_block: ReadBlock, told: Callable[[int], None]) -> ReadBlock:
@@ -80,7 +80,7 @@ def restore_tree(
     target: str | os.PathLike[str],
     *,
     durable: bool = False,
-    workers: int | None = None,
+    workers: int,
 ) -> None:
     """The same from any source of verified blocks; `files` must have been checked."""
     place = Path(target)
@@ -89,7 +89,7 @@ def restore_tree(
         staging = _sibling(place, "restore")
         staging.mkdir(mode=0o700)
         try:
-            _restore_files(read_block, files, staging, workers or threads(more=1))
+            _restore_files(read_block, files, staging, workers)
             _restore_links(read_block, files, staging)
             if durable:
                 _sync_all(staging)
