@@ -69,6 +69,7 @@ class StatusBoard:
             "gpus_not_seen": "" if self.watch is None else self.watch.last.trouble,
             "images": None if self.world.images is None else self.world.images.shown(),
             "vault": str(self.settings.vault or THROUGH_COORDINATOR),
+            "vault_trouble": station.facts.vault_trouble,
             "disk": None if self.disk is None else self.disk.shown(),
             "disk_trouble": self.loop.forgettable,
             "state_dir": str(self.settings.state_dir),

@@ -18,6 +18,9 @@ from gpunion.ports.vault_desk import VaultDesk
 
 NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the place answers
 
+# A coordinator that does not say within so long is an older one, or away.
+TOLD_LIMIT_S = 10.0
+
 log = structlog.get_logger()
 
 OpenPlace = Callable[[Place], Opened]
@@ -37,10 +40,12 @@ class Storage:
         combine: Combine,
         memory: Path,
         own: Mapping[str, Mapping[str, str]] | None = None,
+        campus_folder: bool = False,
     ) -> None:
         """`open_campus` is given the mark that the campus's vault is known by, or nothing. `memory` keeps
         what was told, for a start without the coordinator. `own`: where this machine's owner has written
-        something else than the campus has, such as where its credentials are."""
+        something else than the campus has, such as where its credentials are. `campus_folder`: the campus's
+        vault is a folder here, and not every folder is it."""
         self._open_campus = open_campus
         self._open_place = open_place
         self._combine = combine
@@ -50,22 +55,31 @@ class Storage:
         self._lock = threading.Lock()
         self._opened: dict[Place, Opened] = {}
         self._opening_campus = threading.Lock()
-        self._campus: Opened | None = None
+        self._campus: dict[str, Opened] = {}  # by its mark
+        self._campus_folder = campus_folder
         self._places = dict(_remembered(memory))
+        self._told = threading.Event()
+        if self._places:
+            self._told.set()
         self._written = True
 
     def learn(self, places: Iterable[Place]) -> None:
         told = {place.name: place for place in places}
         with self._lock:
-            if told == self._places and self._written:
-                return
-            self._places = told
+            known, self._places = self._places, told
+        self._told.set()
+        if told == known and self._written:
+            return
         try:
             write_json(os.fspath(self._memory), {name: table_of(place) for name, place in told.items()})
             self._written = True
         except OSError as error:  # a full disk costs what a restart would know, and is tried again
             self._written = False
             log.warning("places_not_written", file=str(self._memory), trouble=str(error))
+
+    def learn_nothing(self) -> None:
+        """The coordinator is an older one, which tells of no places."""
+        self._told.set()
 
     def open(self, names: tuple[str, ...]) -> Vault:
         """VaultUnavailable, VaultDenied. Of several places together: when the first call finds none."""
@@ -77,18 +91,24 @@ class Storage:
     def desk(self, name: str) -> VaultDesk:
         return self._open_named(name).desk
 
-    def named(self) -> tuple[str, ...]:
-        """Those that not every machine reaches: the campus's own vault is not among them."""
+    def doubtful(self) -> tuple[str, ...]:
+        """Those that not every machine reaches. Through the coordinator, the campus's own vault is reached by
+        whoever reaches the coordinator."""
         with self._lock:
-            places = self._places.values()
-            return tuple(sorted(place.name for place in places if place.kind is not PlaceKind.CAMPUS))
+            named = sorted(
+                place.name for place in self._places.values() if place.kind is not PlaceKind.CAMPUS
+            )
+        return (CAMPUS, *named) if self._campus_folder else tuple(named)
 
     def ask(self, name: str) -> None:
         """Whether it answers, now. VaultUnavailable, VaultDenied."""
         with self._lock:
             place = self._places.get(name)
+        # What is not mounted any more looks empty.
         if place is not None and place.kind is PlaceKind.DIRECTORY:
-            self._open_place(self._as_here(place))  # what is not mounted any more looks empty
+            self._open_place(self._as_here(place))
+        elif name == CAMPUS and self._campus_folder:
+            self._open_campus(self._campus_mark())
         self._open_named(name).vault.latest(NOBODY)
 
     def _opener(self, name: str) -> Callable[[], Vault]:
@@ -121,13 +141,26 @@ class Storage:
             raise VaultUnavailable(f"[places.{place.name}] of this machine: {error}") from error
 
     def _open_own(self) -> Opened:
+        if self._campus_folder:
+            # A first guest may come before the coordinator has said which folder is the right one.
+            self._told.wait(TOLD_LIMIT_S)
+            self._told.set()  # nobody is waited for twice
         # Not the lock of all: a shared folder that hangs keeps nobody from the other places.
         with self._opening_campus:
-            if self._campus is None:
-                with self._lock:
-                    told = self._places.get(CAMPUS)
-                self._campus = self._open_campus("" if told is None else told.mark)
-            return self._campus
+            mark = self._campus_mark()
+            if mark not in self._campus:
+                self._campus = {mark: self._open_campus(mark)}
+            return self._campus[mark]
+
+    def _campus_mark(self) -> str:
+        with self._lock:
+            told = self._places.get(CAMPUS)
+        return "" if told is None else told.mark
+
+
+def remembered_mark(memory: Path) -> str:
+    """By which the campus's vault is known; empty where that was never told."""
+    return next((place.mark for name, place in _remembered(memory) if name == CAMPUS), "")
 
 
 def _remembered(memory: Path) -> Iterable[tuple[str, Place]]:

@@ -10,6 +10,7 @@ import structlog
 
 from gpunion.agent.storage import Storage
 from gpunion.agent.threads import in_own_thread
+from gpunion.domain.place import CAMPUS
 from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
 from gpunion.ports.vault import VaultFault
@@ -56,19 +57,22 @@ class StorageWatch:
         try:
             places = await self._link.fetch_places()
         except LinkFault as fault:
-            return NOT_CONNECTED_S if fault.temporary else LOOK_EVERY_S
+            if fault.temporary:
+                return NOT_CONNECTED_S
+            self._storage.learn_nothing()
+            return LOOK_EVERY_S
         await asyncio.to_thread(self._storage.learn, places)
         return LOOK_EVERY_S
 
     async def look(self) -> None:
-        names = self._storage.named()
+        names = self._storage.doubtful()
         answers = await asyncio.gather(*(self._ask(name) for name in names))
         troubles = {name: trouble for name, trouble in zip(names, answers, strict=True) if trouble}
         for place, trouble in troubles.items():
             if self.troubles.get(place) != trouble:
                 log.warning("place_not_reached", place=place, trouble=trouble)
         self.troubles = troubles
-        self._tell(tuple(name for name in names if name not in troubles))
+        self._tell({*names} - troubles.keys())
 
     async def _ask(self, name: str) -> str:
         """Why not, or nothing. One that hangs keeps nobody from asking the others, and is not asked twice."""
@@ -85,11 +89,15 @@ class StorageWatch:
         log.error("place_not_asked", place=name, exc_info=trouble)
         return f"asking it failed: {type(trouble).__name__}: {trouble}"
 
-    def _tell(self, reached: tuple[str, ...]) -> None:
-        self._seen |= {*reached}
-        away = tuple(sorted(self._seen - {*reached}))
-        facts = replace(self._station.facts, places=reached, places_away=away)
+    def _tell(self, reached: set[str]) -> None:
+        self._seen |= reached
+        facts = replace(
+            self._station.facts,
+            places=tuple(sorted(reached - {CAMPUS})),
+            places_away=tuple(sorted(self._seen - reached)),
+            vault_trouble=self.troubles.get(CAMPUS, ""),
+        )
         if facts != self._station.facts:
             self._station.change_facts(facts)
             self._greet_again()
-            log.info("places_reached", places=reached, away=away)
+            log.info("places_reached", places=facts.places, away=facts.places_away)

@@ -54,6 +54,7 @@ class NodeFacts:
     places: tuple[str, ...] = ()  # named ones for checkpoints that it reaches, beside the campus's own
     data_address: str = ""  # host:port where other machines may fetch blocks from it; "": nowhere
     places_away: tuple[str, ...] = ()  # and those that it has reached, and that do not answer now
+    vault_trouble: str = ""  # why the campus's own vault is not reached from there; empty: it is
     disk: DiskRoom = DiskRoom.FINE
     disk_fails: bool = (
         False  # it is said to be full then, for want of a word that coordinators of before know
@@ -66,10 +67,9 @@ class NodeFacts:
     def reaches(self, places: tuple[str, ...]) -> bool:
         """Whether a job whose checkpoints lie there can be saved: in the first, or while that one is away in
         another. Who never reaches the first could not copy to it."""
-        if not places:
-            return True
-        reached = {CAMPUS, *self.places}
-        return places[0] in reached or (places[0] in self.places_away and not reached.isdisjoint(places))
+        wanted = places or (CAMPUS,)
+        reached = {*self.places} if self.vault_trouble else {CAMPUS, *self.places}
+        return wanted[0] in reached or (wanted[0] in self.places_away and not reached.isdisjoint(wanted))
 
     def may_run_in(self, image: Image) -> bool:
         return self.takes_images and self.terms.admits_image(image)

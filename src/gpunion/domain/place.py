@@ -46,7 +46,7 @@ class Place:
     def describe(self) -> str:
         match self.kind:
             case PlaceKind.CAMPUS:
-                return "kept by the coordinator, so every machine reaches it"
+                return "kept by the coordinator: through it, or as a folder that a machine shares"
             case PlaceKind.DIRECTORY:
                 return self.directory
             case PlaceKind.S3:

@@ -69,6 +69,8 @@ def test_a_vault_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     mark_of(tmp_path)
     assert check_vault(tmp_path, needed=True).state is State.OK
+    assert check_vault(tmp_path, needed=True, mark=mark_of(tmp_path)).state is State.OK
+    assert check_vault(tmp_path, needed=True, mark="of another campus").state is State.MISSING
     assert check_vault(tmp_path / "not mounted", needed=True).state is State.MISSING
     (tmp_path / "file").write_text("")
     assert check_vault(tmp_path / "file", needed=True).state is State.MISSING

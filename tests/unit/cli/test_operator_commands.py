@@ -39,6 +39,17 @@ def test_nodes_are_listed_with_what_they_lend(gpunion: Terminal, campus: CampusD
     assert json.loads(gpunion.out) == {"nodes": campus.machines}
 
 
+def test_a_machine_that_could_save_no_job_is_listed_with_the_reason(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.machines = [a_node(vault_trouble="not mounted. Next: mount it"), a_node(id="beta")]
+    assert gpunion("nodes") == 0
+    alpha, beta, below = gpunion.out.splitlines()[1:]
+    assert "sharing, CANNOT SAVE" in alpha
+    assert "CANNOT SAVE" not in beta
+    assert below == "alpha gets no jobs that it could not save: not mounted. Next: mount it"
+
+
 def test_a_machine_that_left_is_shown_on_request_and_taken_off_the_list(
     gpunion: Terminal, campus: CampusDouble
 ) -> None:

@@ -196,6 +196,9 @@ def test_guests_are_not_said_to_come_where_the_disk_has_no_room(room: str, troub
     lines = status_command._lines(status)
     assert means in lines[1]
     assert ("WARNING: it is full" in lines) == bool(trouble)
+    lost = status_command._lines({**status, "vault_trouble": "the vault is not mounted"})
+    assert "WARNING: the vault is not mounted" in lost
+    assert "sharing: but no" in lost[1]
 
 
 def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:

@@ -73,7 +73,10 @@ def test_a_place_can_be_told_and_read_again() -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        (Place(name="campus", kind=PlaceKind.CAMPUS), "kept by the coordinator, so every machine reaches it"),
+        (
+            Place(name="campus", kind=PlaceKind.CAMPUS),
+            "kept by the coordinator: through it, or as a folder that a machine shares",
+        ),
         (Place(name="attic", kind=PlaceKind.DIRECTORY, directory="/srv/attic"), "/srv/attic"),
         (Place(name="bucket", kind=PlaceKind.S3, bucket="b", prefix="p"), "bucket b/p"),
     ],

@@ -14,7 +14,7 @@ from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of
 from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
-from gpunion.adapters.files.shared import open_shared
+from gpunion.adapters.files.shared import open_own, open_shared
 from gpunion.agent import storage_watch
 from gpunion.agent.storage import PassedOver, Storage
 from gpunion.agent.storage_watch import StorageWatch
@@ -86,7 +86,7 @@ def test_a_machine_opens_what_it_was_told_of_also_after_a_restart_without_the_co
     assert machine.storage.open(()) is machine.campus
     assert machine.restarted().open(("store",)) is not found
     assert {place.credentials for place in machine.opened} == {"file:/own"}
-    assert machine.storage.named() == ("attic", "store")
+    assert machine.storage.doubtful() == ("attic", "store")
     machine.storage.ask("store")
     with pytest.raises(VaultUnavailable, match="attic is not mounted"):
         machine.storage.ask("attic")
@@ -139,9 +139,9 @@ async def test_neither_a_place_that_breaks_nor_a_full_disk_ends_the_watch(
     task = asyncio.create_task(watch.run())
     await until(lambda: asked.count("attic") > 1 and station.facts.places == ("store",))
     assert "nobody thought of this" in watch.troubles["attic"]
-    assert machine.restarted().named() == ()
+    assert machine.restarted().doubtful() == ()
     machine.memory.parent.mkdir()
-    await until(lambda: machine.restarted().named() == ("attic", "store"))
+    await until(lambda: machine.restarted().doubtful() == ("attic", "store"))
     met: list[str] = []
 
     def nonsense() -> Iterator[Place]:
@@ -152,7 +152,7 @@ async def test_neither_a_place_that_breaks_nor_a_full_disk_ends_the_watch(
     link.places = cast(Any, nonsense())
     await until(lambda: met)
     link.places = places(store=BUCKET)
-    await until(lambda: machine.restarted().named() == ("store",))
+    await until(lambda: machine.restarted().doubtful() == ("store",))
     task.cancel()
 
 
@@ -237,7 +237,7 @@ def test_a_shared_folder_that_hangs_keeps_nobody_from_the_other_places(tmp_path:
     stuck = threading.Thread(target=lambda: storage.open(()), daemon=True)
     stuck.start()
     opening.wait()
-    other = threading.Thread(target=lambda: storage.ask(*storage.named()), daemon=True)
+    other = threading.Thread(target=lambda: storage.ask(*storage.doubtful()), daemon=True)
     other.start()
     other.join(30)
     assert not other.is_alive()
@@ -264,6 +264,47 @@ def test_a_directory_that_is_not_mounted_any_more_is_out_of_reach(tmp_path: Path
     with pytest.raises(VaultUnavailable):  # of one that was opened before
         vault.begin("job-1", 1)
     assert list(root.iterdir()) == []
+
+
+async def test_a_wrong_folder_for_the_campus_s_vault_is_told_and_takes_no_job_until_it_is_the_right_one(
+    tmp_path: Path,
+) -> None:
+    right, here = tmp_path / "vault", tmp_path / "mount"
+    campus = Place(name="campus", kind=PlaceKind.CAMPUS, mark=mark_of(right))
+    storage = Storage(
+        open_campus=lambda mark: opened(open_own(here, mark)),
+        open_place=lambda place: opened(MemoryVault([])),
+        combine=together,
+        memory=tmp_path / "places.json",
+        campus_folder=True,
+    )
+    station = AgentStation(
+        node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
+    )
+    greeted: list[str] = []
+    link = FakeLink()
+    watch = StorageWatch(
+        storage=storage,
+        link=link,
+        station=station,
+        greet_again=lambda: greeted.append(station.facts.vault_trouble),
+    )
+    first_guest = asyncio.create_task(asyncio.to_thread(lambda: storage.open(())))
+    storage.learn([campus])
+    with pytest.raises(VaultUnavailable, match="its mark is not there"):  # who waited for it to be told
+        await first_guest
+    await watch.look()
+    assert 'vault = "campus" in agent.toml' in station.facts.vault_trouble
+    assert not station.facts.reaches(())
+    assert not here.exists()
+    right.rename(here)
+    await watch.look()
+    assert station.facts.reaches(())
+    storage.open(()).begin("job-1", 1)
+    here.rename(right)
+    await watch.look()
+    assert [bool(trouble) for trouble in greeted] == [True, False, True]
+    assert station.facts.places_away == ("campus",)
 
 
 def test_the_campus_s_vault_is_opened_by_the_mark_that_was_told_also_after_a_restart(tmp_path: Path) -> None:

@@ -22,7 +22,10 @@ def open_shared(place: Place) -> DirectoryVault:
 
 def open_own(folder: Path, mark: str) -> DirectoryVault:
     """The campus's vault, where this machine shares its folder. Without a mark nobody has told it yet."""
-    check(Place(name=CAMPUS, kind=PlaceKind.CAMPUS, directory=os.fspath(folder), mark=mark))
+    trouble = why_not(Place(name=CAMPUS, kind=PlaceKind.CAMPUS, directory=os.fspath(folder), mark=mark))
+    if trouble:
+        through = f'have saves go through the coordinator: vault = "{CAMPUS}" in agent.toml'
+        raise VaultUnavailable(f"{trouble}; or {through}")
     return DirectoryVault(folder)
 
 

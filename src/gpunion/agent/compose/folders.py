@@ -9,5 +9,6 @@ from gpunion.adapters.sandbox.doorway import LIST_FILE
 AGENT_DIR = "agent"
 CACHE_DIR = "cache"
 IMAGES_DIR = "images"
+PLACES_FILE = "places.json"  # in AGENT_DIR: what the coordinator has told of places for checkpoints
 PROBE_HOME = PROBE_DIR  # where an agent that tries whether it can dump guests keeps a small one
 RUNTIME_FILES = (LIST_FILE, PROFILE_NAME)  # the doorman's list of places and Podman's profile

@@ -14,12 +14,10 @@ from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.s3.place import open_bounded, open_caretaker, open_desk
-from gpunion.agent.compose.folders import AGENT_DIR, CACHE_DIR
+from gpunion.agent.compose.folders import AGENT_DIR, CACHE_DIR, PLACES_FILE
 from gpunion.agent.settings import Settings
 from gpunion.agent.storage import Storage
 from gpunion.ports.storage import Opened
-
-PLACES_FILE = "places.json"
 
 # What `gpunion vault` asks about a directory or a place, and where its repair takes sound blocks from.
 caretaker = partial(open_caretaker, environment=os.environ)
@@ -42,6 +40,7 @@ def storage_of(settings: Settings) -> Storage:
         ),
         memory=settings.state_dir / AGENT_DIR / PLACES_FILE,
         own=settings.places,
+        campus_folder=settings.vault is not None,
     )
 
 

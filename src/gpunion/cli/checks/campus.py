@@ -63,10 +63,12 @@ def check_clock(now_there: str, now_here: datetime | None = None) -> Finding:
     return warning("clock", found, "sudo timedatectl set-ntp true, on both machines")
 
 
-def check_vault(place: Path, *, needed: bool) -> Finding:
-    """Written to and read back: a mount that is there may still be read-only, stale or full."""
+def check_vault(place: Path, *, needed: bool, mark: str = "") -> Finding:
+    """Written to and read back: a mount that is there may still be read-only, stale or full.
+
+    `mark` is the one that the campus's vault is known by, where that was told."""
     trouble = _try_writing(place)
-    if not trouble and not (place / MARK_FILE).exists():
+    if not trouble and not _bears(place, mark):
         trouble = "it is not the campus's vault, whose mark would be there: no job can be saved here"
     if not trouble:
         return ok("vault", f"{place} can be written and read")
@@ -76,6 +78,14 @@ def check_vault(place: Path, *, needed: bool) -> Finding:
     )
     found = f"{place}: {trouble}"
     return missing("vault", found, mend) if needed else warning("vault", found, mend)
+
+
+def _bears(place: Path, mark: str) -> bool:
+    try:
+        found = (place / MARK_FILE).read_text().strip()
+    except OSError:
+        return False
+    return found == mark if mark else bool(found)
 
 
 def _try_writing(place: Path) -> str:

@@ -66,10 +66,19 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
     # A machine that has not joined need not share the folder: it can reach the vault through the coordinator.
     place = settings.vault if settings else Path(about["vault"]) if about else None
     if place is not None and (joined or place.is_dir()):
-        findings.append(campus.check_vault(place, needed=joined))
+        findings.append(campus.check_vault(place, needed=joined, mark=_mark(folder)))
         if place.is_dir():
             findings.append(machine.check_disk("vault disk", place))
     return findings
+
+
+def _mark(folder: Path) -> str:
+    try:
+        from gpunion.agent.compose.folders import AGENT_DIR, PLACES_FILE
+        from gpunion.agent.storage import remembered_mark
+    except ImportError:  # without the agent's libraries nobody lends here
+        return ""
+    return remembered_mark(folder / AGENT_DIR / PLACES_FILE)
 
 
 def _settings(folder: Path, context: Context) -> tuple[Settings | None, Finding | None]:

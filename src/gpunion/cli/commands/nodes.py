@@ -32,6 +32,11 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     else:
         columns = ("NODE", "LAB", "PHASE", "GPUS", "BUSY", "NOTICE", "LENT", "HEARD")
         context.screen.table(Table(columns=columns, rows=[_row(node) for node in nodes]))
+        for node in nodes:
+            if _cannot_save(node):
+                context.screen.line(
+                    f"{node['id']} gets no jobs that it could not save: {node['vault_trouble']}"
+                )
     return OK
 
 
@@ -52,4 +57,12 @@ def _row(node: Json) -> list[str]:
 
 def _phase(node: Json) -> str:
     away = not node["connected"] and node["phase"] not in ("silent", "left")
-    return f"{node['phase']}{' (away)' if away else ''}{'' if node['sandboxed'] else ', UNSANDBOXED'}"
+    return (
+        f"{node['phase']}{' (away)' if away else ''}{', CANNOT SAVE' if _cannot_save(node) else ''}"
+        f"{'' if node['sandboxed'] else ', UNSANDBOXED'}"
+    )
+
+
+def _cannot_save(node: Json) -> bool:
+    # A coordinator from before does not say.
+    return bool(node.get("vault_trouble")) and node["phase"] != "left"

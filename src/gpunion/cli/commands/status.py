@@ -24,6 +24,7 @@ TENURES = {
 }
 NO_ROOM = "but no new guests come before there is room on its disk"
 FAILING = "but no new guests come while its disk fails"
+NOT_SAVED = "but no guests come whose work could not be saved from here"
 EXAMPLES = ("gpunion status",)
 
 
@@ -142,6 +143,9 @@ def _lines(status: Json) -> list[str]:
     no_room = disk is not None and disk["trouble"]
     why_not = FAILING if disk is not None and disk["room"] == "failing" else NO_ROOM
     means = why_not if no_room and status["tenure"] == "sharing" else TENURES[status["tenure"]]
+    vault_trouble = status.get("vault_trouble")
+    if vault_trouble and not no_room and status["tenure"] == "sharing":
+        means = NOT_SAVED
     lines = ["", f"{status['node_id']}{lab} is {status['tenure']}: {means}."]
     if status["because"]:
         lines.append(f"Your terms say so: {status['because']}.")
@@ -175,6 +179,8 @@ def _lines(status: Json) -> list[str]:
     ]
     if status["terms"] is not None:
         lines += warnings(status["terms"])
+    if vault_trouble:
+        lines.append(f"WARNING: {vault_trouble}")
     if disk is not None and no_room:
         lines.append(f"WARNING: {disk['trouble']}")
     if status["disk_trouble"]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.routes.access import Admin, Anybody, TheCampus
 from gpunion.domain.node import NodePhase
-from gpunion.domain.place import Place, PlaceKind, table_of
+from gpunion.domain.place import Place, table_of
 from gpunion.ports.store import CredentialKind
 from gpunion.wire.v1.places import PlaceList, PlaceOut
 
@@ -52,7 +52,6 @@ def _place_out(campus: Campus, place: Place, trouble: str) -> PlaceOut:
         reached_by=sorted(
             node.id
             for node in campus.state.nodes.values()
-            if node.phase is not NodePhase.LEFT
-            and (place.kind is PlaceKind.CAMPUS or place.name in node.facts.places)
+            if node.phase is not NodePhase.LEFT and node.facts.reaches((place.name,))
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpunion.domain.image import Parcel
 from gpunion.domain.job import Job
 from gpunion.domain.node import DiskRoom, Node, NodePhase
+from gpunion.domain.place import CAMPUS
 from gpunion.domain.reasons import Reason, Why, because
 from gpunion.domain.resources import GIB, Gpu, Request
 from gpunion.domain.snapshot import NodeView
@@ -135,13 +136,17 @@ def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
         if left_s < node.facts.terms.notice_s + LEAST_STAY_S:
             return because(node.id, Why.ENDS_SOON, left_s=max(0.0, left_s))
     if not node.facts.reaches(job.spec.places):
-        return because(node.id, Why.PLACE_NOT_REACHED, place=job.spec.places[0])
+        return because(node.id, Why.PLACE_NOT_REACHED, place=_place_for_people(job.spec.places))
     if node.facts.disk is not _ROOMY:
         return because(node.id, Why.DISK_FAILS_THERE if node.facts.disk_fails else Why.DISK_SHORT_THERE)
     limit = node.facts.terms.max_guests
     if view.guests >= limit:
         return because(node.id, Why.GUESTS_FULL, limit=limit)
     return None
+
+
+def _place_for_people(places: tuple[str, ...]) -> str:
+    return "the campus's vault" if not places or places[0] == CAMPUS else places[0]
 
 
 def _not_whole(job: Job, node: Node) -> Reason | None:

@@ -289,6 +289,7 @@ def node_out(
         terms=campus.TermsOut(**{name: _listed(value) for name, value in asdict(terms).items()}),
         known_end_at=shown_time_or_none(node.known_end_s),
         not_lent_because=node.not_lent_because,
+        vault_trouble=node.facts.vault_trouble,
         joined_at=shown_time(node.joined_s),
         phase_since=shown_time(node.phase_since_s),
         deadline_at=shown_time_or_none(node.deadline_s),

@@ -92,6 +92,18 @@ def test_an_owner_may_allow_what_their_machine_cannot_shut_in() -> None:
     assert refusal(a_job(), a_view(open_house), 0.0) is None
 
 
+def test_a_machine_that_does_not_reach_the_campus_s_vault_gets_no_job_that_lies_only_there() -> None:
+    lost = a_view(a_node(of=replace(facts(), vault_trouble="not mounted", places=("bucket",))))
+    reason = refusal(a_job(), lost, 10.0)
+    assert reason is not None
+    assert reason.sentence() == "it does not reach the campus's vault, where the job's checkpoints lie"
+    assert refusal(a_job(spec=a_spec(places=("bucket", "campus"))), lost, 10.0) is None
+    both = a_job(spec=a_spec(places=("campus", "bucket")))
+    assert refusal(both, lost, 10.0) is not None
+    away = replace(lost.node.facts, places_away=("campus",))
+    assert refusal(both, a_view(a_node(of=away)), 10.0) is None
+
+
 def test_a_refusal_wears_off() -> None:
     job, view = REFUSALS[Why.REFUSED_LATELY]
     assert refusal(job, view, 11.0) is None
