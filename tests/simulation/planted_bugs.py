@@ -85,6 +85,13 @@ class VaultThatKnowsBetter(ModelVault):
         return None if asked_for is None else self.latest(job_id)
 
 
+class VaultThatKeepsTheNewestOnly(ModelVault):
+    """Whatever it is told to keep for a gang."""
+
+    def _forget(self, kept, keep):
+        super()._forget(kept, None)
+
+
 class VaultThatOnlySaysSo(ModelVault):
     """Says that it sealed, and did not."""
 

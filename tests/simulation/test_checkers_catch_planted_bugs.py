@@ -26,6 +26,7 @@ PLANTED = {
         5,
     ),
     "a checkpoint is called durable and was never sealed": (Parts(vault=bugs.VaultThatOnlySaysSo), 4),
+    "what a gang might go back to is thrown away": (Parts(vault=bugs.VaultThatKeepsTheNewestOnly), 4),
     "a gang's member goes on from a step of its own": (Parts(vault=bugs.VaultThatKnowsBetter), 12),
     "last saves go faster than they may": (Parts(agent_station=bugs.AgentInAHurry), 6),
     "nobody is told why": (Parts(coordinator_station=bugs.TaciturnCoordinator), 8),

@@ -19,7 +19,10 @@ count = {"rank": gang.rank(), "value": 0}
 
 
 def save(directory: Path) -> None:
-    (directory / "count.json").write_text(json.dumps(count))
+    spoils = "spoil-the-last-save" in sys.argv and gang.rank() == 1 and os.environ["GPUNION_RESUME"] == "0"
+    request = Path(os.environ["GPUNION_CONTROL_DIR"]) / "request.json"
+    last = spoils and json.loads(request.read_text())["final"]
+    (directory / "count.json").write_text("garbage" if last else json.dumps(count))
 
 
 def load(directory: Path) -> None:

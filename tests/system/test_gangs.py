@@ -40,13 +40,13 @@ def until_all_lend(scene: Scene) -> None:
         time.sleep(0.05)
 
 
-def submit_pair(scene: Scene) -> list[str]:
+def submit_pair(scene: Scene, *words: str) -> list[str]:
     """A gang that ends only after it was moved."""
     digest = scene.campus.client().put_tree({JOB_FILE.name: JOB_FILE.read_bytes()})
     job = {
         "name": "pair",
         "gang": 2,
-        "command": ["python", JOB_FILE.name, str(STEPS_AFTERWARDS), "0.02"],
+        "command": ["python", JOB_FILE.name, str(STEPS_AFTERWARDS), "0.02", *words],
         "bundle": digest,
         "resources": NEEDS,
         "checkpoint": {"max_interval_s": 1.0},
@@ -80,6 +80,24 @@ def test_when_one_owner_comes_back_both_members_go_on_from_one_step(scene: Scene
         first_step = {epoch: step for epoch, _, step in reversed(scene.beats(member))}
         assert first_step[1] == 0
         assert first_step[last] == run_of(scene.job(member), last)["resumed_step"]
+    scene.check_audit()
+
+
+def test_when_one_member_saved_garbage_both_go_back_to_the_common_save_before(scene: Scene) -> None:
+    scene.saves_garbage = True
+    both = submit_pair(scene, "spoil-the-last-save")
+    for member in both:
+        scene.until(member, "saved", lambda job: job["durable"] is not None)
+    owner_client.reclaim(scene.campus.state_dir(run_of(scene.job(both[1]), 1)["node_id"]), NOTICE_S)
+    ended = [scene.until_over(member) for member in both]
+    stories = [scene.story(member) for member in both]
+    assert [job["phase"] for job in ended] == ["succeeded", "succeeded"], stories[0]
+    [given] = {run_of(job, 2)["resumed_step"] for job in ended}
+    [went_on_from] = {run_of(job, job["epoch"])["resumed_step"] for job in ended}
+    assert 0 < went_on_from < given
+    for story in stories:
+        assert f"member 1 could not go on from what all had saved at step {given} (exit code 1" in story
+        assert f"all 2 members go on from the save before, step {went_on_from}" in story
     scene.check_audit()
 
 

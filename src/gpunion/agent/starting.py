@@ -40,7 +40,7 @@ MASTER_PORT = "29500"  # torchrun's own choice
 
 
 class StartTrouble(Exception):
-    """Why the guest was not started, in words for the job's user. `why`: it was not the job's fault."""
+    """Why the guest was not started, in words for the job's user. `why`: it was not its program's fault."""
 
     def __init__(self, words: str, why: Why | None = None) -> None:
         super().__init__(words)
@@ -64,13 +64,14 @@ async def start_guest(world: World, start: Start) -> GuestStarted:
     except (VaultUnavailable, VaultDenied, VaultFull) as away:
         # No fault of the job's: it waits, and begins when its place is back or on a machine that reaches it.
         raise StartTrouble(str(away), Why.PLACE_NOT_REACHED) from away
+    except NothingToRestore as lost:
+        raise StartTrouble(str(lost), Why.SAVE_UNREADABLE) from lost
     except (
         ImageTrouble,
         ImageFault,
         WorkTrouble,
         EnvironmentTrouble,
         CacheFault,
-        NothingToRestore,
         RuntimeFault,
         VaultFault,
         LinkFault,

@@ -92,7 +92,7 @@ class ShipCheckpoint:
     progress: float
     rate_bps: float
     tier: Tier = Tier.APP
-    keep: CheckpointId | None = None  # an earlier one that stays in the vault however many come after it
+    keep: CheckpointId | None = None  # an earlier one that stays in the vault, and all that come after it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,7 +141,8 @@ class GuestStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestStartFailed:
-    """`why` is set where this machine could not have it, and the job is not to blame."""
+    """`why` is set where this machine could not have it, and the job is not to blame; or where what it was to
+    go on from could not be read."""
 
     run_id: RunId
     detail: str

@@ -156,6 +156,8 @@ class Job:
     spoiled: tuple[CheckpointId, ...] = ()  # saves that its program could not go on from
     circles: int = 0  # how often in a row it ended at once, "saved, run me again", with nothing done
     went_back: int = 0  # how often in a row it went on from an earlier save for that
+    # Of a gang's member: saves before `durable` that all members have and their vaults keep, the newest last.
+    earlier: tuple[DurablePoint, ...] = ()
     copies: tuple[StateCopy, ...] = ()  # of its state, on nodes it may go to; the latest asked for last
     failure: str = ""  # of a gang's member: why its program ended badly, told once all have ended
 

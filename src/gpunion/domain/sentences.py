@@ -178,6 +178,10 @@ SENTENCES: dict[Why, str] = {
     Why.GANG_AGAIN: "its program had ended, but member {rank} is gone from {node}: {because}; "
     "all {size} members run again from step {durable}",
     Why.GANG_FAILS: "member {rank} failed ({detail}), so all {size} members are stopped",
+    Why.GANG_GOES_BACK: "member {rank} could not go on from what all had saved at step {step} ({detail}); "
+    "all {size} members go on from the save before, step {durable}",
+    Why.GANG_SAVE_UNREADABLE: "what member {rank} had saved at step {step} could not be read ({detail}); "
+    "all {size} members go on from the save before, step {durable}",
     Why.OLD_EPOCH: "run {epoch} of it is older than run {current}, which is known there",
     Why.OWNER_SAID_NO: "the owner said {phase}",
     Why.BEYOND_TERMS: "there is no room for it by the terms: {detail}",

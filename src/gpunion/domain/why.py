@@ -147,6 +147,8 @@ class Why(StrEnum):
     GANG_ENDED = "gang_ended"
     GANG_AGAIN = "gang_again"
     GANG_FAILS = "gang_fails"
+    GANG_GOES_BACK = "gang_goes_back"
+    GANG_SAVE_UNREADABLE = "gang_save_unreadable"
     # an agent's own
     OLD_EPOCH = "old_epoch"
     OWNER_SAID_NO = "owner_said_no"

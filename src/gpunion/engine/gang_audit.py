@@ -43,10 +43,22 @@ def _partly_running(state: CampusState, leader: JobId, members: list[Job]) -> li
 
 
 def _mixed_steps(leader: JobId, members: list[Job]) -> list[Violation]:
-    steps = {None if one.durable is None else one.durable.step for one in members if not one.phase.over}
-    if len(steps) <= 1:
-        return []
-    return [Violation(invariant=12, subject=leader, what=f"its members would go on from steps {steps}")]
+    living = [one for one in members if not one.phase.over]
+    found = []
+    steps = {None if one.durable is None else one.durable.step for one in living}
+    if len(steps) > 1:
+        what = f"its members would go on from steps {steps}"
+        found.append(Violation(invariant=12, subject=leader, what=what))
+    earlier = {tuple(point.step for point in one.earlier) for one in living}
+    if len(earlier) > 1:
+        what = f"its members would go back to different steps: {sorted(earlier)}"
+        found.append(Violation(invariant=12, subject=leader, what=what))
+    for one in living:
+        points = (*one.earlier, one.durable)
+        if any(point is not None and point.checkpoint_id in one.spoiled for point in points):
+            what = "it would go on from a save that was of no use before"
+            found.append(Violation(invariant=12, subject=one.id, what=what))
+    return found
 
 
 def _started_apart(decision: Decision) -> list[Violation]:

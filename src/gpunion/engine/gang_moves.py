@@ -16,7 +16,7 @@ from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
-from gpunion.engine import gangs, moving
+from gpunion.engine import gang_back, gangs, moving
 from gpunion.engine.departing import active_flush_bps
 from gpunion.engine.draft import Draft
 from gpunion.lifecycle.job import JOB
@@ -43,6 +43,7 @@ _WORDS = {
     Cause.SELF_SAVED: "it saved itself and ended",
     Cause.GUEST_LOST: "it died there",
     Cause.OUTPUT_LOST: "it had finished, but what it made could not be kept",
+    Cause.SPOILED_SAVE: "it could not go on from what was saved",
     Cause.GANG: "another member had to go",
 }
 
@@ -77,8 +78,11 @@ def _touched(draft: Draft) -> Iterable[JobId]:
 def _follow(draft: Draft, members: list[Job]) -> None:
     if any(one.phase.over or one.phase is JobPhase.STOPPING for one in members):
         return  # its user has stopped it, or it is over: all were dealt with at once
-    standings = [_standing(draft, one) for one in members]
+    standings = [_standing(draft, one, members) for one in members]
     acts = conduct(standings)
+    if Act.GO_BACK in acts:
+        _go_back(draft, members, members[standings.index(Standing.SPOILED)])
+        return
     going = [one for one, act in zip(members, acts, strict=True) if act is Act.SAVE_AND_GO]
     rates = _rates(draft, going)
     for job, act in zip(members, acts, strict=True):
@@ -91,13 +95,16 @@ def _follow(draft: Draft, members: list[Job]) -> None:
                 _stop(draft, job, members)
             case Act.RUN_AGAIN:
                 _run_again(draft, job, members)
-            case Act.SUCCEED | Act.FAIL:
+            case Act.SUCCEED | Act.FAIL | Act.GO_BACK:
                 _end(draft, job, members)
 
 
-def _standing(draft: Draft, job: Job) -> Standing:
+def _standing(draft: Draft, job: Job, members: list[Job]) -> Standing:
     if job.phase is JobPhase.FINISHING:
-        return Standing.FAILED if job.failure else Standing.ENDED
+        if not job.failure:
+            return Standing.ENDED
+        spoiled = gang_back.blames_its_save(draft, job) and gang_back.before(draft, members) is not None
+        return Standing.SPOILED if spoiled else Standing.FAILED
     run = moving.current_run(draft, job)
     if run is not None and run.phase is RunPhase.STOPPING:
         return Standing.STOPPING
@@ -170,7 +177,28 @@ def _run_again(draft: Draft, job: Job, members: list[Job]) -> None:
     _say(draft, job, Why.GANG_AGAIN, members)
     last = gangs.newest_run(draft, job)
     assert last is not None
-    job = replace(
+    job = _as_waiting(draft, job)
+    save = gangs.completing_save(draft, job, last)
+    phase = MigrationPhase.SEEKING if save is None else MigrationPhase.FLUSHING
+    migration = moving.begin(draft, job, last, Cause.GANG, phase=phase, stopped_s=draft.now_s)
+    if save is not None:
+        moving.await_save(draft, migration, save)
+
+
+def _go_back(draft: Draft, members: list[Job], blaming: Job) -> None:
+    """All have ended, and what `blaming` was given is why: it is of no use to the others either."""
+    for job in gang_back.all_back(draft, members, blaming, Why.GANG_GOES_BACK, blaming.failure):
+        last = gangs.newest_run(draft, job)
+        assert last is not None
+        cause = Cause.SPOILED_SAVE if job.id == blaming.id else Cause.GANG
+        stopped_s = draft.now_s if last.ended_s is None else last.ended_s
+        waiting = _as_waiting(draft, job)
+        moving.begin(draft, waiting, last, cause, phase=MigrationPhase.SEEKING, stopped_s=stopped_s)
+
+
+def _as_waiting(draft: Draft, job: Job) -> Job:
+    """It had ended, and runs again."""
+    return replace(
         job,
         phase=JOB.check(job.id, job.phase, JobPhase.MIGRATING),
         waiting_since_s=draft.now_s,
@@ -178,11 +206,6 @@ def _run_again(draft: Draft, job: Job, members: list[Job]) -> None:
         exit_code=None,
         output=None,
     )
-    save = gangs.completing_save(draft, job, last)
-    phase = MigrationPhase.SEEKING if save is None else MigrationPhase.FLUSHING
-    migration = moving.begin(draft, job, last, Cause.GANG, phase=phase, stopped_s=draft.now_s)
-    if save is not None:
-        moving.await_save(draft, migration, save)
 
 
 def _end(draft: Draft, job: Job, members: list[Job]) -> None:
@@ -194,10 +217,10 @@ def _end(draft: Draft, job: Job, members: list[Job]) -> None:
         assert last is not None
         draft.because(job.id, Why.FINISHED, node=last.node_id, moves=moving.moves(draft, job))
     elif job.failure:
-        draft.because(job.id, Why.FAILED, detail=job.failure)
+        draft.because(job.id, Why.FAILED, detail=gang_back.in_words(draft, job))
     elif failed.spec.seat is not None:
-        detail = f"member {failed.spec.seat.rank} of its gang failed: {failed.failure}"
-        draft.because(job.id, Why.FAILED, detail=detail)
+        rank, words = failed.spec.seat.rank, gang_back.in_words(draft, failed)
+        draft.because(job.id, Why.FAILED, detail=f"member {rank} of its gang failed: {words}")
 
 
 def _say(draft: Draft, job: Job, why: Why, members: list[Job]) -> None:

@@ -49,14 +49,21 @@ def before_the_dump(draft: Draft, job: Job) -> Job | None:
 
 def blames_its_save(draft: Draft, job: Job, run: Run, report: RunEnded) -> bool:
     """It failed before it had done a step, or saved anything, since it was given what it had saved."""
-    if run.restored_from is None or job.spec.seat is not None or report.exit_code == 0:
+    if job.spec.seat is not None or report.exit_code == 0:
+        return False
+    return came_to_nothing(draft, job, run)
+
+
+def came_to_nothing(draft: Draft, job: Job, run: Run) -> bool:
+    """A run that has ended, given what was saved, with neither a step made nor anything saved since."""
+    if run.restored_from is None:
         return False
     given = draft.state.checkpoints.get(run.restored_from)
     if (job.tier if given is None else given.tier) is not Tier.APP:
         return False  # whoever was brought back whole had nothing to read
     wish = job.spec.checkpoint
     slack = SECONDS_TO_LOAD if wish.command or wish.signal else 0
-    if max(report.last_step, run.last_step) > run.resumed_step + slack:
+    if run.last_step > run.resumed_step + slack:
         return False
     return not any(one.run_id == run.id for one in _durable_ones(draft, job.id))
 

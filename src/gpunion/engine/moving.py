@@ -146,7 +146,7 @@ def request_checkpoint(
             by_s=by_s,
             rate_bps=rate_bps,
             at_step=gangs.step_to_save(draft, job),
-            keep=None if job.spec.seat is None or job.durable is None else job.durable.checkpoint_id,
+            keep=gangs.kept_from(job),
         ),
     )
     return checkpoint

@@ -6,6 +6,7 @@ What hangs on the agent's process (restores, shipments) dies with it; what the k
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from gpunion.domain.effects import (
@@ -40,6 +41,7 @@ from gpunion.domain.events import (
 )
 from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.orders import StartRun
+from gpunion.domain.reasons import Why
 from gpunion.domain.records import maker
 from gpunion.domain.run import EndReason
 from gpunion.sim.box import Box
@@ -47,7 +49,7 @@ from gpunion.sim.network import Flow
 from gpunion.sim.place import Place
 from gpunion.sim.shipping import Shipments
 from gpunion.sim.staging import Stagings
-from gpunion.sim.vault import Sealed
+from gpunion.sim.vault import Ruin, Sealed
 
 _guest_saved = maker(GuestSaved)
 
@@ -58,6 +60,8 @@ PARK_S = 0.5
 PARK_BYTES_PER_S = 1.7e9
 # Timers and reports, most of all effects, are not for hands.
 OF_THE_STATION = frozenset({SetTimer, CancelTimer, SendReport})
+# What a program ends with that cannot read what it saved.
+CANNOT_READ_IT = 4
 # Fetching the code and making the directories.
 PREPARE_S = 0.2
 
@@ -141,6 +145,10 @@ class Hands:
         if order.restore is not None and (sealed is None or sealed.step < order.restore_step):
             self._fail_start(box, f"no sealed checkpoint of step {order.restore_step} or later")
             return
+        if sealed is not None and self._ruin_of(box, sealed) is Ruin.BLOCKS:
+            detail = f"no checkpoint of {order.job_id} can be read ({sealed.checkpoint_id})"
+            self._fail_start(box, detail, Why.SAVE_UNREADABLE)
+            return
         began_s = self._place.kernel.now_s
         network = self._place.topology.network
         found_bytes = 0.0 if sealed is None else self._stagings.found(sealed)
@@ -162,9 +170,14 @@ class Hands:
         self._place.watch.vault_begun(order.job_id, order.epoch)
         return True
 
-    def _fail_start(self, box: Box, detail: str) -> None:
+    def _ruin_of(self, box: Box, sealed: Sealed) -> Ruin | None:
+        """A job that runs alone is given what can be read, so to that one it is always its own doing."""
+        ruin = self._place.vault.ruined.get(sealed.checkpoint_id)
+        return ruin if ruin is None or box.order.seat is not None else Ruin.GARBAGE
+
+    def _fail_start(self, box: Box, detail: str, why: Why | None = None) -> None:
         box.ended, box.cause = True, EndReason.START_FAILED
-        self._tell(GuestStartFailed(run_id=box.run_id, detail=detail))
+        self._tell(GuestStartFailed(run_id=box.run_id, detail=detail, why=why))
 
     def _fetched(self, box: Box, sealed: Sealed | None, began_s: float, found_bytes: float) -> None:
         self._place.kernel.after(PREPARE_S, lambda: self._restored(box, sealed, began_s, found_bytes))
@@ -174,7 +187,10 @@ class Hands:
         if not self._alive or box.ended:
             return
         step = 0 if sealed is None else sealed.step
-        self._place.runtime.start(box, self._place.programs[box.job_id], step)
+        program = self._place.programs[box.job_id]
+        if sealed is not None and self._ruin_of(box, sealed) is not None:
+            program = replace(program, fails_at_step=step, exit_code=CANNOT_READ_IT, answers_saves=False)
+        self._place.runtime.start(box, program, step)
         self._tell(
             GuestStarted(
                 run_id=box.run_id,

@@ -141,6 +141,7 @@ class TroublePlan:
     full_disks_per_h: float = 0.0
     clock_jumps: bool = False  # a machine that reboots comes back with another idea of the time
     wiped_share: float = 0.0  # of the machines that reboot: those that come back installed anew
+    spoiled_share: float = 0.0  # of the saves: those that nobody can go on from
     scripted: tuple[ScriptedTrouble, ...] = ()
 
 

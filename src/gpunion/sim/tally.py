@@ -17,6 +17,7 @@ KINDS = (
     "slow_disk",
     "full_disk",
     "wiped_disk",
+    "spoiled_save",
 )
 
 

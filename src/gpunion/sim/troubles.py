@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from gpunion.domain.ids import NodeId
+from gpunion.domain.ids import CheckpointId, NodeId
 from gpunion.sim.coordinator import CoordinatorShell
 from gpunion.sim.crash_points import CrashPoint, Moment
 from gpunion.sim.kernel import Kernel
@@ -15,7 +15,7 @@ from gpunion.sim.streams import Streams
 from gpunion.sim.tally import Tally
 from gpunion.sim.topology import Topology
 from gpunion.sim.transport import Transport, Weather
-from gpunion.sim.vault import ModelVault
+from gpunion.sim.vault import ModelVault, Ruin
 
 # How long each trouble lasts, drawn in between.
 COORDINATOR_DOWN_S = (0.5, 25.0)
@@ -68,7 +68,18 @@ class Troubles:
             self._schedule(kind, per_hour, heal_s)
         for scripted in self._plan.scripted:
             self._kernel.at(scripted.at_s, lambda trouble=scripted: self._as_written(trouble))  # type: ignore[misc]
+        self._vault.spoil = self._spoil
         self._kernel.at(heal_s, self._heal)
+
+    def _spoil(self, checkpoint_id: CheckpointId) -> Ruin | None:
+        """Drawn by its name: which saves are of no use does not depend on when they were sealed."""
+        if self._plan.spoiled_share <= 0.0:
+            return None
+        stream = self._streams.named(f"trouble/spoiled_save/{checkpoint_id}")
+        if stream.random() >= self._plan.spoiled_share:
+            return None
+        self._tally.count("spoiled_save")
+        return stream.choice((Ruin.GARBAGE, Ruin.GARBAGE, Ruin.BLOCKS))
 
     def _rates(self) -> dict[str, float]:
         plan = self._plan
@@ -94,6 +105,7 @@ class Troubles:
     def _heal(self) -> None:
         """No new trouble; what is down comes back by itself within its drawn time."""
         self._weather.bad = False
+        self._vault.spoil = lambda _: None
         self._coordinator.crash_point = None
         for machine in self._machines.values():
             machine.agent.crash_point = None

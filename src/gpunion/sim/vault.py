@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from operator import attrgetter
 
 from gpunion.domain.checkpoint import CheckpointTrouble
@@ -24,15 +25,24 @@ class Sealed:
     size_bytes: int
     added_bytes: int
     written_bytes: int = 0  # all that its job has had written by then
-    keep: CheckpointId | None = None  # stays, however many come after it
+    keep: CheckpointId | None = None  # stays, and all that come after it
 
 
 _as_written = changer(Sealed, "written_bytes")
 
 
+class Ruin(StrEnum):
+    """What is wrong with a save that was sealed all the same."""
+
+    GARBAGE = "garbage"  # its program cannot read what it wrote
+    BLOCKS = "blocks"  # the vault cannot read its blocks any more
+
+
 class ModelVault:
     def __init__(self) -> None:
         self.full = False
+        self.spoil: Callable[[CheckpointId], Ruin | None] = lambda _: None
+        self.ruined: dict[CheckpointId, Ruin] = {}
         self.epochs: dict[JobId, int] = {}
         self.written_bytes: dict[JobId, int] = {}
         self.arriving: dict[JobId, Flow] = {}  # a save that is being sent here
@@ -57,11 +67,19 @@ class ModelVault:
         written_bytes = self.written_bytes.get(sealed.job_id, 0) + sealed.added_bytes
         self.written_bytes[sealed.job_id] = written_bytes
         kept[sealed.checkpoint_id] = _as_written(sealed, written_bytes=written_bytes)
+        ruin = self.spoil(sealed.checkpoint_id)
+        if ruin is not None:
+            self.ruined[sealed.checkpoint_id] = ruin
         if len(kept) > KEEP:
-            for old in sorted(kept.values(), key=_age)[:-KEEP]:
-                if old.checkpoint_id != sealed.keep:
-                    del kept[old.checkpoint_id]
+            self._forget(kept, sealed.keep)
         return None
+
+    def _forget(self, kept: dict[CheckpointId, Sealed], keep: CheckpointId | None) -> None:
+        pinned = None if keep is None else kept.get(keep)
+        for old in sorted(kept.values(), key=_age)[:-KEEP]:
+            if pinned is not None and _age(old) >= _age(pinned):
+                return
+            del kept[old.checkpoint_id]
 
     def arrives(self, job_id: JobId, flow: Flow) -> None:
         self.arriving[job_id] = flow

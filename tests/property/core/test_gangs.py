@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.resources import GIB, Request
 from gpunion.domain.terms import Terms
-from gpunion.policy.gangs.agreeing import Reached, common_step, interval_s, save_step
+from gpunion.policy.gangs.agreeing import Reached, common_step, interval_s, newest_unblamed, save_step
 from gpunion.policy.gangs.conduct import Act, Standing, conduct
 from gpunion.policy.gangs.placing import AllPlaced, place_gang, room_for
 from gpunion.policy.placement.pick import FastThenTight
@@ -24,7 +24,9 @@ NEXT = {
     Act.SAVE_AND_GO: Standing.LEAVING,
     Act.STOP: Standing.STOPPING,
     Act.RUN_AGAIN: Standing.WAITING,
+    Act.GO_BACK: Standing.WAITING,
 }
+ROUNDS = st.sets(st.tuples(st.integers(1, 3), st.integers(0, 3)))
 
 
 def after(members: list[Standing], acts: tuple[Act, ...]) -> list[Standing]:
@@ -35,7 +37,7 @@ def after(members: list[Standing], acts: tuple[Act, ...]) -> list[Standing]:
 @given(STANDINGS)
 def test_nobody_works_on_while_another_member_is_gone_or_has_failed(members: list[Standing]) -> None:
     now = after(members, conduct(members))
-    if Standing.WAITING in now or Standing.FAILED in now:
+    if {Standing.WAITING, Standing.FAILED, Standing.SPOILED} & {*now}:
         left_alone = (
             Standing.LEAVING in now
         )  # a failure beside a leaving member is told apart when it has left
@@ -52,10 +54,34 @@ def test_acting_once_is_enough(members: list[Standing]) -> None:
         assert set(conduct(after(members, acts))) == {Act.STAY}
 
 
-def test_a_gang_is_over_when_all_have_ended_and_fails_with_any_of_them() -> None:
-    for members in product((Standing.ENDED, Standing.FAILED), repeat=3):
+def test_a_gang_is_over_when_all_have_ended_and_fails_with_any_of_them_unless_a_save_is_to_blame() -> None:
+    for members in product((Standing.ENDED, Standing.FAILED, Standing.SPOILED), repeat=3):
         verdict = Act.FAIL if Standing.FAILED in members else Act.SUCCEED
+        if Standing.SPOILED in members:
+            verdict = Act.GO_BACK
         assert set(conduct(members)) == {verdict}
+
+
+@QUICK
+@given(STANDINGS)
+def test_a_save_is_blamed_only_once_all_have_ended_and_none_was_interrupted(members: list[Standing]) -> None:
+    over = (Standing.ENDED, Standing.FAILED, Standing.SPOILED)
+    going_back = Act.GO_BACK in conduct(members)
+    assert going_back == (Standing.SPOILED in members and all(one in over for one in members))
+
+
+@QUICK
+@given(st.lists(st.tuples(ROUNDS, ROUNDS), min_size=1, max_size=4))
+def test_all_go_back_to_the_newest_round_that_each_still_has_and_nobody_blames(
+    members: list[tuple[set[tuple[int, int]], set[tuple[int, int]]]],
+) -> None:
+    kept, blamed = [one for one, _ in members], [one for _, one in members]
+    fit = [
+        one
+        for one in product(range(1, 4), range(4))
+        if all(one in rounds for rounds in kept) and not any(one in rounds for rounds in blamed)
+    ]
+    assert newest_unblamed(kept, blamed) == max(fit, default=None)
 
 
 @QUICK

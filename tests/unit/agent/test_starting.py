@@ -140,6 +140,9 @@ async def test_a_promised_checkpoint_that_nobody_can_read_fails_the_start(
     fake.vault.broken["c1"] = CorruptBlock("bits rotted")
     start(fake, an_order(restore=CheckpointId("c1"), restore_step=10))
     await until(lambda: fake.of(GuestStartFailed))
+    [event] = fake.of(GuestStartFailed)
+    assert isinstance(event, GuestStartFailed)
+    assert event.why is Why.SAVE_UNREADABLE
     assert f"start {RUN}" not in fake.journal
 
 

@@ -8,7 +8,7 @@ from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import EndReason
-from gpunion.engine import circles, endings, gangs, moving
+from gpunion.engine import circles, endings, gang_back, gangs, moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import runs
 from gpunion.engine.handlers.interruptions import interrupted
@@ -40,6 +40,8 @@ def ended(draft: Draft, ending: Ending) -> None:
         _interrupted(draft, ending)
     elif report.reason is EndReason.FAILED:
         _hold(draft, ending, failure=runs.failure_of(report))
+    elif gang_back.before_what_cannot_be_read(draft, job, ending.run, report):
+        _goes_with_the_others(draft, replace(ending, job=draft.state.jobs[job.id]), Cause.SPOILED_SAVE)
     elif circles.too_many(job):
         _hold(draft, ending, failure=circles.WORDS)
     elif runs.start_is_hopeless(job, report):
@@ -84,7 +86,7 @@ def _stopped_as_told(draft: Draft, ending: Ending) -> None:
         _goes_with_the_others(draft, ending)
 
 
-def _goes_with_the_others(draft: Draft, ending: Ending) -> None:
+def _goes_with_the_others(draft: Draft, ending: Ending, cause: Cause = Cause.GANG) -> None:
     """From what it had saved before it was told to stop, once that has arrived, where all have that."""
     job, run = ending.job, ending.run
     phase = JOB.check(job.id, job.phase, JobPhase.MIGRATING)
@@ -94,7 +96,7 @@ def _goes_with_the_others(draft: Draft, ending: Ending) -> None:
     migration = moving.migration_of(draft, job)
     if migration is None:
         begun = MigrationPhase.SEEKING if save is None else MigrationPhase.FLUSHING
-        migration = moving.begin(draft, job, run, Cause.GANG, phase=begun)
+        migration = moving.begin(draft, job, run, cause, phase=begun)
     stopped_s = endings.stood_still(draft, run, ending.report, migration)
     migration = replace(migration, stopped_s=stopped_s)
     draft.put(migration)

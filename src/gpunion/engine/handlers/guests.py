@@ -49,7 +49,8 @@ def start_failed(draft: AgentDraft, event: GuestStartFailed) -> None:
     if guest is None or not guest.living:
         return
     draft.cancel_timer(f"kill:{guest.run_id}")
-    reason = EndReason.START_FAILED if event.why is None else EndReason.REFUSED
+    failed = event.why in (None, Why.SAVE_UNREADABLE)
+    reason = EndReason.START_FAILED if failed else EndReason.REFUSED
     if event.why is Why.NO_ROOM_FOR_IMAGE:
         draft.because(guest.run_id, Why.NO_ROOM_FOR_IMAGE, detail=event.detail)
     _report_end(draft, guest, guest.end_cause or reason, detail=event.detail, why=event.why)

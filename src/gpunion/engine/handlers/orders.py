@@ -91,7 +91,7 @@ def _as_guest(draft: AgentDraft, order: StartRun) -> Guest:
         restore=order.restore,
         restore_step=order.restore_step,
         in_gang=order.seat is not None,
-        keep=None if order.seat is None else order.restore,
+        keep=order.keep,
     )
 
 

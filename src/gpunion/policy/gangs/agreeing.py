@@ -16,6 +16,10 @@ ORDER_S = 1.0
 STEP_UNLIKELY = 0.25
 
 
+# Saves of one step in one epoch belong together: after going back, a step is made and saved once more.
+Round = tuple[int, int]  # epoch, step
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
     """How far one member is known to be, and how fast it goes."""
@@ -55,6 +59,15 @@ def interval_s(members: Iterable[tuple[NodeId, float]]) -> float:
         shortest[node_id] = min(alone_s, shortest.get(node_id, math.inf))
     hazards = sum(alone_s**-2.0 for alone_s in shortest.values() if alone_s > 0.0)
     return hazards**-0.5 if hazards > 0.0 else min(shortest.values())
+
+
+def newest_unblamed(kept: Sequence[Collection[Round]], blamed: Sequence[Collection[Round]]) -> Round | None:
+    """The newest round of saves that every member still has, and that no member could not go on from; None:
+    there is none. What one of them cannot read is of no use to any, since all go on from one step."""
+    shared = set(kept[0]) if kept else set()
+    for rounds in kept[1:]:
+        shared.intersection_update(rounds)
+    return max(shared.difference(*blamed), default=None)
 
 
 def common_step(saved: Sequence[Collection[int]]) -> int | None:

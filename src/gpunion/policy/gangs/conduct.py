@@ -16,6 +16,7 @@ class Standing(StrEnum):
     STOPPING = "stopping"  # told to end because of another member
     ENDED = "ended"  # its program ended well
     FAILED = "failed"  # its program ended badly, or would not start
+    SPOILED = "spoiled"  # failed with what all had saved, and an earlier save that all have is left
 
 
 class Act(StrEnum):
@@ -23,11 +24,13 @@ class Act(StrEnum):
     SAVE_AND_GO = "save_and_go"
     STOP = "stop"
     RUN_AGAIN = "run_again"  # it had ended, but not all of them had
+    GO_BACK = "go_back"  # and run again, from the common save before
     SUCCEED = "succeed"
     FAIL = "fail"
 
 
-_OVER = (Standing.ENDED, Standing.FAILED)
+_FAILED = (Standing.FAILED, Standing.SPOILED)
+_OVER = (Standing.ENDED, *_FAILED)
 
 
 def conduct(members: Sequence[Standing]) -> tuple[Act, ...]:
@@ -35,7 +38,7 @@ def conduct(members: Sequence[Standing]) -> tuple[Act, ...]:
 
     A failure counts once all the others have ended too. Who loses a machine in the middle of a step leaves
     the others with a broken connection, and their programs often end for it before anybody knows of the
-    loss: as soon as that is known, they are interrupted and have not failed.
+    loss: as soon as that is known, they are interrupted and have not failed. Nor do they blame a save then.
     """
     return tuple(_act(member, members) for member in members)
 
@@ -46,17 +49,24 @@ def _act(member: Standing, members: Sequence[Standing]) -> Act:
     if Standing.LEAVING in members:
         return _one_leaves(member)
     if all(one in _OVER for one in members):
-        return Act.FAIL if Standing.FAILED in members else Act.SUCCEED
-    if Standing.FAILED in members and member in (Standing.STARTING, Standing.RUNNING):
+        return _all_are_over(members)
+    if any(one in _FAILED for one in members) and member in (Standing.STARTING, Standing.RUNNING):
         return Act.STOP
     return Act.STAY
+
+
+def _all_are_over(members: Sequence[Standing]) -> Act:
+    """Where one blames its save, others may have failed for no more than that one's absence."""
+    if Standing.SPOILED in members:
+        return Act.GO_BACK
+    return Act.FAIL if Standing.FAILED in members else Act.SUCCEED
 
 
 def _one_is_gone(member: Standing) -> Act:
     match member:
         case Standing.STARTING | Standing.RUNNING:
             return Act.STOP  # it would save a step that the one who is gone has not
-        case Standing.ENDED | Standing.FAILED:
+        case Standing.ENDED | Standing.FAILED | Standing.SPOILED:
             return Act.RUN_AGAIN
         case Standing.WAITING | Standing.LEAVING | Standing.STOPPING:
             return Act.STAY

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpunion.domain.commit import Commit
-from gpunion.domain.ids import JobId
+from gpunion.domain.ids import CheckpointId, JobId
 from gpunion.domain.job import Job
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.sim.box import Box
@@ -44,7 +44,7 @@ class DurableStaysDurable(Checker):
         super().__init__(court)
         self._acknowledged: dict[JobId, int] = {}
         self._sealed: dict[JobId, int] = {}
-        self._spoiled: dict[JobId, int] = {}
+        self._spoiled: dict[JobId, tuple[CheckpointId, ...]] = {}
         self._seats = {job.id: job.spec.seat for job in self.world.scenario.jobs}
 
     def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
@@ -68,8 +68,8 @@ class DurableStaysDurable(Checker):
 
     def _judge(self, job: Job) -> None:
         step = 0 if job.durable is None else job.durable.step
-        if len(job.spoiled) > self._spoiled.get(job.id, 0):  # went back knowingly, by one and with a reason
-            self._spoiled[job.id] = len(job.spoiled)
+        if job.spoiled != self._spoiled.get(job.id, ()):  # went back knowingly, by one and with a reason
+            self._spoiled[job.id] = job.spoiled
             self._acknowledged[job.id] = self._sealed[job.id] = step
         before = self._acknowledged.get(job.id, 0)
         if step < before:
@@ -78,6 +78,10 @@ class DurableStaysDurable(Checker):
         if job.durable is None or job.phase.over:
             return
         vault = self.world.vault
+        for point in job.earlier:
+            if vault.get(job.id, point.checkpoint_id) is None:
+                what = f"{point.checkpoint_id} (step {point.step}) could not be gone back to"
+                self.court.find(4, job.id, what)
         held = vault.get(job.id, job.durable.checkpoint_id)
         newest = vault.latest(job.id) if job.spec.seat is None else None  # a gang restores that one only
         if held is None and (newest is None or newest.step < step):

@@ -6,12 +6,15 @@ from __future__ import annotations
 from gpunion.domain.commit import Commit
 from gpunion.domain.events import JobSubmitted
 from gpunion.domain.frames import AgentFrame, CoordinatorFrame, Welcome
-from gpunion.domain.ids import NodeId
+from gpunion.domain.gang import member_ids
+from gpunion.domain.ids import NodeId, run_id
 from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.run import EndReason, Run
 from gpunion.engine import audit
 from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.going_back import GOES_BACK_MOST
+from gpunion.engine.state import CampusState
 from gpunion.sim.box import Box
 from gpunion.sim.checkers.court import Checker, Court
 
@@ -118,15 +121,25 @@ class EveryJobEndsAsItShould(Checker):
     def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
         for record in commit.decision.changes:
             if isinstance(record, Job) and record.phase.over:
-                self._judge(record)
+                self._judge(record, station.engine.state)
 
-    def _judge(self, job: Job) -> None:
+    def _judge(self, job: Job, state: CampusState) -> None:
         if job.phase is JobPhase.FAILED and self._programs[job.id].fails_at_step is None:
-            self.court.find(10, job.id, "failed though there is nothing wrong with its program")
+            self._judge_failure(job, state)
         elif job.phase is JobPhase.SUCCEEDED and job.id not in self._finished:
             self.court.find(10, job.id, "succeeded though its program never came to its end")
         elif job.phase is JobPhase.CANCELLED and job.id not in self._impatient:
             self.court.find(10, job.id, "was cancelled though nobody asked for it")
+
+    def _judge_failure(self, job: Job, state: CampusState) -> None:
+        """Of a sound program: with what it saved, once nothing earlier was left to go back to."""
+        members = (job.id,) if job.spec.seat is None else member_ids(job.id, job.spec.seat)
+        runs = [state.runs[run_id(one, state.jobs[one].epoch)] for one in members]
+        if not any(run.restored_from in self.world.vault.ruined for run in runs):
+            what = "failed though there is nothing wrong with its program, nor with what it was given"
+            self.court.find(10, job.id, what)
+        elif job.earlier and job.went_back < GOES_BACK_MOST:
+            self.court.find(10, job.id, "failed though all members had an earlier save to go back to")
 
 
 class EnginesOwnAudit(Checker):

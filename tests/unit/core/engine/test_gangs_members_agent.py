@@ -15,7 +15,8 @@ from tests.builders import LoneAgent, a_save_order, a_start, deeds, facts
 
 def a_member_here(**more: Any) -> LoneAgent:
     agent = LoneAgent(of=replace(facts(gpus=2), parks=True, terms=Terms(park=True)))
-    order = a_start(seat=Seat(size=2), restore=CheckpointId("job-e0-c9"), restore_step=9, **more)
+    saved = CheckpointId("job-e0-c9")
+    order = a_start(seat=Seat(size=2), restore=saved, restore_step=9, keep=CheckpointId("job-e0-c7"), **more)
     agent.ordered(order)
     agent.hears(GuestStarted(run_id=order.run_id, restored=order.restore, resumed_step=9, restore_s=0.1))
     return agent
@@ -30,10 +31,10 @@ def test_a_member_is_asked_to_save_at_a_step_also_by_an_agent_that_was_restarted
     assert asked in deeds(agent.hears(AgentStarted(found=(found,))))
 
 
-def test_what_all_would_go_on_from_is_kept_with_every_save() -> None:
+def test_what_all_might_go_back_to_is_kept_with_every_save() -> None:
     agent = a_member_here()
     agent.ordered(a_save_order())
-    assert agent.guest().keep == "job-e0-c9"
+    assert agent.guest().keep == "job-e0-c7"
     agent.saves(step=40)
     agent.ships(step=40)
     agent.ordered(a_save_order(number=2, keep=CheckpointId("job-e1-c1")))
