@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gpunion.domain.commit import AgentCommit
 from gpunion.domain.effects import CancelTimer, LimitGuest, SendReport, SetTimer
@@ -14,17 +16,33 @@ from gpunion.engine.transcript import Transcript
 log = structlog.get_logger()
 
 
-def configure_logs() -> None:
+def configure_logs(log_format: str | None = None) -> None:
+    """`text` or `json`; where nobody says, whoever sits at a terminal gets text."""
+    at_terminal = sys.stderr.isatty()
+    for_people: list[Processor] = [
+        _without_the_transcript,
+        structlog.dev.ConsoleRenderer(colors=at_terminal and not os.environ.get("NO_COLOR")),
+    ]
+    for_programs: list[Processor] = [
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(),
+    ]
+    text = at_terminal if log_format is None else log_format == "text"
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
+            *(for_people if text else for_programs),
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+def _without_the_transcript(_logger: WrappedLogger, _name: str, fields: EventDict) -> EventDict:
+    """It is for laying two logs beside each other, which programs do."""
+    fields.pop("told", None)
+    return fields
 
 
 class DecisionLog:

@@ -22,9 +22,9 @@ from gpunion.ports.runtime import RuntimeFault
 EXIT_FINE, EXIT_REFUSED = 0, 2
 
 
-def run_agent(settings: Settings) -> int:
+def run_agent(settings: Settings, log_format: str | None = None) -> int:
     """Runs until SIGTERM or until the owner leaves; returns the exit status. Words go to standard error."""
-    configure_logs()
+    configure_logs(log_format)
     try:
         with one_agent_only(settings.state_dir):
             asyncio.run(_run(settings, compose(settings)))

@@ -16,6 +16,7 @@ from gpunion.cli.quantities import (
     positive_number,
     size_bytes,
     some_memory,
+    some_name,
 )
 
 NAME_LIMIT = 128
@@ -42,12 +43,14 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--cpus", type=positive_number, metavar="N", help="how many CPUs (1)")
     asked.add_argument("--memory", type=some_memory, metavar="SIZE", help="how much memory (1GiB)")
     job = parser.add_argument_group("the job")
-    job.add_argument("--name", help="what to call it (the program's name)")
+    job.add_argument("--name", type=some_name, help="what to call it (the program's name)")
     job.add_argument(
         "--priority", choices=("low", "normal", "high"), help="against your own and others' jobs (normal)"
     )
-    job.add_argument("--lab", help="the lab it belongs to")
-    job.add_argument("--as", dest="user", metavar="NAME", help="who it is for (whom the token names)")
+    job.add_argument("--lab", type=some_name, help="the lab it belongs to")
+    job.add_argument(
+        "--as", dest="user", type=some_name, metavar="NAME", help="who it is for (whom the token names)"
+    )
     job.add_argument(
         "--image", metavar="IMAGE", help="run in this image of gpunion images ls: NAME or NAME@sha256:DIGEST"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -10,6 +11,7 @@ from gpunion.cli.exits import USAGE, Trouble
 from gpunion.cli.screen import screen_width
 
 CLOSE_ENOUGH = 0.6
+NEGATIVE = re.compile(r"-\.?\d")
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -34,12 +36,32 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> Any:
-        known, unknown = self.parse_known_args(args, namespace)
+        known, unknown = self.parse_known_args(None if args is None else self._joined(args), namespace)
         if unknown:
             raise self._unknown(unknown[0])
         return known
 
+    def _joined(self, words: Sequence[str]) -> list[str]:
+        """With '--notice -5s' as '--notice=-5s': argparse would take it for a flag, and not say what is wrong
+        with it."""
+        valued = {
+            flag
+            for action in self._actions
+            if action.nargs is None and not isinstance(action, argparse._SubParsersAction)
+            for flag in action.option_strings
+        }
+        joined: list[str] = []
+        for number, word in enumerate(words):
+            if word == "--":
+                return [*joined, *words[number:]]
+            if joined and joined[-1] in valued and NEGATIVE.match(word):
+                joined[-1] += f"={word}"
+            else:
+                joined.append(word)
+        return joined
+
     def error(self, message: str) -> NoReturn:
+        message = message.replace("expected one argument", "a value is missing after it")
         raise Trouble(f"{self.prog}: {message}", next_step=f"{self.prog} --help", code=USAGE)
 
     def _unknown(self, word: str) -> Trouble:

@@ -88,6 +88,13 @@ def positive_number(text: str) -> float:
     return number
 
 
+def some_name(text: str) -> str:
+    """Often a variable of a shell that was not set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is no name; write one, or leave the flag out")
+    return text
+
+
 def shown_duration(seconds: float) -> str:
     """Two units at most: 45 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
     if seconds < 10:

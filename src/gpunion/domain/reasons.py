@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 
 from gpunion.domain.records import dataclass, maker
-from gpunion.domain.sentences import SENTENCES
+from gpunion.domain.sentences import SENTENCES, WITHOUT_NOTICE
 from gpunion.domain.why import Why
 
 __all__ = ["Fact", "Reason", "Verdict", "Why", "because"]
 
 Fact = str | int | float
+LEAST_NOTICE_S = 0.05  # less would be shown as nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,13 @@ class Reason:
     facts: tuple[tuple[str, Fact], ...] = ()
 
     def sentence(self) -> str:
-        return SENTENCES[self.why].format(**{name: _in_its_unit(name, value) for name, value in self.facts})
+        return self._template().format(**{name: _in_its_unit(name, value) for name, value in self.facts})
+
+    def _template(self) -> str:
+        notice_s = dict(self.facts).get("notice_s")
+        if isinstance(notice_s, int | float) and notice_s < LEAST_NOTICE_S:
+            return WITHOUT_NOTICE.get(self.why, SENTENCES[self.why])
+        return SENTENCES[self.why]
 
 
 def because(subject: str, why: Why, **facts: Fact) -> Reason:

@@ -46,8 +46,10 @@ SENTENCES: dict[Why, str] = {
     "Next: stop it and ask for less, or have whoever runs the campus allow more "
     "(gpunion quotas set {account} {needs})",
     Why.QUOTA_SET: "{who} may hold {gpus} GPU(s) at once, says {by}",
-    Why.TURN: "{turn}: {who} has had {share} % of what was used lately "
-    "({used_h} GPU-hours) and has lent {lent_h}",
+    Why.FIRST_IN_LINE: "no waiting job goes before it: it gets the next room that fits",
+    Why.IN_LINE: "where there is room, {ahead} waiting job(s) go first: {because}",
+    Why.TURN: "where there is room, {ahead} waiting job(s) go first: {because}; {who} has had {share} % of "
+    "what was used lately ({used_h} GPU-hours) and has lent {lent_h}",
     Why.BEHIND_DEADLINE: "it is {behind_s} of work behind the line to its deadline: it goes before others "
     "of its class, and to machines that stay",
     Why.ROOM_MADE: "{jobs} make(s) room for it on {node}",
@@ -192,4 +194,13 @@ SENTENCES: dict[Why, str] = {
     Why.STRANGER_ENDED: "{run} was alive but not known; ended",
     Why.NO_ROOM_FOR_IMAGE: "there was no room for its image: {detail}",
     Why.MACHINE_FREE: "the machine was free {freed_after_s} after the owner asked",
+}
+
+# What is said instead where the notice is none at all: "in 0 s" is nothing that people say.
+WITHOUT_NOTICE: dict[Why, str] = {
+    Why.OWNER_WANTS_NODE: "the owner of {node} wants it back at once",
+    Why.OWNER_WANTS_GPU: "the owner of {node} wants GPU {gpus} back at once",
+    Why.OWNER_COMPUTES: "the owner of {node} began to compute on GPU {gpus} ({detail}); it is theirs at once",
+    Why.TERMS_END_LENDING: "the terms of {node} end its lending at once: {detail}",
+    Why.TERMS_END_STAY: "the terms of {node} do not let it stay any longer: {detail}",
 }

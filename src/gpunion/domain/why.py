@@ -41,6 +41,8 @@ class Why(StrEnum):
     QUOTA_REACHED = "quota_reached"
     QUOTA_TOO_SMALL = "quota_too_small"
     QUOTA_SET = "quota_set"
+    FIRST_IN_LINE = "first_in_line"
+    IN_LINE = "in_line"
     TURN = "turn"
     BEHIND_DEADLINE = "behind_deadline"
     DEADLINE_MISSED = "deadline_missed"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from gpunion.domain.account import Account, Charge, lab_account, user_account
 from gpunion.domain.events import QuotaSet
 from gpunion.domain.ids import NodeId
@@ -14,7 +16,7 @@ from gpunion.engine import gangs
 from gpunion.engine.draft import Draft
 from gpunion.policy.deadline import behind_s, is_late, missed
 from gpunion.policy.fairness import Shares, accounts_of, after_charge, as_of
-from gpunion.policy.ordering import Queue
+from gpunion.policy.ordering import Ahead, Queue, why_ahead
 from gpunion.policy.quota import over_quota
 
 _HOUR_S = 3600.0
@@ -80,7 +82,7 @@ def waits_because(draft: Draft, job: Job) -> list[Reason]:
         reasons.append(because(job.id, Why.BEHIND_DEADLINE, behind_s=behind_s(job, draft.now_s)))
     elif missed(job, draft.now_s):
         reasons.append(because(job.id, Why.DEADLINE_MISSED))
-    if draft.policies.ordering.fair:
+    if over is None and draft.policies.ordering.fair:  # a turn is of no use to who may not have more
         reasons.append(_turn(draft, job))
     return reasons
 
@@ -88,18 +90,25 @@ def waits_because(draft: Draft, job: Job) -> list[Reason]:
 def _turn(draft: Draft, job: Job) -> Reason:
     wishes, ordering = draft.state.room.wishes, draft.policies.ordering
     known = shares(draft)
-    queue = Queue([one.job for one in wishes.line(ordering).jobs], ordering, known)
-    ahead = 0
-    for one in queue:
+    own_gang = {one.id for one in gangs.members(draft, job)}
+    ahead: Counter[Ahead] = Counter()
+    for one in Queue([one.job for one in wishes.line(ordering).jobs], ordering, known):
         if one.id == job.id:
             break
-        ahead += 1
+        if one.id not in own_gang:
+            ahead[why_ahead(one, job, ordering, known)] += 1
+    if not ahead:
+        return because(job.id, Why.FIRST_IN_LINE)
+    told = ", ".join(f"{ahead[why]} {why.value}" for why in Ahead if ahead[why])
+    if not ahead[Ahead.USED_LESS]:
+        return because(job.id, Why.IN_LINE, ahead=ahead.total(), because=told)
     name = lab_account(job.spec.lab) if job.spec.lab else user_account(job.spec.owner)
     account = as_of(known.accounts.get(name) or Account(id=name, as_of_s=draft.now_s), draft.now_s)
     return because(
         job.id,
         Why.TURN,
-        turn=f"waits for its turn, {ahead} job(s) go first" if ahead else "nobody waiting goes before it",
+        ahead=ahead.total(),
+        because=told,
         who=name.replace(":", " ", 1),
         share=round(100 * known.used_share(name)),
         used_h=account.used_gpu_s / _HOUR_S,

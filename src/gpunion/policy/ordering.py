@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
@@ -55,6 +56,29 @@ class FairShare(PriorityThenAge):
         if now_s - job.waiting_since_s > PATIENCE_S or is_late(job, now_s):
             return (rank, URGENT)
         return (rank, USUAL)
+
+
+class Ahead(StrEnum):
+    """Why one job goes before another, in words that follow a number."""
+
+    HIGHER_CLASS = "of a higher priority"
+    INTERRUPTED = "that had a place and lost it"
+    URGENT = "that may not wait any longer"
+    USED_LESS = "of who has used less lately"
+    EARLIER = "handed in before it"
+
+
+def why_ahead(first: Job, job: Job, ordering: Ordering, shares: Shares) -> Ahead:
+    """Of two that wait, where `first` has its turn before `job`."""
+    lane, before = ordering.lane(job, shares.now_s), ordering.lane(first, shares.now_s)
+    if before[0] < lane[0]:
+        return Ahead.HIGHER_CLASS
+    if before[1] < lane[1]:
+        return Ahead.INTERRUPTED if before[1] == INTERRUPTED else Ahead.URGENT
+    of_first = shares.standing(first.spec.lab, first.spec.owner)
+    if lane[1] == USUAL and of_first < shares.standing(job.spec.lab, job.spec.owner):
+        return Ahead.USED_LESS
+    return Ahead.EARLIER
 
 
 class Queue:

@@ -303,6 +303,20 @@ def test_an_environment_travels_by_name_and_a_bad_one_is_refused_here(
     assert len(campus.submitted) == 1
 
 
+@pytest.mark.parametrize("flag", ["--as", "--name", "--lab"])
+def test_a_name_that_is_none_is_refused_with_what_to_do(
+    gpunion: Terminal, campus: CampusDouble, flag: str
+) -> None:
+    assert gpunion("submit", "--no-dir", flag, " ", "--", "true") == 2
+    assert f"{flag}: ' ' is no name; write one, or leave the flag out" in gpunion.err
+    assert campus.submitted == []
+
+
+def test_what_a_job_is_run_with_may_begin_with_a_dash(gpunion: Terminal, campus: CampusDouble) -> None:
+    assert gpunion("submit", "--no-dir", "--name", "n", "--", "train", "--name", "-5s") == 0
+    assert campus.submitted[0]["command"] == ["train", "--name", "-5s"]
+
+
 def test_a_gang_travels_as_a_number_and_ps_says_which_member_is_which(
     gpunion: Terminal, campus: CampusDouble
 ) -> None:

@@ -214,6 +214,9 @@ def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:
         (["--gpu", "A100:lots"], "'lots' is not a size"),
         (["--gpu", "A100:40GB:fast"], "'fast' is not a number above zero"),
         (["--notice", "soon"], "'soon' is not a duration"),
+        (["--notice", "-5s"], "'-5s' is not a duration"),
+        (["--notice"], "--notice: a value is missing after it"),
+        (["--name", ""], "--name: '' is no name; write one, or leave the flag out"),
         (["--max-guests", "0"], "at least 1 is needed"),
     ],
 )

@@ -15,6 +15,11 @@ EXAMPLES = ("gpunion agent",)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add_state_dir(parser)
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        help="how its log is written (text at a terminal, else json)",
+    )
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
@@ -23,5 +28,5 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         from gpunion.agent.main import EXIT_REFUSED, run_agent
     except ImportError as error:
         raise missing_extra(error, "agent") from error
-    code = run_agent(settings)
+    code = run_agent(settings, arguments.log_format)
     return ERROR if code == EXIT_REFUSED else code

@@ -20,6 +20,7 @@ from gpunion.cli.quantities import (
     positive_number,
     shown_size,
     some_memory,
+    some_name,
 )
 
 if TYPE_CHECKING:
@@ -40,9 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--token", required=True, help="a one-time join token (gpunion coordinator token makes one)"
     )
     machine = parser.add_argument_group("the machine")
-    machine.add_argument("--name", help="what to call it (its host name)")
-    machine.add_argument("--lab", default="", help="the lab it belongs to")
-    machine.add_argument("--building", default="", help="where it stands; machines there share a link")
+    machine.add_argument("--name", type=some_name, help="what to call it (its host name)")
+    machine.add_argument("--lab", type=some_name, default="", help="the lab it belongs to")
+    machine.add_argument(
+        "--building", type=some_name, default="", help="where it stands; machines there share a link"
+    )
     machine.add_argument(
         "--gpu",
         action="append",

@@ -16,7 +16,7 @@ from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.migration import Cause
 from gpunion.domain.reasons import Reason, Verdict, Why, because
 from gpunion.domain.run import EndReason
-from gpunion.domain.sentences import SENTENCES
+from gpunion.domain.sentences import SENTENCES, WITHOUT_NOTICE
 from gpunion.domain.wording import END_IN_WORDS, TROUBLE_IN_WORDS
 
 SOURCE = Path(__file__).resolve().parents[4] / "src" / "gpunion"
@@ -83,6 +83,14 @@ def test_there_is_no_word_for_what_never_happens(words: type[StrEnum]) -> None:
     assert set(words.__members__) - mentioned(words) == set()
 
 
+@pytest.mark.parametrize("why", WITHOUT_NOTICE)
+@pytest.mark.parametrize("notice_s", [0.0, 0.04, 0])
+def test_no_notice_is_not_told_in_seconds(why: Why, notice_s: float) -> None:
+    assert "notice_s" in asked_for(why)
+    facts = dict.fromkeys(asked_for(why), "x") | {"notice_s": notice_s}
+    assert not re.search(r"\d|\{", because("job", why, **facts).sentence())
+
+
 @pytest.mark.parametrize("why", Why)
 def test_a_reason_with_its_facts_is_a_sentence(why: Why) -> None:
     sentence = because("job", why, **dict.fromkeys(asked_for(why), 1.5)).sentence()
@@ -113,7 +121,7 @@ def test_a_verdict_without_a_refusal_fits() -> None:
 @pytest.mark.parametrize(
     ("notice_s", "shown"),
     [
-        (0.0, "0 s"),
+        (0.1, "0.1 s"),
         (16.6, "16.6 s"),
         (119, "119 s"),
         (900.0, "15 min"),

@@ -72,11 +72,30 @@ def test_who_used_more_lately_waits_longer_and_is_told_so() -> None:
     headquarters.submits("other", of("bob", "robots"))
     finishes(headquarters, "first")
     assert holders(headquarters) == ["other"]
-    (turn,) = headquarters.engine.waits_because(headquarters.now_s, JobId("again"))
-    assert turn.sentence() == (
-        "nobody waiting goes before it: lab vision has had 100 % of what was used lately "
-        "(1 GPU-hours) and has lent 0"
+    assert waits(headquarters, "again") == "no waiting job goes before it: it gets the next room that fits"
+    headquarters.submits("third", of("cy", "sound"))
+    assert waits(headquarters, "again") == (
+        "where there is room, 1 waiting job(s) go first: 1 of who has used less lately; lab vision has had "
+        "100 % of what was used lately (1 GPU-hours) and has lent 0"
     )
+
+
+def waits(headquarters: Headquarters, job_id: str) -> str:
+    (reason,) = headquarters.engine.waits_because(headquarters.now_s, JobId(job_id))
+    return reason.sentence()
+
+
+def test_a_share_is_named_only_where_it_is_why_others_go_first() -> None:
+    headquarters = a_campus("x")
+    headquarters.submits("blocker", of("root"))
+    headquarters.submits("own", of("ada"))
+    headquarters.submits("last", of("ada"))
+    headquarters.submits("urgent", replace(of("bob"), priority=Priority.HIGH))
+    assert waits(headquarters, "last") == (
+        "where there is room, 2 waiting job(s) go first: 1 of a higher priority, 1 handed in before it"
+    )
+    headquarters.hears(QuotaSet(quota=Quota(id="user:ada", gpus=0, set_s=0.0)))
+    assert "user ada may hold 0 GPU(s) at once" in waits(headquarters, "last")  # and no turn would help
 
 
 def test_a_lab_that_lent_more_waits_less() -> None:
@@ -165,7 +184,7 @@ def test_a_job_behind_its_deadline_goes_first_and_is_told_so() -> None:
     late = of("hog", expected_s=HOUR_S, finish_within_s=3 * HOUR_S)
     headquarters.submits("earlier", of("bob"))
     headquarters.submits("dated", late)
-    assert headquarters.engine.waits_because(headquarters.now_s, JobId("dated"))[0].why is Why.TURN
+    assert headquarters.engine.waits_because(headquarters.now_s, JobId("dated"))[0].why is Why.IN_LINE
     finishes(headquarters, "blocker")
     assert holders(headquarters) == ["dated"]
 
@@ -178,7 +197,7 @@ def test_a_job_whose_deadline_is_out_of_reach_takes_its_turn_like_others() -> No
     finishes(headquarters, "blocker")
     assert holders(headquarters) == ["earlier"]
     reasons = headquarters.engine.waits_because(headquarters.now_s, JobId("dated"))
-    assert [reason.why for reason in reasons] == [Why.DEADLINE_MISSED, Why.TURN]
+    assert [reason.why for reason in reasons] == [Why.DEADLINE_MISSED, Why.FIRST_IN_LINE]
 
 
 @pytest.mark.parametrize(("within_s", "goes_to"), [(1000 * HOUR_S, "flighty"), (3 * HOUR_S, "calm")])
