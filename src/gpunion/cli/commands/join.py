@@ -42,10 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     machine = parser.add_argument_group("the machine")
     machine.add_argument("--name", type=some_name, help="what to call it (its host name)")
-    machine.add_argument("--lab", type=some_name, default="", help="the lab it belongs to")
-    machine.add_argument(
-        "--building", type=some_name, default="", help="where it stands; machines there share a link"
-    )
+    machine.add_argument("--lab", type=some_name, help="the lab it belongs to")
+    machine.add_argument("--building", type=some_name, help="where it stands; machines there share a link")
     machine.add_argument(
         "--gpu",
         action="append",
@@ -108,9 +106,9 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         url=url,
         join_token=arguments.token,
         name=arguments.name or socket.gethostname().partition(".")[0],
-        lab=arguments.lab,
+        lab=arguments.lab or "",
         state_dir=state_dir(arguments, context),
-        building=arguments.building,
+        building=arguments.building or "",
         gpus=gpus,
         vault=arguments.vault,
         cpus=arguments.cpus,
