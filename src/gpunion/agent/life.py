@@ -6,10 +6,11 @@ import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import structlog
 
-from gpunion.agent.compose.agent import Parts, block_server, facts_of, world_of
+from gpunion.agent.compose.agent import Parts, block_server, facts_of, keeping_server, world_of
 from gpunion.agent.compose.folders import AGENT_DIR
 from gpunion.agent.compose.gpus import why_no_park
 from gpunion.agent.connection import Connection
@@ -108,6 +109,7 @@ class Agent:
         self._owner_api = self._answer_the_owner()
         self._told = False  # the coordinator, of our leaving
         self._server: BlockServing | None = None  # where other machines fetch blocks, if the owner lets them
+        self._keeper: BlockServing | None = None  # and where they hand over checkpoints to be kept
         self._deciding: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -162,6 +164,7 @@ class Agent:
             disk=self._disk_watch,
             terms=self._desk,
             times=self._terms_watch,
+            keeping=None if self._parts.kept is None else self._shown_keeping,
         )
         return OwnerApi(
             state_dir=self._settings.state_dir,
@@ -185,6 +188,7 @@ class Agent:
         self._performer.bury(found, self._station.engine.state.guests)
         await self._owner_api.open()
         self._open_port()
+        self._open_counter()
         jobs = (
             self._connection.run(),
             self._logs.run(),
@@ -239,8 +243,9 @@ class Agent:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._keeper):
+            if server is not None:
+                server.close()
         self._owner_api.close()
         await self._parts.link.close()
 
@@ -256,6 +261,29 @@ class Agent:
             return
         self._server.start()
         log.info("data_port_opened", address=self._server.address)
+
+    def _shown_keeping(self) -> dict[str, Any]:
+        assert self._parts.kept is not None
+        places = [place.name for place in self._parts.storage.kept_here()]
+        troubles = [self._storage_watch.troubles.get(place, "") for place in places]
+        return {
+            **self._parts.kept.shown(),
+            "places": places,
+            "open": self._keeper is not None,
+            "trouble": next(filter(None, troubles), ""),
+        }
+
+    def _open_counter(self) -> None:
+        """For what others save here. If it cannot be opened they save elsewhere, and this machine lends."""
+        try:
+            self._keeper = keeping_server(self._settings, self._parts)
+        except (OSError, ValueError) as error:
+            log.error("keepers_port_not_opened", trouble=str(error))
+        if self._keeper is None:
+            self._station.change_facts(replace(self._station.facts, keeping=None))
+            return
+        self._keeper.start()
+        log.info("checkpoints_kept", address=self._keeper.address)
 
     async def _try_abilities(self) -> None:
         """Beside everything else, since it takes seconds: a driver is asked whether it can park, and a small

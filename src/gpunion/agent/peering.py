@@ -36,7 +36,7 @@ class _Save:
     over: bool = True  # before the first there is none under way
 
 
-class _NeverCancelled:
+class NeverCancelled:
     def __call__(self) -> bool:
         return False
 
@@ -60,7 +60,7 @@ class PeerDesk:
         return self._tenure() in (Tenure.SHARING, Tenure.PAUSED, Tenure.RECLAIMING)
 
     def pace(self, sent_bytes: int) -> None:
-        self._caps.pace(sent_bytes, _NeverCancelled())
+        self._caps.pace(sent_bytes, NeverCancelled())
 
     def key_of(self, job_id: str) -> str | None:
         return self._keys.get(job_id)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gpunion.agent.keeps_settings import KEYS as KEEPS_KEYS
+from gpunion.agent.keeps_settings import Keeps, keeps_of
 from gpunion.agent.quantities import amount_of_memory, number, positive, truth, words
 from gpunion.agent.terms_file import TermsTrouble
 from gpunion.agent.terms_keeper import find_terms
@@ -64,6 +66,7 @@ class Settings:
     )
     data_port: int = 0  # where other machines may fetch blocks of jobs that run here; 0: nowhere
     data_host: str = ""  # the address they use; "": the one towards the coordinator
+    keeps: Keeps | None = None  # checkpoints of others, on a disk of this machine
     terms: Terms = field(default_factory=Terms)
     house: HouseRules = field(default_factory=HouseRules)
     # What this machine has otherwise than the campus's configuration says of a place.
@@ -87,7 +90,7 @@ class Settings:
 KEYS = {
     "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "image", "cpus",
     "memory", "cache", "image_quota", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms", "data_port",
-    "data_host", "places",
+    "data_host", "places", "keeps",
 }  # fmt: skip
 PLACE_KEYS = {"directory", "endpoint", "credentials"}
 GPU_KEYS = {"model", "memory", "speed", "count"}
@@ -199,9 +202,17 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
         ),
         data_port=_port(table.get("data_port", 0)),
         data_host=str(table.get("data_host", "")),
+        keeps=_keeps(table.get("keeps")),
         terms=_terms(table.get("terms", {})),
         places=_own_places(table.get("places", {})),
     )
+
+
+def _keeps(table: Any) -> Keeps | None:
+    if table is None:
+        return None
+    refuse_unknown(table, KEEPS_KEYS, "[keeps]")
+    return keeps_of(table)
 
 
 def _own_places(table: Any) -> dict[str, dict[str, str]]:

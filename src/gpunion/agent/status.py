@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -32,6 +33,7 @@ class StatusBoard:
     disk: DiskWatch | None = None
     terms: TermsDesk | None = None
     times: TermsWatch | None = None
+    keeping: Callable[[], dict[str, Any]] | None = None  # where the owner lends disk
 
     def status(self) -> dict[str, Any]:
         station = self.loop.station
@@ -70,6 +72,7 @@ class StatusBoard:
             "images": None if self.world.images is None else self.world.images.shown(),
             "vault": str(self.settings.vault or THROUGH_COORDINATOR),
             "vault_trouble": station.facts.vault_trouble,
+            "keeps": None if self.keeping is None else self.keeping(),
             "disk": None if self.disk is None else self.disk.shown(),
             "disk_trouble": self.loop.forgettable,
             "state_dir": str(self.settings.state_dir),

@@ -39,11 +39,13 @@ class Storage:
         open_place: OpenPlace,
         combine: Combine,
         memory: Path,
+        node_id: str = "",
         own: Mapping[str, Mapping[str, str]] | None = None,
         campus_folder: bool = False,
     ) -> None:
         """`open_campus` is given the mark that the campus's vault is known by, or nothing. `memory` keeps
-        what was told, for a start without the coordinator. `own`: where this machine's owner has written
+        what was told, for a start without the coordinator; among it is how this machine, `node_id`, gets in
+        where others keep checkpoints, and who gets in here. `own`: where this machine's owner has written
         something else than the campus has, such as where its credentials are. `campus_folder`: the campus's
         vault is a folder here, and not every folder is it."""
         self._open_campus = open_campus
@@ -51,9 +53,10 @@ class Storage:
         self._combine = combine
         self.detours = Detours()
         self._memory = memory
+        self._node_id = node_id
         self._own = own or {}
         self._lock = threading.Lock()
-        self._opened: dict[Place, Opened] = {}
+        self._opened: dict[str, tuple[Place, Opened]] = {}
         self._opening_campus = threading.Lock()
         self._campus: dict[str, Opened] = {}  # by its mark
         self._campus_folder = campus_folder
@@ -71,7 +74,8 @@ class Storage:
         if told == known and self._written:
             return
         try:
-            write_json(os.fspath(self._memory), {name: table_of(place) for name, place in told.items()})
+            tables: dict[str, object] = {name: table_of(place) for name, place in told.items()}
+            write_json(os.fspath(self._memory), tables, private=True)
             self._written = True
         except OSError as error:  # a full disk costs what a restart would know, and is tried again
             self._written = False
@@ -100,12 +104,17 @@ class Storage:
             )
         return (CAMPUS, *named) if self._campus_folder else tuple(named)
 
+    def kept_here(self) -> tuple[Place, ...]:
+        """Those that lie on this machine's own disk."""
+        with self._lock:
+            return tuple(place for place in self._places.values() if self._is_kept_here(place))
+
     def ask(self, name: str) -> None:
         """Whether it answers, now. VaultUnavailable, VaultDenied."""
         with self._lock:
             place = self._places.get(name)
         # What is not mounted any more looks empty.
-        if place is not None and place.kind is PlaceKind.DIRECTORY:
+        if place is not None and (place.kind is PlaceKind.DIRECTORY or self._is_kept_here(place)):
             self._open_place(self._as_here(place))
         elif name == CAMPUS and self._campus_folder:
             self._open_campus(self._campus_mark())
@@ -123,20 +132,29 @@ class Storage:
         if place is None or place.kind is PlaceKind.CAMPUS:
             return self._open_own()
         place = self._as_here(place)
-        with self._lock:
-            found = self._opened.get(place)
-        if found is None:
-            found = self._open_place(place)
+        opened = self._opened_as(place)
+        if opened is None:
+            opened = self._open_place(place)
             with self._lock:
-                found = self._opened.setdefault(place, found)
-        return found
+                if (others := self._opened_as(place)) is not None:  # somebody was faster: one for all
+                    return others
+                self._opened[name] = place, opened
+        return opened
+
+    def _opened_as(self, place: Place) -> Opened | None:
+        """None also where it is described otherwise by now."""
+        described, opened = self._opened.get(place.name, (place, None))
+        return opened if described == place else None
+
+    def _is_kept_here(self, place: Place) -> bool:
+        return place.kind is PlaceKind.NODE and place.node == self._node_id
 
     def _as_here(self, place: Place) -> Place:
         own = self._own.get(place.name)
         if not own:
             return place
         try:
-            return place_of(place.name, {**table_of(place), **own})
+            return place_of(place.name, {**table_of(place), **own}, told=True)
         except ValueError as error:
             raise VaultUnavailable(f"[places.{place.name}] of this machine: {error}") from error
 
@@ -167,6 +185,6 @@ def _remembered(memory: Path) -> Iterable[tuple[str, Place]]:
     """What cannot be read is told again by the coordinator."""
     for name, table in (read_json(os.fspath(memory)) or {}).items():
         try:
-            yield name, place_of(name, table)
+            yield name, place_of(name, table, told=True)
         except ValueError:
             continue

@@ -33,6 +33,7 @@ STATUS_JSON = """`{message, status}`. `status` has `guests` (each `run_id`, `job
 `speed`, `runs`, `withheld`, `uuid`, `memory_used_bytes`, `utilisation`, `temperature_c`, `power_w`,
 `ecc_uncorrected`, `processes`, `stale`; what nobody knows is null), `gpus_not_seen`,
 `images` (null, or `quota_bytes`, `taken_bytes`, `kept`: each `image`, `size_bytes`), `vault`,
+`keeps` (null, or `directory`, `limit_bytes`, `used_bytes`, `places`, `open`, `trouble`),
 `disk` (null, or `room`: `fine`, `short`, `full` or `failing`, `free_bytes`, `trouble`), `disk_trouble`,
 `state_dir`, `pid`, `version`."""
 

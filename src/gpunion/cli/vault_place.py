@@ -85,14 +85,20 @@ def find(vault: str, arguments: argparse.Namespace, context: Context) -> Path | 
         return folder
     try:
         campus = context.campus(arguments)
-        for row in campus.places()["places"]:
-            if row["name"] == vault:
-                place = place_of(vault, row["settings"])
-                own = Path(campus.campus()["vault"])
-                return own if place.kind is PlaceKind.CAMPUS else place
-    except (Trouble, ClientError, ValueError):
-        pass  # nobody to ask: then it is what it says, a directory that is not there
-    return folder
+        tables = {row["name"]: row["settings"] for row in campus.places()["places"]}
+        place = place_of(vault, tables[vault], told=True)
+        if place.kind is PlaceKind.CAMPUS:
+            return Path(campus.campus()["vault"])
+    except (Trouble, ClientError, KeyError, ValueError):
+        return folder  # nobody knows it: then it is what it says, a directory that is not there
+    if place.kind is PlaceKind.NODE:
+        raise Trouble(
+            f"the place {vault} lies on the disk of {place.node}",
+            why="only that machine can read all of it",
+            next_step=f"the same command on {place.node}, with the directory of [keeps] in its agent.toml",
+            code=CONFLICT,
+        )
+    return place
 
 
 def shown_unreadable(lost: Unreadable) -> dict[str, object]:

@@ -14,6 +14,7 @@ from gpunion.coordinator.auth import Keyring
 from gpunion.coordinator.clock import SteadyClock
 from gpunion.coordinator.hub import Hub
 from gpunion.coordinator.joblogs import JobLogs
+from gpunion.coordinator.keepers import Keepers
 from gpunion.coordinator.ledger import Ledger
 from gpunion.coordinator.loop import Loop
 from gpunion.coordinator.marks import PlaceMarks
@@ -41,6 +42,7 @@ class Campus:
     whereabouts: Whereabouts
     places: CampusPlaces
     vault_desk: Callable[[], VaultDesk]
+    keepers: Keepers
     marks: PlaceMarks  # in the folders as well: a node that finds one there shares that folder
     station: CoordinatorStation
     loop: Loop

@@ -15,10 +15,12 @@ from gpunion.adapters.files.bounded import bounded_desk, bounded_vault
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of, why_not
+from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.shared import check
 from gpunion.adapters.files.trees import DirectoryTrees
+from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.s3.place import open_place
 from gpunion.adapters.sql.store import SqlStore
 from gpunion.coordinator.archives import ImageArchives
@@ -28,6 +30,7 @@ from gpunion.coordinator.clock import SteadyClock
 from gpunion.coordinator.crashpoint import CrashPoint
 from gpunion.coordinator.hub import Hub
 from gpunion.coordinator.joblogs import JobLogs
+from gpunion.coordinator.keepers import Keepers
 from gpunion.coordinator.ledger import Ledger
 from gpunion.coordinator.loop import Loop
 from gpunion.coordinator.marks import PlaceMarks
@@ -99,12 +102,27 @@ def _marks(settings: Settings, places: CampusPlaces, store: Store) -> PlaceMarks
     )
 
 
+def _open_elsewhere(place: Place, mirrors: Path) -> Vault:
+    if place.kind is not PlaceKind.NODE:
+        return open_place(place, os.environ, mirrors, MIRROR_LIMIT_BYTES).vault
+    if not place.endpoint:
+        raise VaultUnavailable(f"{place.node}, which keeps the place {place.name}, lends no disk now")
+    desk = HttpVaultDesk(
+        place.endpoint,
+        place.admission,
+        name=f"the place {place.name} on {place.node}",
+        certificate=place.certificate,
+    )
+    mirrors.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return MirrorVault(desk, mirrors / place.name, limit_bytes=MIRROR_LIMIT_BYTES)
+
+
 def _vault_opener(
-    settings: Settings, places: CampusPlaces, marks: PlaceMarks
+    settings: Settings, places: CampusPlaces, marks: PlaceMarks, keepers: Keepers
 ) -> Callable[[tuple[str, ...]], Vault]:
-    """For reading what jobs leave. A bucket is opened when it is first needed, and stays open."""
+    """For reading what jobs leave. What is elsewhere is opened when it is first needed, and stays open."""
     lock = threading.Lock()
-    buckets: dict[Place, Vault] = {}
+    elsewhere: dict[str, tuple[Place, Vault]] = {}
     patience = Patience(READ_LIMIT_S, DESK_STALL_S)
 
     def open_own() -> Vault:
@@ -122,12 +140,14 @@ def _vault_opener(
         if place.kind is PlaceKind.DIRECTORY:
             vault = patience.ask(name, lambda: open_place(marks.marked(place), os.environ, mirrors, 0).vault)
             return bounded_vault(vault, name, patience)
+        told = keepers.told(place)
         with lock:
-            found = buckets.get(place)
-        if found is None:  # opened without the lock: a bucket that is silent keeps nobody from the others
-            found = open_place(place, os.environ, mirrors, MIRROR_LIMIT_BYTES).vault
+            described, found = elsewhere.get(name, (told, None))
+        if described != told or found is None:
+            # Opened without the lock: a bucket that is silent keeps nobody from the others.
+            found = _open_elsewhere(told, mirrors)
             with lock:
-                found = buckets.setdefault(place, found)
+                elsewhere[name] = told, found
         return found
 
     def open_vault(names: tuple[str, ...]) -> Vault:
@@ -194,7 +214,9 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
     places = _places(settings)
     marks = _marks(settings, places, store)
     await marks.load()
-    open_vault = _vault_opener(settings, places, marks)
+    keepers = Keepers(store, nodes=lambda: station.engine.state.nodes, now_s=clock.now_s)
+    await keepers.load()
+    open_vault = _vault_opener(settings, places, marks, keepers)
     return Campus(
         vault=settings.vault_place,
         timing=settings.timing,
@@ -204,6 +226,7 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
         open_vault=open_vault,
         whereabouts=Whereabouts(open_vault, Patience(WHERE_LIMIT_S).ask),
         places=places,
+        keepers=keepers,
         marks=marks,
         vault_desk=_desk_opener(partial(marks.folder, CAMPUS)),
         station=station,

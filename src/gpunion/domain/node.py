@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from gpunion.domain.ids import NodeId
 from gpunion.domain.image import Image
+from gpunion.domain.keeping import Keeping
 from gpunion.domain.place import CAMPUS
 from gpunion.domain.records import dataclass
 from gpunion.domain.resources import GIB, Capacity, Gpu
@@ -53,6 +54,7 @@ class NodeFacts:
     system: SystemAbility = field(default_factory=SystemAbility)
     places: tuple[str, ...] = ()  # named ones for checkpoints that it reaches, beside the campus's own
     data_address: str = ""  # host:port where other machines may fetch blocks from it; "": nowhere
+    keeping: Keeping | None = None  # where it keeps checkpoints of others, if its owner lends disk for that
     places_away: tuple[str, ...] = ()  # and those that it has reached, and that do not answer now
     vault_trouble: str = ""  # why the campus's own vault is not reached from there; empty: it is
     disk: DiskRoom = DiskRoom.FINE

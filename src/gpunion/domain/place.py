@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 NAME_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -29,6 +29,7 @@ class PlaceKind(StrEnum):
     CAMPUS = "campus"
     DIRECTORY = "directory"
     S3 = "s3"
+    NODE = "node"  # a machine of the campus whose owner lends disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,11 @@ class Place:
     region: str = "us-east-1"
     prefix: str = ""
     credentials: str = ""
+    node: str = ""
+    # What the coordinator adds for a machine that asks: how to get in where a node keeps it (`keeping`).
+    certificate: str = ""
+    admission: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)  # for the keeper alone
 
     def describe(self) -> str:
         match self.kind:
@@ -52,22 +58,29 @@ class Place:
             case PlaceKind.S3:
                 where = f" at {self.endpoint}" if self.endpoint else ""
                 return f"bucket {self.bucket}{'/' if self.prefix else ''}{self.prefix}{where}"
+            case PlaceKind.NODE:
+                return f"on the disk of {self.node}"
 
 
 KEYS = {
     PlaceKind.CAMPUS: {"kind", "mark"},
     PlaceKind.DIRECTORY: {"kind", "directory", "mark"},
     PlaceKind.S3: {"kind", "bucket", "endpoint", "region", "prefix", "credentials"},
+    PlaceKind.NODE: {"kind", "node"},
 }
+# Never written by people.
+TOLD = {"endpoint", "certificate", "admission", "key"}
 NEEDED = {
     PlaceKind.CAMPUS: set[str](),
     PlaceKind.DIRECTORY: {"directory"},
     PlaceKind.S3: {"bucket", "credentials"},
+    PlaceKind.NODE: {"node"},
 }
 
 
-def place_of(name: str, table: object) -> Place:
-    """ValueError says what is wrong with it, and never repeats what may be a secret."""
+def place_of(name: str, table: object, *, told: bool = False) -> Place:
+    """ValueError says what is wrong with it, and never repeats what may be a secret. `told` by the
+    coordinator to a machine: then with what it needs to get in."""
     if not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"{name!r} cannot name a place; small letters, digits, - and _ can")
     if not isinstance(table, Mapping):
@@ -75,7 +88,8 @@ def place_of(name: str, table: object) -> Place:
     if table.get("kind") not in list(PlaceKind):
         raise ValueError(f"{name}.kind is one of {', '.join(PlaceKind)}, not {table.get('kind')!r}")
     kind = PlaceKind(str(table["kind"]))
-    _refuse_unknown(name, kind, table)
+    known = KEYS[kind] | (TOLD if told and kind is PlaceKind.NODE else set())
+    _refuse_unknown(name, kind, table, known)
     missing = sorted(NEEDED[kind] - {key for key, value in table.items() if value})
     if missing:
         raise ValueError(f"{name} is a place of kind {kind} and lacks {', '.join(missing)}")
@@ -88,21 +102,22 @@ def place_of(name: str, table: object) -> Place:
 
 
 def table_of(place: Place) -> dict[str, str]:
-    """What `place_of` reads again."""
+    """What `place_of` reads again, as it was told."""
     found = {item.name: str(getattr(place, item.name)) for item in fields(place) if item.name != "name"}
-    return {key: value for key, value in found.items() if value and key in KEYS[place.kind]}
+    known = KEYS[place.kind] | (TOLD if place.kind is PlaceKind.NODE else set())
+    return {key: value for key, value in found.items() if value and key in known}
 
 
-def _refuse_unknown(name: str, kind: PlaceKind, table: Mapping[str, object]) -> None:
+def _refuse_unknown(name: str, kind: PlaceKind, table: Mapping[str, object], known: set[str]) -> None:
     for key in table:
         if key in SECRETS:
             raise ValueError(
                 f"{name}.{key}: a secret is not written here. Write where each machine finds its own: "
                 'credentials = "file:/PATH" or credentials = "env:NAME"'
             )
-        if key not in KEYS[kind]:
-            near = difflib.get_close_matches(str(key), sorted(KEYS[kind]), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(KEYS[kind]))}"
+        if key not in known:
+            near = difflib.get_close_matches(str(key), sorted(known), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
             raise ValueError(f"{name}: unknown key {key!r} of a place of kind {kind}; {hint}")
 
 

@@ -8,7 +8,16 @@ goes on where a broken connection left it. The vault stays the judge: of epochs,
 from collections.abc import Collection
 from typing import Protocol
 
-from gpunion.ports.vault import Garbage
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    Garbage,
+    MissingBlock,
+    OldEpoch,
+    UnknownCheckpoint,
+    VaultFault,
+    VaultFull,
+)
 
 
 class VaultDesk(Protocol):
@@ -77,3 +86,15 @@ class VaultDesk(Protocol):
 
 # A hold that nobody renews ends: whoever asked for it has died, or its cable is cut.
 HOLD_S = 120.0
+
+# What a fault is called on the wire: a status of HTTP, and a word by which the other side knows it again.
+# Whatever is not here is trouble of the place itself.
+FAULT_WORDS: dict[type[VaultFault], tuple[int, str]] = {
+    OldEpoch: (409, "old_epoch"),
+    MissingBlock: (404, "missing_block"),
+    CorruptBlock: (422, "corrupt_block"),
+    BadManifest: (422, "bad_manifest"),
+    UnknownCheckpoint: (404, "unknown_checkpoint"),
+    VaultFull: (507, "vault_full"),
+}
+UNAVAILABLE_WORDS = (503, "vault_unavailable")

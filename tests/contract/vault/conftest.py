@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,13 @@ from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.sealing import JobCipher
+from gpunion.adapters.http.certificates import own_certificate, showing
+from gpunion.adapters.http.vault_desk import HttpVaultDesk
+from gpunion.adapters.http.vault_server import VaultServer
 from gpunion.adapters.s3.bucket import open_bucket
 from gpunion.adapters.s3.desk import BucketDesk
 from gpunion.adapters.s3.objects import Objects
+from gpunion.domain.keeping import admission, key_of_place, why_not_admitted
 from gpunion.ports.vault import Vault
 from tests.builders.checkpoints import a_key
 from tests.contract.vault.two_places import TwoPlaces
@@ -77,6 +81,41 @@ def mirrored(tmp_path: Path) -> Place:
                 damage(path)
 
     return replace(place, open=open_mirrored, damage_block=damage_every_copy)
+
+
+@contextmanager
+def at_a_keeper(tmp_path: Path) -> Iterator[Place]:
+    """The same over a real connection to the machine that keeps it."""
+    place = directory(tmp_path)
+    key, file, mirrors = key_of_place("5a" * 32, "attic", "box"), tmp_path / "keeper.pem", itertools.count()
+    certificate, vault = own_certificate(file), place.open()
+    assert isinstance(vault, DirectoryVault)
+    desk = DirectoryDesk(vault)
+    server = VaultServer(
+        lambda: desk,
+        why_not=lambda shown: why_not_admitted(key, shown, 0.0),
+        pace=lambda size_bytes: None,
+        host="127.0.0.1",
+        port=0,
+        security=showing(file),
+    )
+    server.start()
+
+    def open_there(job_id: str = "job-1") -> Vault:
+        over_there = HttpVaultDesk(
+            f"https://{server.address}", admission(key, "laptop", 0.0), certificate=certificate
+        )
+        return MirrorVault(over_there, tmp_path / f"mirror-{next(mirrors)}", limit_bytes=10**9)
+
+    def damage_every_copy(block_hash: str) -> None:
+        place.damage_block(block_hash)
+        for path in tmp_path.glob(f"mirror-*/blocks/*/{block_hash}"):
+            damage(path)
+
+    try:
+        yield replace(place, open=open_there, damage_block=damage_every_copy)
+    finally:
+        server.close()
 
 
 def bucket(connect: Callable[[], Objects], tmp_path: Path) -> Place:
@@ -178,6 +217,7 @@ OVER_HTTP = pytest.param(
     None, id="s3", marks=[pytest.mark.requires("s3"), pytest.mark.xdist_group("s3-server")]
 )
 BUCKET = "campus-vaults"
+AT_A_KEEPER = pytest.param(at_a_keeper, id="keeper")
 
 
 @pytest.fixture(scope="session")
@@ -187,13 +227,18 @@ def s3() -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture(params=[*VAULTS, OVER_HTTP])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+@pytest.fixture(params=[*VAULTS, OVER_HTTP, AT_A_KEEPER])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    if request.param is at_a_keeper:
+        with at_a_keeper(tmp_path) as found:
+            yield found
+        return
     if request.param is not None:
-        return request.param(tmp_path)
+        yield request.param(tmp_path)
+        return
     server: S3Server = request.getfixturevalue("s3")
     objects = open_bucket(server.bucket(BUCKET, prefix=secrets.token_hex(8)))
-    return bucket(lambda: objects, tmp_path)
+    yield bucket(lambda: objects, tmp_path)
 
 
 @pytest.fixture(params=VAULTS)

@@ -14,6 +14,7 @@ import pytest
 from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.memory.store import MemoryStore
 from gpunion.coordinator import compose
+from gpunion.coordinator.keepers import Keepers
 from gpunion.coordinator.places import places_from
 from gpunion.coordinator.settings import Settings
 from gpunion.coordinator.whereabouts import Whereabouts
@@ -73,7 +74,9 @@ def test_a_bucket_that_is_slow_to_open_keeps_nobody_from_another(
     table = {"kind": "s3", "bucket": "vaults", "credentials": "env:S3"}
     places = places_from({"silent": table, "store": table}, "store")
     settings = Settings(data_dir=tmp_path)
-    open_vault = compose._vault_opener(settings, places, compose._marks(settings, places, MemoryStore()))
+    store = MemoryStore()
+    keepers = Keepers(store, nodes=dict, now_s=lambda: 0.0)
+    open_vault = compose._vault_opener(settings, places, compose._marks(settings, places, store), keepers)
     stuck = started(lambda: open_vault(("silent",)))
     opening.wait()
     other = started(lambda: open_vault(("store",)))

@@ -65,8 +65,11 @@ class DirectoryVault:
         create: bool = True,
         grace_s: float = GRACE_S,
         operations: FileOperations | None = None,
+        allow: Callable[[int], None] = lambda more_bytes: None,
     ) -> None:
+        """`allow` is asked before so many bytes are stored, and raises VaultFull where they may not be."""
         self._root = Path(root)
+        self._allow = allow
         self._grace_s = grace_s
         self._do = operations or FileOperations()
         self._key_of: str | None = None
@@ -341,6 +344,7 @@ class DirectoryVault:
         return kind(root, self._do, self._publish_block, self._relying_on_blocks, packing)
 
     def _publish_block(self, path: Path, data: Buffer, *, over: bool) -> None:
+        self._allow(len(data))
         # The seal syncs the directories, once for all blocks.
         self._replace(path, data, over=over, sync=False)
 

@@ -11,8 +11,6 @@ import ssl
 import time
 from urllib.parse import urlsplit
 
-import httpx
-
 # One that nobody used for longer is made anew: servers hang up after some seconds, and of a line that a
 # firewall has forgotten, or of a machine that went without a word, nothing is heard until the limit.
 IDLE_MAX_S = 4.0
@@ -29,15 +27,22 @@ class LineBroken(Exception):
 class Lines:
     """Connections to one server, as many as are used at once. Any number of threads."""
 
-    def __init__(self, url: str, headers: dict[str, str], *, connect_limit_s: float, silence_limit_s: float):
+    def __init__(
+        self,
+        url: str,
+        headers: dict[str, str],
+        *,
+        connect_limit_s: float,
+        silence_limit_s: float,
+        security: ssl.SSLContext,
+    ):
         place = urlsplit(url)
         self._address = (place.hostname or "", place.port)
         self._path = place.path
         self._headers = headers
         self._connect_limit_s = connect_limit_s
         self._silence_limit_s = silence_limit_s
-        # As the general client trusts, and nothing that the environment says.
-        self._security = httpx.create_ssl_context(trust_env=False) if place.scheme == "https" else None
+        self._security = security if place.scheme == "https" else None
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []  # since when
 
     def get(self, path: str) -> tuple[int, bytes]:

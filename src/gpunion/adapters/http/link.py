@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
+import structlog
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
@@ -35,6 +37,8 @@ REPLACED_WAIT_S = 30.0
 COPY_BYTES = 256 * 1024
 PIECE_BYTES = 1024 * 1024
 UNAUTHORIZED, CONFLICT = 401, 409
+
+log = structlog.get_logger()
 
 
 class HttpLink:
@@ -124,8 +128,8 @@ class HttpLink:
                 raise refusal(answer, what)
             try:
                 rows = answer.json()["places"]
-                return tuple(place_of(row["name"], row["settings"]) for row in rows)
-            except (ValueError, KeyError, TypeError) as error:
+                return tuple(place for row in rows if (place := _understood(row)) is not None)
+            except (KeyError, TypeError) as error:
                 raise LinkFault(f"{what}: {error}", temporary=True) from error
 
     async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
@@ -164,6 +168,15 @@ class HttpSession:
             raise LinkFault(
                 f"the coordinator sent something else than a frame: {error}", temporary=True
             ) from error
+
+
+def _understood(row: dict[str, Any]) -> Place | None:
+    """None for a kind of place that a newer coordinator knows: the others are of use all the same."""
+    try:
+        return place_of(row["name"], row["settings"], told=True)
+    except ValueError as error:
+        log.warning("place_not_understood", trouble=str(error))
+        return None
 
 
 def _unframed(unframing: Unframing, piece: bytes) -> list[tuple[str, bytes]]:

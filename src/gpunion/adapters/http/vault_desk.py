@@ -10,18 +10,10 @@ from typing import Any, TypeVar
 
 import httpx
 
+from gpunion.adapters.http.certificates import believing
 from gpunion.adapters.http.lines import LineBroken, LineHangs, Lines
-from gpunion.ports.vault import (
-    BadManifest,
-    CorruptBlock,
-    Garbage,
-    MissingBlock,
-    OldEpoch,
-    UnknownCheckpoint,
-    VaultFault,
-    VaultFull,
-    VaultUnavailable,
-)
+from gpunion.ports.vault import KEEP_AT_LEAST, Garbage, VaultFault, VaultUnavailable
+from gpunion.ports.vault_desk import FAULT_WORDS
 from gpunion.wire.trees import BATCH_BLOCKS_MAX
 
 T = TypeVar("T")
@@ -34,36 +26,45 @@ CONNECT_LIMIT_S = 10.0
 TRIES = 4
 WAIT_S = 0.5
 HANGS = (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout, LineHangs)
-FAULTS: dict[str, type[VaultFault]] = {
-    "old_epoch": OldEpoch,
-    "missing_block": MissingBlock,
-    "corrupt_block": CorruptBlock,
-    "bad_manifest": BadManifest,
-    "unknown_checkpoint": UnknownCheckpoint,
-    "vault_full": VaultFull,
-}
+FAULTS = {word: fault for fault, (_, word) in FAULT_WORDS.items()}
 
 
 class HttpVaultDesk:
     """Implements `ports.vault_desk.VaultDesk`."""
 
-    def __init__(self, url: str, credential: str, *, silence_limit_s: float = SILENCE_LIMIT_S) -> None:
+    def __init__(
+        self,
+        url: str,
+        credential: str,
+        *,
+        silence_limit_s: float = SILENCE_LIMIT_S,
+        name: str = "the campus's vault",
+        certificate: str = "",
+    ) -> None:
+        """`certificate`: the only one that is believed there. Else those that the system believes."""
+        self._name = name
         self._url = url
         self._silence_limit_s = silence_limit_s
         headers = {"Authorization": f"Bearer {credential}"}
         connect_limit_s = min(silence_limit_s, CONNECT_LIMIT_S)
+        security = believing(certificate) if certificate else httpx.create_ssl_context(trust_env=False)
         self._client = httpx.Client(
             base_url=f"{url}{ROUTES}",
             headers=headers,
             timeout=httpx.Timeout(silence_limit_s, connect=connect_limit_s),
             trust_env=False,
+            verify=security,
         )
         self._lines = Lines(
-            f"{url}{ROUTES}", headers, connect_limit_s=connect_limit_s, silence_limit_s=silence_limit_s
+            f"{url}{ROUTES}",
+            headers,
+            connect_limit_s=connect_limit_s,
+            silence_limit_s=silence_limit_s,
+            security=security,
         )
 
     def describe(self) -> str:
-        return f"the campus's vault at {self._url}"
+        return f"{self._name} at {self._url}"
 
     def begin(self, job_id: str, epoch: int) -> None:
         self._ask("POST", f"/jobs/{job_id}/begin", json={"epoch": epoch})
@@ -114,6 +115,8 @@ class HttpVaultDesk:
         self._ask("DELETE", f"/holds/{hold}")
 
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
+        if keep < KEEP_AT_LEAST:
+            raise ValueError(f"a vault keeps at least {KEEP_AT_LEAST} checkpoints of a job")
         answer = self._ask("POST", f"/jobs/{job_id}/forget", json={"keep": keep}, timeout=SLOW_LIMIT_S)
         return tuple(answer.json()["checkpoints"])
 

@@ -29,13 +29,14 @@ from gpunion.agent.carrying import Carrier
 from gpunion.agent.compose.folders import AGENT_DIR, CACHE_DIR
 from gpunion.agent.compose.gpus import gpus_of
 from gpunion.agent.compose.images import images_of
+from gpunion.agent.compose.keeping import KeptHere, keeper_server, keeping_of, kept_here
 from gpunion.agent.compose.runtimes import runtime_of
 from gpunion.agent.compose.storage import storage_of
 from gpunion.agent.environment import EnvironmentKeeper
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.owner_word import owner_has_killed
 from gpunion.agent.parking import GuestParker
-from gpunion.agent.peering import PeerDesk
+from gpunion.agent.peering import NeverCancelled, PeerDesk
 from gpunion.agent.replicating import Replicator
 from gpunion.agent.run_notes import Notebook
 from gpunion.agent.sending import KEEP_CHECKPOINTS
@@ -72,6 +73,7 @@ class Parts:
     replicator: Replicator
     images: ImageKeeper | None = None
     checkpointer: Checkpointer | None = None  # where the runtime can dump its guests whole
+    kept: KeptHere | None = None  # where the owner lends disk for checkpoints of others
     parker: GuestParker | None = None  # where guests can be moved off their GPUs into memory
 
 
@@ -80,7 +82,8 @@ def compose(settings: Settings) -> Parts:
     gpus = gpus_of(settings)
     runtime = runtime_of(settings, gpus)
     link = HttpLink(settings.coordinator, settings.credential())
-    storage, caps = storage_of(settings), Caps()
+    kept = kept_here(settings)
+    storage, caps = storage_of(settings, kept), Caps()
     return Parts(
         runtime=runtime,
         link=link,
@@ -97,6 +100,7 @@ def compose(settings: Settings) -> Parts:
         ),
         images=images_of(settings, runtime, link),
         checkpointer=runtime if isinstance(runtime, PodmanRuntime) else None,
+        kept=kept,
         parker=parker_of(settings, runtime, gpus),
     )
 
@@ -164,6 +168,14 @@ def block_server(settings: Settings, desk: PeerDesk) -> BlockServing:
     return BlockServer(desk, data_host(settings), settings.data_port)
 
 
+def keeping_server(settings: Settings, parts: Parts) -> BlockServing | None:
+    """Where other machines hand over checkpoints to be kept here. OSError as above."""
+    if parts.kept is None:
+        return None
+    pace = partial(parts.caps.pace, cancelled=NeverCancelled())
+    return keeper_server(settings, parts.kept, parts.storage.kept_here, pace)
+
+
 def data_host(settings: Settings) -> str:
     return settings.data_host or address_towards(settings.coordinator)
 
@@ -196,4 +208,5 @@ def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
         image_quota_bytes=None if parts.images is None else settings.image_quota_bytes,
         parks=parts.parker is not None,
         data_address=f"{data_host(settings)}:{settings.data_port}" if settings.data_port else "",
+        keeping=keeping_of(settings),
     )

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from gpunion.adapters.files.bounded import open_own_bounded
+from gpunion.adapters.files.bounded import bounded, open_own_bounded
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.patience import Patience
@@ -15,33 +15,66 @@ from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.s3.place import open_bounded, open_caretaker, open_desk
 from gpunion.agent.compose.folders import AGENT_DIR, CACHE_DIR, PLACES_FILE
+from gpunion.agent.compose.keeping import KeptHere
 from gpunion.agent.settings import Settings
 from gpunion.agent.storage import Storage
+from gpunion.domain.place import Place, PlaceKind
 from gpunion.ports.storage import Opened
+from gpunion.ports.vault import VaultUnavailable
 
 # What `gpunion vault` asks about a directory or a place, and where its repair takes sound blocks from.
 caretaker = partial(open_caretaker, environment=os.environ)
 desk_of = partial(open_desk, environment=os.environ)
 
 
-def storage_of(settings: Settings) -> Storage:
+def storage_of(settings: Settings, kept: KeptHere | None = None) -> Storage:
+    """`kept`: what this machine keeps itself for the campus."""
     patience = Patience()
     return Storage(
         open_campus=partial(_campus_vault, settings, patience),
-        open_place=partial(
-            open_bounded,
-            patience=patience,
-            environment=os.environ,
-            mirrors=settings.state_dir / CACHE_DIR / "places",
-            limit_bytes=settings.cache_bytes,
-        ),
+        open_place=partial(_open_place, settings, kept, patience),
         combine=lambda vaults, passed_over: ReplicatedVault(
             [NamedVault(*named) for named in vaults], patience, passed_over
         ),
         memory=settings.state_dir / AGENT_DIR / PLACES_FILE,
+        node_id=settings.node_id,
         own=settings.places,
         campus_folder=settings.vault is not None,
     )
+
+
+def _open_place(settings: Settings, kept: KeptHere | None, patience: Patience, place: Place) -> Opened:
+    mirrors = settings.state_dir / CACHE_DIR / "places"
+    if place.kind is not PlaceKind.NODE:
+        return open_bounded(
+            place,
+            patience=patience,
+            environment=os.environ,
+            mirrors=mirrors,
+            limit_bytes=settings.cache_bytes,
+        )
+    if place.node != settings.node_id:
+        return open_at_keeper(place, mirrors, settings.cache_bytes)
+    if kept is None:
+        raise VaultUnavailable(
+            f"the campus says that {place.name} lies on this machine, and its owner lends no disk. "
+            "Next: write [keeps] into agent.toml, or have the place taken out of the coordinator's settings"
+        )
+    return bounded(patience.ask(place.name, kept.opened), place.name, patience)
+
+
+def open_at_keeper(place: Place, mirrors: Path, limit_bytes: int) -> Opened:
+    """A place on another machine's disk, with a mirror here."""
+    if not place.endpoint:
+        raise VaultUnavailable(f"{place.node}, which keeps the place {place.name}, lends no disk now")
+    desk = HttpVaultDesk(
+        place.endpoint,
+        place.admission,
+        name=f"the place {place.name} on {place.node}",
+        certificate=place.certificate,
+    )
+    mirrors.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Opened(MirrorVault(desk, mirrors / place.name, limit_bytes=limit_bytes), desk)
 
 
 def _campus_vault(settings: Settings, patience: Patience, mark: str) -> Opened:

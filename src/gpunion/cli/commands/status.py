@@ -169,6 +169,8 @@ def _lines(status: Json) -> list[str]:
     if images is not None and images["kept"]:
         taken, quota = shown_size(images["taken_bytes"]), shown_size(images["quota_bytes"])
         lines.append(f"Images that guests brought: {len(images['kept'])}, {taken} of the {quota} you allow")
+    if keeps := status.get("keeps"):
+        lines += _kept(keeps)
     lines += [gpu["withheld"]["because"] for gpu in status["gpus"] if gpu["withheld"]]
     if any(gpu["stale"] for gpu in status["gpus"]):
         lines.append(f"WARNING: what is shown of the GPUs is old: {status['gpus_not_seen']}")
@@ -185,4 +187,19 @@ def _lines(status: Json) -> list[str]:
         lines.append(f"WARNING: {disk['trouble']}")
     if status["disk_trouble"]:
         lines.append(f"WARNING: a restart of the agent would forget this state: {status['disk_trouble']}")
+    return lines
+
+
+def _kept(keeps: Json) -> list[str]:
+    taken, limit = shown_size(keeps["used_bytes"]), shown_size(keeps["limit_bytes"])
+    lines = [f"Checkpoints of others in {keeps['directory']}: {taken} of the {limit} you lend"]
+    if not keeps["places"]:
+        lines.append(
+            "  The campus does not use it yet: its operator names this machine as a place "
+            '([places.NAME], kind = "node")'
+        )
+    if keeps["trouble"]:
+        lines.append(f"WARNING: {keeps['trouble']}")
+    elif not keeps["open"]:
+        lines.append("WARNING: its port could not be opened; the agent's log says why")
     return lines

@@ -13,6 +13,7 @@ from gpunion.coordinator import views
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.problems import ApiError, not_found
 from gpunion.coordinator.routes.access import Admin, TheCampus
+from gpunion.coordinator.routes.places import troubles_of
 from gpunion.domain.events import JobStopAsked, JobSubmitted
 from gpunion.domain.ids import JobId
 from gpunion.domain.job import Job, JobSpec
@@ -96,7 +97,7 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
         verdicts=views.verdicts(campus, job) if job.phase.waiting else [],
         waits=views.waits(campus, job),
         preparing=views.job_out(campus, job).preparing,
-        places={} if job.phase.over else await campus.marks.troubles(job.spec.places or (CAMPUS,)),
+        places={} if job.phase.over else await troubles_of(campus, job.spec.places or (CAMPUS,)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -24,11 +25,12 @@ async def places(campus: TheCampus, caller: Anybody) -> PlaceList:
     await campus.marks.learn()
     # What the coordinator does not see itself is for people; a node sees for itself.
     asked = campus.places.known if caller.kind is CredentialKind.ADMIN else ()
-    troubles = await campus.marks.troubles(asked)
+    troubles = await troubles_of(campus, asked)
+    bearer = caller.name if caller.kind is CredentialKind.NODE else ""
     return PlaceList(
         usual=campus.places.usual,
         places=[
-            _place_out(campus, place, troubles.get(place.name, ""))
+            _place_out(campus, place, troubles.get(place.name, ""), bearer)
             for place in sorted(campus.places.known.values(), key=lambda place: place.name)
         ],
     )
@@ -38,16 +40,25 @@ async def places(campus: TheCampus, caller: Anybody) -> PlaceList:
 async def accept_place(name: PlaceName, campus: TheCampus, _caller: Admin) -> PlaceOut:
     """Takes a folder that lacks its mark as it is now: it was emptied on purpose, or is another one."""
     await campus.marks.accept(name)
-    troubles = await campus.marks.troubles([name])
+    troubles = await troubles_of(campus, [name])
     return _place_out(campus, campus.places.known[name], troubles.get(name, ""))
 
 
-def _place_out(campus: Campus, place: Place, trouble: str) -> PlaceOut:
+async def troubles_of(campus: Campus, names: Iterable[str]) -> dict[str, str]:
+    """By the names of those that are of no use now."""
+    wanted = [name for name in names if name in campus.places.known]
+    kept = campus.keepers.troubles(campus.places.known[name] for name in wanted)
+    return {**await campus.marks.troubles(wanted), **kept}
+
+
+def _place_out(campus: Campus, place: Place, trouble: str, bearer: str = "") -> PlaceOut:
+    """With a bearer as that machine is told, which alone can use what lets it in."""
+    known = campus.keepers.told(place, bearer) if bearer else campus.keepers.shown(place)
     return PlaceOut(
         name=place.name,
         kind=place.kind.value,
         where=place.describe(),
-        settings=table_of(campus.marks.marked(place)),
+        settings=table_of(campus.marks.marked(known)),
         trouble=trouble,
         reached_by=sorted(
             node.id

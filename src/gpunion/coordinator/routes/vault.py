@@ -28,7 +28,7 @@ from gpunion.ports.vault import (
     VaultFault,
     VaultFull,
 )
-from gpunion.ports.vault_desk import VaultDesk
+from gpunion.ports.vault_desk import FAULT_WORDS, UNAVAILABLE_WORDS, VaultDesk
 from gpunion.wire.v1.trees import BlocksOut
 from gpunion.wire.v1.vault import (
     EpochIn,
@@ -51,16 +51,15 @@ STORED_TYPE = "application/octet-stream"
 _STORED = {STORED_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _MANIFEST = {"application/json": {"schema": {"type": "object"}}}
 
-# What a node is told, by which it knows the fault again (`adapters.http.vault_desk`).
-FAULTS: dict[type[VaultFault], tuple[int, str, str]] = {
-    OldEpoch: (409, "old_epoch", "end this run: a newer one of its job has begun"),
-    MissingBlock: (404, "missing_block", "put what is missing, then ask again"),
-    CorruptBlock: (422, "corrupt_block", "send it again"),
-    BadManifest: (422, "bad_manifest", "save again"),
-    UnknownCheckpoint: (404, "unknown_checkpoint", "ask for those there are"),
-    VaultFull: (507, "vault_full", "the operator makes room where the vault is"),
+NEXT_STEPS: dict[type[VaultFault], str] = {
+    OldEpoch: "end this run: a newer one of its job has begun",
+    MissingBlock: "put what is missing, then ask again",
+    CorruptBlock: "send it again",
+    BadManifest: "save again",
+    UnknownCheckpoint: "ask for those there are",
+    VaultFull: "the operator makes room where the vault is",
 }
-UNAVAILABLE = (503, "vault_unavailable", "ask again in a moment; if it stays, the operator looks at the disk")
+OF_THE_PLACE = "ask again in a moment; if it stays, the operator looks at the disk"
 
 
 @router.post("/jobs/{job_id}/begin", status_code=204)
@@ -247,5 +246,5 @@ async def _ask(campus: Campus, question: Callable[[VaultDesk], T]) -> T:
     try:
         return await asyncio.to_thread(lambda: question(campus.vault_desk()))
     except VaultFault as fault:
-        status, code, next_step = FAULTS.get(type(fault), UNAVAILABLE)
-        raise ApiError(status, code, str(fault), next_step) from fault
+        status, code = FAULT_WORDS.get(type(fault), UNAVAILABLE_WORDS)
+        raise ApiError(status, code, str(fault), NEXT_STEPS.get(type(fault), OF_THE_PLACE)) from fault

@@ -1,0 +1,86 @@
+"""How much of a disk a vault may take, as the disk's owner says; and never the last of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gpunion.ports.vault import VaultFull
+
+# Adding up reads every file's size. What was stored since is known; what was deleted shows next time.
+ADD_UP_EVERY_S = 300.0
+# Where there seems to be no room: somebody may just have made some.
+ADD_UP_AGAIN_S = 5.0
+KEEP_FREE_BYTES = 2 * 1024**3  # of the disk: its owner works on it too
+
+
+class Allowance:
+    """Asked before a block is stored. VaultFull where there is no room for it. Any number of threads."""
+
+    def __init__(
+        self,
+        root: Path,
+        limit_bytes: int,
+        *,
+        keep_free_bytes: int = KEEP_FREE_BYTES,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._root = root
+        self.limit_bytes = limit_bytes
+        self._keep_free_bytes = keep_free_bytes
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._used_bytes = 0
+        self._added_up_s: float | None = None
+
+    def __call__(self, more_bytes: int) -> None:
+        with self._lock:
+            self._add_up(ADD_UP_EVERY_S)
+            if self._used_bytes + more_bytes > self.limit_bytes:
+                self._add_up(ADD_UP_AGAIN_S)
+            if self._used_bytes + more_bytes > self.limit_bytes:
+                raise VaultFull(
+                    f"{self._root} is full: its owner lends {_gb(self.limit_bytes)} for checkpoints"
+                )
+            if self._free_bytes() - more_bytes < self._keep_free_bytes:
+                raise VaultFull(
+                    f"the disk of {self._root} is nearly full: {_gb(self._keep_free_bytes)} of it stay free"
+                )
+            self._used_bytes += more_bytes
+
+    @property
+    def known_bytes(self) -> int:
+        """What is used, as far as it was added up."""
+        return self._used_bytes
+
+    def add_up(self) -> None:
+        with self._lock:
+            self._add_up(0.0)
+
+    def _add_up(self, every_s: float) -> None:
+        now_s = self._now_s()
+        if self._added_up_s is None or now_s - self._added_up_s >= every_s:
+            self._used_bytes = _size_bytes(self._root)
+            self._added_up_s = now_s
+
+    def _free_bytes(self) -> int:
+        about = os.statvfs(self._root)
+        return about.f_bavail * about.f_frsize
+
+
+def _size_bytes(root: Path) -> int:
+    found = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            try:
+                found += os.lstat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue  # it has gone meanwhile
+    return found
+
+
+def _gb(size_bytes: int) -> str:
+    return f"{size_bytes / 1e9:.3g} GB"

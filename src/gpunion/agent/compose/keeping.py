@@ -1,0 +1,132 @@
+"""The vault on this machine's own disk that an owner lends to the campus, and its counter for the others."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpunion.adapters.files.allowance import Allowance
+from gpunion.adapters.files.desk import DirectoryDesk
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.mark import mark_of, shares
+from gpunion.adapters.http.certificates import own_certificate, showing
+from gpunion.adapters.http.vault_server import VaultServer
+from gpunion.adapters.peers.address import address_towards
+from gpunion.agent.compose.folders import AGENT_DIR
+from gpunion.agent.keeps_settings import Keeps
+from gpunion.agent.settings import Settings
+from gpunion.domain.keeping import Keeping, why_not_admitted
+from gpunion.domain.place import Place
+from gpunion.ports.peers import BlockServing
+from gpunion.ports.storage import Opened
+from gpunion.ports.vault import VaultUnavailable
+
+CERTIFICATE_FILE = "keeper.pem"
+MARK_FILE = "keeper.mark"
+
+
+class KeptHere:
+    """Opened when it is first needed, and looked at again every time: a disk can be unmounted."""
+
+    def __init__(self, keeps: Keeps, state_dir: Path) -> None:
+        self.keeps = keeps
+        self._allowance = Allowance(keeps.directory, keeps.limit_bytes)
+        self._remembered = state_dir / AGENT_DIR / MARK_FILE
+        self._lock = threading.Lock()
+        self._opened: Opened | None = None
+
+    def opened(self) -> Opened:
+        """VaultUnavailable says why not. One desk for all: it knows what is held."""
+        with self._lock:
+            self._check()
+            if self._opened is None:
+                vault = DirectoryVault(self.keeps.directory, allow=self._allowance)
+                self._allowance.add_up()
+                self._opened = Opened(vault, DirectoryDesk(vault))
+            return self._opened
+
+    def shown(self) -> dict[str, Any]:
+        """Without a look at the disk, which may hang: as it was when it was last used."""
+        return {
+            "directory": str(self.keeps.directory),
+            "limit_bytes": self.keeps.limit_bytes,
+            "used_bytes": self._allowance.known_bytes,
+        }
+
+    def _check(self) -> None:
+        """An empty folder where the disk is not mounted must not be taken for it: what is saved there would
+        hide, or be lost."""
+        known = self._remembered.read_text().strip() if self._remembered.exists() else ""
+        if known:
+            if not shares(self.keeps.directory, known):
+                raise VaultUnavailable(
+                    f"{self.keeps.directory} is not what this machine kept checkpoints in: its mark is not "
+                    "there, so it is not mounted, or was emptied. Next: mount it; if it was emptied on "
+                    f"purpose, remove {self._remembered}"
+                )
+            return
+        mark = mark_of(self.keeps.directory)
+        if not mark:
+            raise VaultUnavailable(
+                f"{self.keeps.directory} cannot be written. Next: let the agent's user write there"
+            )
+        self._remembered.parent.mkdir(parents=True, exist_ok=True)
+        self._remembered.write_text(mark + "\n")
+
+
+def kept_here(settings: Settings) -> KeptHere | None:
+    return None if settings.keeps is None else KeptHere(settings.keeps, settings.state_dir)
+
+
+def keeping_of(settings: Settings) -> Keeping | None:
+    """As others are told of it. None where no certificate can be written: then nobody could be let in."""
+    if settings.keeps is None:
+        return None
+    host = _host(settings)
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        certificate = own_certificate(_certificate_file(settings))
+    except (OSError, ValueError):
+        return None
+    return Keeping(endpoint=f"https://{shown}:{settings.keeps.port}", certificate=certificate)
+
+
+def keeper_server(
+    settings: Settings,
+    kept: KeptHere,
+    places: Callable[[], tuple[Place, ...]],
+    pace: Callable[[int], None],
+) -> BlockServing:
+    """`places`: those of the campus that lie here, with the keys that admissions to them are made with.
+    OSError: the address is not this machine's, or is taken."""
+
+    def why_not(shown: str) -> str:
+        keys = [place.key for place in places() if place.key]
+        if not keys:
+            return f"the campus has not said yet that {settings.node_id} keeps a place of it"
+        troubles = [why_not_admitted(key, shown, time.time()) for key in keys]
+        return "" if "" in troubles else troubles[0]
+
+    return VaultServer(
+        lambda: kept.opened().desk,
+        why_not=why_not,
+        pace=pace,
+        host=_host(settings),
+        port=kept.keeps.port,
+        security=showing(_certificate_file(settings)),
+    )
+
+
+def _host(settings: Settings) -> str:
+    given = settings.keeps.host if settings.keeps is not None else ""
+    return given or settings.data_host or address_towards(settings.coordinator)
+
+
+def _certificate_file(settings: Settings) -> Path:
+    folder = settings.state_dir / AGENT_DIR
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder / CERTIFICATE_FILE

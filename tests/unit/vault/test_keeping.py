@@ -1,0 +1,178 @@
+"""A place on a machine of the campus: who gets in, what it may take, and what others are told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunion.adapters.files.allowance import Allowance
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.memory.store import MemoryStore
+from gpunion.agent.compose.keeping import KeptHere
+from gpunion.agent.keeps_settings import Keeps
+from gpunion.agent.settings import SettingsTrouble, settings_of
+from gpunion.coordinator.keepers import Keepers
+from gpunion.domain.ids import NodeId
+from gpunion.domain.keeping import DAY_S, SKEW_S, Keeping, admission, key_of_place, why_not_admitted
+from gpunion.domain.node import Node, NodePhase
+from gpunion.domain.place import place_of, table_of
+from gpunion.ports.vault import VaultFull, VaultUnavailable
+from tests.builders import facts
+
+SECRET = "5a" * 32
+ATTIC = place_of("attic", {"kind": "node", "node": "box"})
+NODE_ID = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
+
+
+@given(NODE_ID, NODE_ID, st.floats(0, 4e9), st.floats(0, DAY_S))
+def test_an_admission_is_good_for_a_day_and_for_its_own_place_only(
+    bearer: str, keeper: str, now_s: float, later_s: float
+) -> None:
+    key = key_of_place(SECRET, "attic", keeper)
+    shown = admission(key, bearer, now_s)
+    assert why_not_admitted(key, shown, now_s + later_s) == ""
+    assert why_not_admitted(key, shown, now_s + 2 * DAY_S + SKEW_S + 1) == "its admission is over"
+    for other in (key_of_place(SECRET, "cellar", keeper), key_of_place("5b" * 32, "attic", keeper)):
+        assert why_not_admitted(other, shown, now_s) == "its admission is not good"
+
+
+@given(st.one_of(st.text(), st.from_regex(r"\w+ \d+ \w+", fullmatch=True)))
+def test_what_is_made_up_is_not_let_in(shown: str) -> None:
+    assert why_not_admitted(key_of_place(SECRET, "attic", "box"), shown, 0.0)
+
+
+def test_another_name_or_a_later_end_make_it_no_good() -> None:
+    key = key_of_place(SECRET, "attic", "box")
+    bearer, until, proof = admission(key, "laptop", 0.0).split(" ")
+    for changed in (f"tower {until} {proof}", f"{bearer} {until}0 {proof}"):
+        assert why_not_admitted(key, changed, 0.0) == "its admission is not good"
+
+
+def test_people_cannot_write_what_only_the_coordinator_tells() -> None:
+    told = replace(ATTIC, endpoint="https://box:8476", certificate="c", admission="a", key="k")
+    assert place_of("attic", table_of(told), told=True) == told
+    with pytest.raises(ValueError, match="unknown key 'admission'"):
+        place_of("attic", {"kind": "node", "node": "box", "admission": "a"})
+    with pytest.raises(ValueError, match="lacks node"):
+        place_of("attic", {"kind": "node"})
+    assert "a" * 20 not in repr(replace(ATTIC, admission="a" * 20, key="a" * 20))
+
+
+def keepers(node: Node | None) -> Keepers:
+    nodes = {} if node is None else {node.id: node}
+    found = Keepers(MemoryStore(), nodes=lambda: nodes, now_s=lambda: 1000.0)
+    asyncio.run(found.load())
+    return found
+
+
+def box(**changes: object) -> Node:
+    keeping = Keeping(endpoint="https://10.0.0.7:8476", certificate="PEM")
+    node = Node(
+        id=NodeId("box"),
+        facts=replace(facts(), keeping=keeping),
+        phase=NodePhase.SHARING,
+        incarnation="i",
+        joined_s=0.0,
+        phase_since_s=0.0,
+    )
+    return replace(node, **changes)  # type: ignore[arg-type]
+
+
+def test_each_machine_is_told_its_own_way_in_and_the_keeper_whom_to_let_in() -> None:
+    known = keepers(box())
+    keeper, guest, anybody = known.told(ATTIC, "box"), known.told(ATTIC, "laptop"), known.shown(ATTIC)
+    assert (guest.endpoint, guest.certificate, guest.key) == ("https://10.0.0.7:8476", "PEM", "")
+    assert why_not_admitted(keeper.key, guest.admission, 1000.0) == ""
+    assert guest.admission != keeper.admission
+    assert (anybody.endpoint, anybody.admission, anybody.key) == ("https://10.0.0.7:8476", "", "")
+
+
+def test_the_secret_outlives_the_coordinator() -> None:
+    store = MemoryStore()
+    keys = []
+    for _ in range(2):
+        found = Keepers(store, nodes=dict, now_s=lambda: 0.0)
+        asyncio.run(found.load())
+        keys.append(found.told(ATTIC, "box").key)
+    assert keys[0] == keys[1] != ""
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (None, "no machine called box has joined"),
+        (box(phase=NodePhase.LEFT), "has left the campus"),
+        (box(facts=facts()), "lends no disk"),
+        (box(phase=NodePhase.SILENT), "nothing is heard"),
+    ],
+)
+def test_what_is_wrong_with_it_is_told(node: Node | None, words: str) -> None:
+    assert words in keepers(node).troubles([ATTIC])["attic"]
+
+
+def test_a_machine_that_keeps_is_no_trouble() -> None:
+    assert keepers(box()).troubles([ATTIC]) == {}
+
+
+def test_no_more_is_kept_than_its_owner_lends(tmp_path: Path) -> None:
+    now = [0.0]
+    allowance = Allowance(tmp_path, 1000, keep_free_bytes=0, now_s=lambda: now[0])
+    kept = tmp_path / "block"
+    kept.write_bytes(bytes(600))
+    allowance(300)
+    with pytest.raises(VaultFull, match="its owner lends 1e-06 GB"):
+        allowance(200)
+    kept.unlink()
+    now[0] += 10.0  # what was deleted counts when there seems to be no room
+    allowance(200)
+    assert allowance.known_bytes == 200
+
+
+def test_the_last_of_the_disk_is_its_owners(tmp_path: Path) -> None:
+    with pytest.raises(VaultFull, match="nearly full"):
+        Allowance(tmp_path, 10**18, keep_free_bytes=10**18)(1)
+
+
+def test_a_disk_that_is_not_mounted_is_not_taken_for_an_empty_vault(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    keeps = Keeps(directory=disk, limit_bytes=10**9, port=1, host="")
+    kept = KeptHere(keeps, tmp_path / "state")
+    assert isinstance(kept.opened().vault, DirectoryVault)
+    disk.rename(tmp_path / "unmounted")
+    disk.mkdir()
+    for again in (kept, KeptHere(keeps, tmp_path / "state")):
+        with pytest.raises(VaultUnavailable, match="not mounted, or was emptied"):
+            again.opened()
+    assert list(disk.iterdir()) == []
+    disk.rmdir()
+    (tmp_path / "unmounted").rename(disk)
+    kept.opened()
+
+
+TABLE = {"coordinator": "http://campus:8765", "node_id": "box", "vault": "campus"}
+
+
+@pytest.mark.parametrize(
+    ("keeps", "words"),
+    [
+        ({"directory": "disk", "limit": "1 GB"}, "begins with /"),
+        ({"directory": "/disk"}, "keeps.limit is missing"),
+        ({"directory": "/disk", "limit": "much"}, "no amount"),
+        ({"directory": "/disk", "limit": "1 GB", "port": 0}, "no port"),
+        ({"directory": "/disk", "limit": "1 GB", "ports": 1}, "did you mean 'port'"),
+        (True, "must be a table"),
+    ],
+)
+def test_an_owner_is_told_what_is_wrong_with_the_settings(tmp_path: Path, keeps: object, words: str) -> None:
+    with pytest.raises(SettingsTrouble, match=words):
+        settings_of({**TABLE, "keeps": keeps}, tmp_path, {})
+
+
+def test_what_an_owner_lends(tmp_path: Path) -> None:
+    found = settings_of({**TABLE, "keeps": {"directory": "/disk", "limit": "1 GB"}}, tmp_path, {})
+    assert found.keeps == Keeps(directory=Path("/disk"), limit_bytes=10**9, port=8476, host="")
