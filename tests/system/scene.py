@@ -45,9 +45,11 @@ class Scene:
         timing: Mapping[str, float] | None = None,
         config: Path | None = None,
         environments: Mapping[str, Mapping[str, str]] | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> Scene:
         """`vault`: where its nodes are told to keep checkpoints, in place of the folder they share.
-        `environments`: what single agents, and the "coordinator", have of their own."""
+        `environments`: what single agents, and the "coordinator", have of their own; `settings`: what their
+        owners add to agent.toml."""
         campus = LocalCampus(
             root=root,
             timing={**TIMING, **(timing or {})},
@@ -64,7 +66,13 @@ class Scene:
         scene = cls(campus=campus, trail=Trail(root))
         for number, name in enumerate(labs):
             campus.join(Lab(name=name, lab=name.upper(), model="TEST", memory_gib=8, speed=1.0 - number / 10))
-        for group in (labs,) if not environments else ((name,) for name in labs):
+        for name, text in (settings or {}).items():
+            with open(campus.state_dir(name) / "agent.toml", "a", encoding="utf-8") as file:
+                file.write(f"\n{text}\n")
+        first = [name for name in labs if settings and name in settings]
+        rest = [name for name in labs if name not in first]
+        alone = [*first, *rest] if environments else first
+        for group in [*((name,) for name in alone), *([] if environments or not rest else [tuple(rest)])]:
             own = dict(environments.get(group[0], {}))
             campus.start_agent(*group, **own, **({} if vault is None else {"GPUNION_VAULT": vault}))
         return scene

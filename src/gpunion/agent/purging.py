@@ -108,6 +108,8 @@ def purge(
     receipt.coordinator_told = _leave(state_dir, notice_s, settings, say)
     if settings is not None and credential and not receipt.coordinator_told:
         receipt.coordinator_told = say_goodbye(settings.coordinator, credential)
+    if settings is not None and settings.keeps is not None:
+        receipt.shared.append(f"{settings.keeps.directory}: checkpoints of other people's jobs, lent to them")
     if settings is not None:
         receipt.left_behind += remove_traces(settings)
         _compare_traces(receipt, traces, traces_of(settings))

@@ -17,6 +17,7 @@ from gpunion.ports.vault import VaultFault
 
 # A new place, or one that is back, is of use within a minute; each look is a few small requests.
 LOOK_EVERY_S = 60.0
+LOOK_AGAIN_S = 10.0  # where one is not reached: it may be a machine that is just starting
 NOT_CONNECTED_S = 2.0
 # A file server that hangs does not answer either; the place counts as out of reach meanwhile.
 LOOK_LIMIT_S = 20.0
@@ -48,6 +49,8 @@ class StorageWatch:
             try:
                 wait_s = await self._learn()
                 await self.look()
+                if self.troubles:
+                    wait_s = min(wait_s, LOOK_AGAIN_S)
             except Exception:  # whatever is wrong with places, the agent lives on for its guests
                 log.exception("places_not_looked_at")
             await asyncio.sleep(wait_s)

@@ -22,7 +22,7 @@ BUCKET = {"kind": "s3", "bucket": "vaults", "endpoint": "https://s3.campus", "cr
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ({"kind": "tape"}, "kind is one of campus, directory, s3, not 'tape'"),
+        ({"kind": "tape"}, "kind is one of campus, directory, s3, node, not 'tape'"),
         ({}, "kind is one of"),
         ("a text", "is a table"),
         ({"kind": "directory"}, "lacks directory"),
