@@ -9,12 +9,13 @@ from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.whereabouts import Found
 from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.ids import JobId, NodeId, migration_id, run_id
-from gpunion.domain.job import Job
+from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason, Verdict
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.state import CampusState
 from gpunion.ports.store import LoggedDecision
 from gpunion.wire.v1 import campus as wire
 from gpunion.wire.v1 import convert, jobs
@@ -22,17 +23,29 @@ from gpunion.wire.v1 import convert, jobs
 
 def job_out(campus: Campus, job: Job) -> jobs.JobOut:
     run = living_run(campus, job)
-    live = campus.state.progress.get(run.id) if run else None
     to_start = run is not None and run.phase is RunPhase.ORDERED
-    preparing = campus.state.preparing.get(run.id) if run and to_start else None
-    moves = sum(one.went_elsewhere for one in migrations_of(campus, job))
-    return convert.job_out(job, run, live, preparing, moves)
+    now = convert.JobNow(
+        phase=shown_phase(campus.state, job),
+        run=run,
+        live=campus.state.progress.get(run.id) if run else None,
+        preparing=campus.state.preparing.get(run.id) if run and to_start else None,
+        saving=saving(campus.station, job, campus.clock.now_s()),
+        moves=sum(one.went_elsewhere for one in migrations_of(campus, job)),
+    )
+    return convert.job_out(job, now)
+
+
+def shown_phase(state: CampusState, job: Job) -> JobPhase:
+    """A job that was refused, or whose machine went before it began, has not begun: it only waits."""
+    if job.phase is not JobPhase.MIGRATING or job.durable is not None:
+        return job.phase
+    began = any(run.started_s is not None for run in _runs_of(state, job))
+    return job.phase if began else JobPhase.PENDING
 
 
 def job_detail(campus: Campus, job: Job) -> jobs.JobDetail:
-    return convert.job_detail(
-        job_out(campus, job), job.spec, runs_of(campus, job), migrations_of(campus, job)
-    )
+    runs = _runs_of(campus.state, job)
+    return convert.job_detail(job_out(campus, job), job.spec, runs, migrations_of(campus, job))
 
 
 def job_answer(campus: Campus, job: Job, reasons: tuple[Reason, ...]) -> jobs.JobAnswer:
@@ -70,8 +83,8 @@ def living_run(campus: Campus, job: Job) -> Run | None:
     return run if run is not None and run.living else None
 
 
-def runs_of(campus: Campus, job: Job) -> list[Run]:
-    found = (campus.state.runs.get(run_id(job.id, epoch)) for epoch in range(1, job.epoch + 1))
+def _runs_of(state: CampusState, job: Job) -> list[Run]:
+    found = (state.runs.get(run_id(job.id, epoch)) for epoch in range(1, job.epoch + 1))
     return [run for run in found if run is not None]
 
 
@@ -104,6 +117,16 @@ def checkpoints_of(
         )
         for one in found
     ]
+
+
+def saving(station: CoordinatorStation, job: Job, now_s: float) -> jobs.UnderWayOut | None:
+    """Its newest save, while that is under way; also one that is sent after its run has ended."""
+    if job.phase.over:
+        return None
+    state = station.engine.state
+    unsettled = [state.checkpoints[one] for one in state.unsettled.get(run_id(job.id, job.epoch), ())]
+    newest = max(unsettled, key=lambda one: (one.requested_s, one.id), default=None)
+    return None if newest is None else under_way(station, newest, now_s)
 
 
 def under_way(station: CoordinatorStation, checkpoint: Checkpoint, now_s: float) -> jobs.UnderWayOut | None:

@@ -279,6 +279,26 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
     assert "No checkpoint yet" in gpunion.out
 
 
+@pytest.mark.parametrize(
+    ("changes", "ps", "why"),
+    [
+        ({}, "40% (step 40); a save is being sent (41% of 1 KiB), 5 s  ", "being sent (41% of 1 KiB), 5 s."),
+        ({"stage": "asked", "total_bytes": None}, "being written by its program, 5 s  ", "being written by"),
+        ({"stage": "unknown", "heard_at": None}, "40% (step 40)  ", "under way; how far is not known"),
+    ],
+)
+def test_a_save_that_is_under_way_is_shown_with_the_job(
+    gpunion: Terminal, campus: CampusDouble, changes: dict[str, str | None], ps: str, why: str
+) -> None:
+    saving = {"stage": "sending", "for_s": 5.0, "done_bytes": 420, "total_bytes": 1024, "heard_at": STAMP}
+    live = {"run_id": "r", "step": 40, "progress": 0.4}
+    campus.known = {AN_ID: a_job(1, phase="running", live=live, saving=saving | changes) | {"id": AN_ID}}
+    assert gpunion("ps") == 0
+    assert ps in gpunion.out
+    assert gpunion("why", AN_ID) == 0
+    assert f"Right now: a save is {why}" in gpunion.out
+
+
 def test_a_job_nobody_knows_is_not_found(gpunion: Terminal) -> None:
     for command in ("logs", "why", "stop", "checkpoints"):
         assert gpunion(command, "nothing") == 3

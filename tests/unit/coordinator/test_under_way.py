@@ -10,9 +10,12 @@ from gpunion.coordinator import views
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.frames import Heartbeat, SaveNote
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.domain.job import JobPhase
+from gpunion.domain.reasons import Why
+from gpunion.domain.run import EndReason
 from gpunion.engine.heard_saves import FOR_MAX_S, FRESH_BEATS, SIZE_MAX_BYTES
 from gpunion.wire.v1 import convert, jobs
-from tests.builders import TIMING, Campus, a_campus, a_spec
+from tests.builders import TIMING, Campus, Headquarters, a_campus, a_running_job, a_spec
 
 ALPHA, RUN = NodeId("alpha"), RunId("job-e1")
 SENDING = SaveNote(
@@ -100,3 +103,29 @@ def test_of_a_machine_that_is_away_it_is_said_that_nobody_knows(campus: Campus) 
     shown(campus, SENDING)
     campus.station.disconnected(ALPHA)
     assert views.under_way(campus.station, asked(campus), campus.now_s) == convert.nobody_knows(None)
+
+
+def test_a_job_is_shown_with_the_save_that_is_under_way(campus: Campus) -> None:
+    state = campus.station.engine.state
+    job = state.jobs[JobId("job")]
+    assert views.saving(campus.station, job, campus.now_s) is None
+    before = replace(asked(campus), id=CheckpointId("job-e1-c0"), requested_s=0.0)
+    for checkpoint in (asked(campus), before):
+        state.put(checkpoint)
+    told = shown(campus, SENDING)
+    assert told is not None
+    assert views.saving(campus.station, job, campus.now_s) == told
+    over = replace(job, phase=JobPhase.CANCELLED)
+    assert views.saving(campus.station, over, campus.now_s) is None
+
+
+def test_a_job_that_was_refused_before_it_ever_ran_is_pending_and_one_that_ran_is_migrating() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.submits()
+    headquarters.ended("job-e1", EndReason.REFUSED, why=Why.PLACE_NOT_REACHED)
+    assert headquarters.job().phase is JobPhase.MIGRATING
+    assert views.shown_phase(headquarters.state, headquarters.job()) is JobPhase.PENDING
+    headquarters = a_running_job()
+    headquarters.ended("job-e1", EndReason.GUEST_LOST)
+    assert views.shown_phase(headquarters.state, headquarters.job()) is JobPhase.MIGRATING

@@ -20,6 +20,8 @@ from gpunion.wire.v1.sizes import parse_size
 from gpunion.wire.v1.strict import hint
 from gpunion.wire.v1.wishes import JobIn
 
+PENDING = convert.JobNow(phase=JobPhase.PENDING)
+
 
 @pytest.mark.parametrize(
     ("written", "size"),
@@ -119,7 +121,7 @@ def a_job(**changes: Any) -> Job:
 
 
 def test_times_are_rfc_3339_in_utc() -> None:
-    shown = convert.job_out(a_job(submitted_s=1_700_000_000.1234), None, None)
+    shown = convert.job_out(a_job(submitted_s=1_700_000_000.1234), PENDING)
     assert shown.submitted_at == "2023-11-14T22:13:20.123Z"
     assert shown.ended_at is None
 
@@ -134,11 +136,14 @@ def test_live_progress_is_of_the_living_run() -> None:
         grant=Grant(gpu_indices=(0,), cpus=1.0, memory_bytes=1),
         ordered_s=0.0,
     )
-    shown = convert.job_out(a_job(epoch=1, phase=JobPhase.RUNNING), run, (7, 0.25))
+    shown = convert.job_out(
+        a_job(epoch=1, phase=JobPhase.RUNNING),
+        convert.JobNow(phase=JobPhase.RUNNING, run=run, live=(7, 0.25)),
+    )
     assert shown.node_id == "alpha"
     assert shown.live is not None
     assert (shown.live.step, shown.live.progress) == (7, 0.25)
-    assert convert.job_out(a_job(), None, None).live is None
+    assert convert.job_out(a_job(), PENDING).live is None
 
 
 def test_a_verdict_shows_its_reason_or_that_there_is_none() -> None:
@@ -160,7 +165,7 @@ def test_a_gang_is_asked_for_by_its_size_and_shown_with_its_members() -> None:
         submitted_s=0.0,
         waiting_since_s=0.0,
     )
-    shown = convert.job_out(member, None, None)
+    shown = convert.job_out(member, convert.JobNow(phase=member.phase))
     assert shown.phase == "finishing"
     assert shown.gang is not None
     assert (shown.gang.rank, shown.gang.members) == (1, ["job", "job-r1"])

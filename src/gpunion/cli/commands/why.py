@@ -9,13 +9,13 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.following import UNTOLD_CODES
 from gpunion.cli.job_names import find_job
-from gpunion.cli.quantities import shown_preparing
-from gpunion.cli.times import clock_time
+from gpunion.cli.quantities import shown_preparing, shown_saving
+from gpunion.cli.times import ago, clock_time
 from gpunion.cli.verdicts import verdict_table
 
 CONNECTS = True
-JSON = """`{job_id, phase, story, verdicts, waits, preparing, places}` as GET /jobs/{id}/why answers
-(docs/http-api.md)."""
+JSON = """`{job_id, phase, story, verdicts, waits, preparing, saving, places}` as GET /jobs/{id}/why
+answers (docs/http-api.md)."""
 EXAMPLES = ("gpunion why train",)
 
 
@@ -37,6 +37,9 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             screen.line(f"  {clock_time(line['at'])}  {line['sentence']}")
     if why["preparing"] is not None:
         screen.line(f"Right now: {shown_preparing(why['preparing'])}.")
+    saving = why.get("saving")  # a coordinator of before does not say
+    if saving is not None:
+        screen.line(f"Right now: {_saving(saving)}.")
     for place, trouble in why["places"].items():
         screen.line(f"  now: of its places {place} is not there: {trouble}")
     if why["phase"] in ("pending", "migrating"):
@@ -45,6 +48,13 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         screen.line()
         _explain_waiting(context, why)
     return OK
+
+
+def _saving(saving: Json) -> str:
+    if saving["stage"] != "unknown":
+        return f"a save is {shown_saving(saving)}"
+    away = "is not connected" if saving["heard_at"] is None else f"was last heard {ago(saving['heard_at'])}"
+    return f"a save is under way; how far is not known, since its machine {away}"
 
 
 def _explain_waiting(context: Context, why: Json) -> None:

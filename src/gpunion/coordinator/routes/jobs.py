@@ -64,7 +64,7 @@ async def jobs(
     for job in found:
         if query.cursor is not None and job.id >= query.cursor:
             continue
-        if query.phase and job.phase.value not in query.phase:
+        if query.phase and views.shown_phase(campus.state, job).value not in query.phase:
             continue
         if len(page) == query.limit:
             return _page(campus, page, next_cursor=page[-1].id)
@@ -82,9 +82,10 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
     job = find(campus, job_id)
     entries = [(line.at_s, reason) for line in await _history(campus, job.id) for reason in line.reasons]
     job = find(campus, job_id)
+    now = views.job_out(campus, job)
     return wire.Why(
         job_id=job.id,
-        phase=job.phase.value,
+        phase=now.phase,
         story=[
             wire.StoryLine(
                 at=convert.shown_time(line.at_s),
@@ -96,7 +97,8 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
         ],
         verdicts=views.verdicts(campus, job) if job.phase.waiting else [],
         waits=views.waits(campus, job),
-        preparing=views.job_out(campus, job).preparing,
+        preparing=now.preparing,
+        saving=now.saving,
         places={} if job.phase.over else await troubles_of(campus, job.spec.places or (CAMPUS,)),
     )
 

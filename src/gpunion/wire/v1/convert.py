@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.frames import Preparing, SaveNote
 from gpunion.domain.gang import Seat, member_ids
-from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobSpec, Priority
+from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobPhase, JobSpec, Priority
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason, Verdict
@@ -67,21 +67,26 @@ def spec_from(job: wishes.JobIn, owner: str) -> JobSpec:
     )
 
 
-def job_out(
-    job: Job,
-    run: Run | None,
-    live: tuple[int, float] | None,
-    preparing: Preparing | None = None,
-    moves: int = 0,
-) -> jobs.JobOut:
-    """`run` is the job's living run, where it has one; `moves`: how often it has gone on elsewhere."""
-    spec = job.spec
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNow:
+    """What a job's own record does not say of it."""
+
+    phase: JobPhase
+    run: Run | None = None  # the living one
+    live: tuple[int, float] | None = None  # step and progress
+    preparing: Preparing | None = None
+    saving: jobs.UnderWayOut | None = None
+    moves: int = 0  # how often it has gone on elsewhere
+
+
+def job_out(job: Job, now: JobNow) -> jobs.JobOut:
+    spec, run, live = job.spec, now.run, now.live
     return jobs.JobOut(
         id=job.id,
         name=spec.name,
         owner=spec.owner,
         lab=spec.lab,
-        phase=job.phase.value,
+        phase=now.phase.value,
         priority=spec.priority.name.lower(),
         command=list(spec.command),
         resources=_resources_out(spec.request),
@@ -91,12 +96,13 @@ def job_out(
         epoch=job.epoch,
         node_id=run.node_id if run else None,
         home=job.home,
-        moves=moves,
+        moves=now.moves,
         durable=_durable_out(job.durable),
         live=jobs.LiveOut(run_id=run.id, step=live[0], progress=live[1]) if run and live else None,
         lockfile=spec.lockfile,
         image=job.image.image.ref if job.image else None,
-        preparing=jobs.PreparingOut(**asdict(preparing)) if preparing else None,
+        preparing=jobs.PreparingOut(**asdict(now.preparing)) if now.preparing else None,
+        saving=now.saving,
         exit_code=job.exit_code,
         output=job.output,
         places=list(spec.places),

@@ -176,6 +176,7 @@ class JobOut(Answer):
     lockfile: str | None
     image: str | None
     preparing: PreparingOut | None
+    saving: UnderWayOut | None = Field(description="its newest save, while that is under way")
     exit_code: int | None
     output: str | None
     places: list[str]  # where its checkpoints are kept; none: the campus's own vault
@@ -209,6 +210,7 @@ class Why(Answer):
     verdicts: list[VerdictOut]
     waits: list[ReasonOut]
     preparing: PreparingOut | None
+    saving: UnderWayOut | None
     places: dict[str, str]  # what is wrong with its places, as the coordinator sees them
 
 
