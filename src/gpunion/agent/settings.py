@@ -19,6 +19,7 @@ from gpunion.agent.watch_settings import KEYS as WATCH_KEYS
 from gpunion.agent.watch_settings import WatchSettings, watch_settings
 from gpunion.domain.egress import parse_place
 from gpunion.domain.resources import GIB, Gpu
+from gpunion.domain.speeds import declared_speed
 from gpunion.domain.terms import HouseRules, OwnersTerms, Terms
 from gpunion.owner_kill.command import default_state_dir
 
@@ -239,12 +240,13 @@ def _gpus(rows: Any) -> tuple[Gpu, ...]:
         for _ in range(int(positive(row.get("count", 1), "gpu.count"))):
             if len(gpus) >= GPUS_MAX:
                 raise SettingsTrouble(f"more than {GPUS_MAX} GPUs in one machine")
+            model = str(row.get("model", "declared"))
             gpus.append(
                 Gpu(
                     index=len(gpus),
-                    model=str(row.get("model", "declared")),
+                    model=model,
                     memory_bytes=amount_of_memory(row.get("memory", 8 * GIB), "gpu.memory"),
-                    speed=positive(row.get("speed", 1.0), "gpu.speed"),
+                    speed=positive(row.get("speed", declared_speed(model)), "gpu.speed"),
                 )
             )
     return tuple(gpus)

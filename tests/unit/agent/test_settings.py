@@ -15,6 +15,13 @@ def parse(tmp_path: Path, environment: dict[str, str] | None = None, **table: An
     return settings_of({**LEAST, **table}, tmp_path, environment or {})
 
 
+def test_a_declared_gpu_is_as_fast_as_its_name_says_unless_its_owner_says_otherwise(tmp_path: Path) -> None:
+    names = ["RTX 3090", "RTX3090", "rtx-3090", "RTX3090Ti", "NVIDIA A100-SXM4-80GB", "Voodoo 2"]
+    found = parse(tmp_path, gpu=[{"model": name} for name in names])
+    assert [gpu.speed for gpu in found.gpus] == [0.45, 0.45, 0.45, 0.45, 1.0, 1.0]
+    assert parse(tmp_path, gpu=[{"model": "H100", "speed": 0.5}]).gpus[0].speed == 0.5
+
+
 def test_the_least_settings_are_enough(tmp_path: Path) -> None:
     settings = parse(tmp_path)
     assert settings.coordinator == "https://campus.example:8765"

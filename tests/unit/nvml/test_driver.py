@@ -11,9 +11,9 @@ import pytest
 from gpunion.adapters.nvml.driver import Driver
 from gpunion.adapters.nvml.opened import Openers, pids_are_ours
 from gpunion.adapters.nvml.slices import slice_nodes
-from gpunion.adapters.nvml.speeds import UNKNOWN, speed_of
 from gpunion.adapters.nvml.words import cards, shown_model
 from gpunion.domain.resources import GIB
+from gpunion.domain.speeds import UNKNOWN, speed_of
 from gpunion.ports.gpus import GpuProcess
 from tests.unit.nvml.cards import FakeDriver, a_card
 

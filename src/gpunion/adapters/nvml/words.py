@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpunion.adapters.nvml.speeds import speed_of
 from gpunion.domain.resources import Gpu
+from gpunion.domain.speeds import speed_of
 from gpunion.ports.gpus import GpuProcess, GpuSight
 
 # The makers' names say whose card it is before they say which.

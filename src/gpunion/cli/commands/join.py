@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODEL:MEMORY[:SPEED]",
-        help="a GPU it lends, and how fast it is next to an A100 (1); may be repeated",
+        help="a GPU it lends, and how fast it is next to an A100 (by its name); may be repeated",
     )
     machine.add_argument(
         "--runtime",
@@ -195,6 +195,7 @@ def _not_joined(trouble: Exception) -> Trouble:
 
 def _gpu(index: int, text: str) -> Gpu:
     from gpunion.domain.resources import Gpu
+    from gpunion.domain.speeds import declared_speed
 
     parts = text.split(":")
     if len(parts) not in (2, 3) or not parts[0]:
@@ -203,7 +204,7 @@ def _gpu(index: int, text: str) -> Gpu:
             code=USAGE,
         )
     try:
-        speed = positive_number(parts[2]) if len(parts) == 3 else 1.0
+        speed = positive_number(parts[2]) if len(parts) == 3 else declared_speed(parts[0])
         return Gpu(index=index, model=parts[0], memory_bytes=some_memory(parts[1]), speed=speed)
     except argparse.ArgumentTypeError as error:
         raise Trouble(f"--gpu {text}: {error}", code=USAGE) from error

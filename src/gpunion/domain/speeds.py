@@ -6,6 +6,8 @@ What a job gets depends on the job; a `speed` in the settings overrides it, and 
 
 from __future__ import annotations
 
+import re
+
 REFERENCE = "A100"
 UNKNOWN = 0.5  # slower than the reference: a card nobody named is more often an old one
 
@@ -51,14 +53,27 @@ SPEEDS: dict[str, float] = {
 }
 
 
+_ATTACHED = re.compile(r"(\d)(TI|SUPER)\b")  # RTX3080Ti
+
+
 def speed_of(model: str, memory_bytes: int = 0, card_bytes: int = 0) -> float:
     """A slice has its share of the card, by memory."""
-    upper = model.upper()
-    known = [name for name in SPEEDS if _has_word(upper, name)]
-    speed = SPEEDS[max(known, key=len)] if known else UNKNOWN
+    speed = _known(model) or UNKNOWN
     if card_bytes > memory_bytes > 0:
         speed *= memory_bytes / card_bytes
     return speed
+
+
+def declared_speed(model: str) -> float:
+    """Of a card that its owner names. As fast as the reference where the name says nothing: it may be any."""
+    return _known(model) or 1.0
+
+
+def _known(model: str) -> float | None:
+    """People leave out blanks that makers write, and put in other signs."""
+    upper = _ATTACHED.sub(r"\1 \2", model.upper().replace("_", " ").replace("-", " "))
+    known = [name for name in SPEEDS if _has_word(upper, name) or _has_word(upper, name.replace(" ", ""))]
+    return SPEEDS[max(known, key=len)] if known else None
 
 
 def _has_word(text: str, name: str) -> bool:
