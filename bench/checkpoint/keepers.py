@@ -16,7 +16,7 @@ from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.known import KnownFiles
 from gpunion.adapters.files.restore import restore_directory
 from gpunion.adapters.files.ship import ship_directory
-from gpunion.ports.vault import CheckpointLabel
+from gpunion.ports.vault import CheckpointLabel, Manifest
 
 
 class Tool:
@@ -55,16 +55,19 @@ class Ours(Tool):
     name = "gpunion"
 
     def begin(self) -> None:
-        self._vault = DirectoryVault(self.store / "vault")
+        self.vault = DirectoryVault(self.store / "vault")
         self._known = KnownFiles()
 
     def save(self, live: Path, number: int) -> int:
-        return ship_directory(self._vault, live, label_of(number), known=self._known).new_bytes
+        return ship_directory(self.vault, live, label_of(number), known=self._known).new_bytes
+
+    def newest(self) -> Manifest:
+        found = self.vault.latest("job")
+        assert found is not None
+        return found
 
     def restore(self, target: Path) -> None:
-        newest = self._vault.latest("job")
-        assert newest is not None
-        restore_directory(self._vault, newest, target)
+        restore_directory(self.vault, self.newest(), target)
 
 
 class Copies(Tool):

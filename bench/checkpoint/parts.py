@@ -66,17 +66,10 @@ def counted(part: str, work: Callable[..., Any]) -> Callable[..., Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--scale", type=float, default=0.05)
-    parser.add_argument(
-        "--count", type=int, default=5, help="checkpoints in a series; the newest is restored"
-    )
-    parser.add_argument("--steps", type=int, default=10, help="optimiser steps between two checkpoints")
-    parser.add_argument("--series", nargs="*", default=["full", "lora", "cache"], choices=list(SERIES))
-    parser.add_argument("--restores", type=int, default=10)
+    add_arguments(parser)
     parser.add_argument(
         "--cores", nargs="*", type=int, help="so many of those that are here, one after the other"
     )
-    parser.add_argument("--place", type=Path, help="a folder on the disk to measure on")
     arguments = parser.parse_args()
     for part, (owner, name) in PARTS.items():
         setattr(owner, name, counted(part, getattr(owner, name)))
@@ -88,6 +81,17 @@ def main() -> int:
                 found = measured(ours, copies, Path(folder) / "restored", arguments.restores)
                 show(f"{name}, {cores}", found, cores)
     return 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", type=float, default=0.05)
+    parser.add_argument(
+        "--count", type=int, default=5, help="checkpoints in a series; the newest is restored"
+    )
+    parser.add_argument("--steps", type=int, default=10, help="optimiser steps between two checkpoints")
+    parser.add_argument("--series", nargs="*", default=["full", "lora", "cache"], choices=list(SERIES))
+    parser.add_argument("--restores", type=int, default=10)
+    parser.add_argument("--place", type=Path, help="a folder on the disk to measure on")
 
 
 def within(wanted: list[int] | None) -> Iterator[int]:
