@@ -17,6 +17,7 @@ import pytest
 import gpunion
 from gpunion.domain.job import WRAPPER, CheckpointWish, JobSpec
 from gpunion.sdk.job import wrapper
+from gpunion.sdk.job.messages import Mailbox, Request
 
 PATIENCE_S = 30.0
 SLEEPS = ("sh", "-c", "while :; do sleep 0.02; done")
@@ -29,8 +30,9 @@ class Guest:
         self.control_dir.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
 
-    def runs(self, *words: str) -> None:
-        module = "import gpunion.sdk.job.wrapper as w, sys; w.SETTLE_S = 0.2; sys.exit(w.main(sys.argv[1:]))"
+    def runs(self, *words: str, in_the_way_share: float = wrapper.IN_THE_WAY_SHARE) -> None:
+        quicker = f"w.SETTLE_S = 0.2; w.IN_THE_WAY_SHARE = {in_the_way_share}"
+        module = f"import gpunion.sdk.job.wrapper as w, sys; {quicker}; sys.exit(w.main(sys.argv[1:]))"
         self.process = subprocess.Popen(
             [sys.executable, "-c", module, *words],
             env={
@@ -53,6 +55,9 @@ class Guest:
     def saved(self) -> dict[str, object]:
         path = self.control_dir / "saved.json"
         return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def held(self) -> str:
+        return (self.control_dir / "held").read_text()
 
     def ends(self) -> int:
         assert self.process is not None
@@ -99,6 +104,65 @@ def test_a_save_that_was_under_way_when_the_notice_came_is_the_last_one(guest: G
     assert guest.ends() == 85
     assert guest.saved()["id"] == "two"
     assert (guest.control_dir / "ran").read_text() == "once\n"
+
+
+def hangs_until(wanted: str) -> str:
+    """The first run of it starts something that never ends; later ones do as well, or save at once."""
+    saves = "echo state > $GPUNION_CHECKPOINT_DIR/state"
+    hangs = "sleep 3600 & echo $! > held; wait"
+    return f"cd $GPUNION_CONTROL_DIR; echo ran >> ran; if {wanted}; then {saves}; else {hangs}; fi"
+
+
+def asks(guest: Guest, request: str, **more: object) -> None:
+    new = guest.control_dir / "request.new"
+    new.write_text(json.dumps({"id": request, **more}))
+    new.rename(guest.control_dir / "request.json")
+
+
+def test_a_command_that_hangs_is_ended_for_the_last_save_with_all_it_started_and_tried_again(
+    guest: Guest,
+) -> None:
+    hanging = hangs_until("test $(wc -l < ran) -gt 1")
+    guest.runs(*words_of("sh", "-c", hanging), "--", *SLEEPS, in_the_way_share=0.0001)
+    asks(guest, "one", final=False)
+    guest.until(lambda: (guest.control_dir / "held").exists() and bool(guest.held()))
+    held = int(guest.held())
+    asks(guest, "two", final=True, deadline=time.time() + 3600.0)
+    assert guest.ends() == 85
+    assert guest.saved()["id"] == "two"
+    assert (guest.control_dir / "ran").read_text() == "ran\nran\n"
+    guest.until(lambda: not _lives(held))
+
+
+def test_a_last_save_that_hangs_is_given_up_before_the_machine_has_to_be_free_and_says_so(
+    guest: Guest,
+) -> None:
+    guest.runs(*words_of("sh", "-c", hangs_until("false")), "--", *SLEEPS)
+    deadline = time.time() + 3.0
+    asks(guest, "one", final=True, deadline=deadline)
+    guest.until(lambda: (guest.control_dir / "not-saved.json").exists())
+    said = json.loads((guest.control_dir / "not-saved.json").read_text())
+    assert said["id"] == "one"
+    assert "sh: nothing was saved within" in said["trouble"]
+    assert said["trouble"].endswith("so it was given up, since the last save is wanted")
+
+
+@pytest.mark.parametrize(("longest_s", "given_up"), [(0.0, True), (1e6, False)])
+def test_a_save_that_takes_as_long_as_ever_is_not_given_up_for_the_last_one(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch, longest_s: float, given_up: bool
+) -> None:
+    monkeypatch.setattr(wrapper, "IN_THE_WAY_SHARE", 0.0)
+    monkeypatch.setenv("GPUNION_CONTROL_DIR", str(guest.control_dir))
+    allowance = wrapper.Allowance(Mailbox(), Request(id="one", final=False), longest_s)
+    asks(guest, "two", final=True, deadline=time.time() + 3600.0)
+    assert allowance.over() is given_up
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
 
 
 def test_a_command_that_fails_is_no_save(guest: Guest) -> None:

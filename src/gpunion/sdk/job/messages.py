@@ -32,11 +32,13 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Please save. `final`: and then end with status 85. `at_step`: not before, as others of the gang do."""
+    """Please save. `final`: and then end with status 85. `at_step`: not before, as others of the gang do.
+    `deadline`: in Unix time, after that nobody waits for it."""
 
     id: str
     final: bool
     at_step: int = 0
+    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +99,12 @@ class Mailbox:
         message = read(directory / "request.json")
         if message is None or str(message.get("id", "")) in ("", self._answered):
             return None
-        at_step = message.get("at_step")
+        at_step, deadline = message.get("at_step"), message.get("deadline")
         return Request(
             id=str(message["id"]),
             final=bool(message.get("final")),
             at_step=at_step if isinstance(at_step, int) else 0,
+            deadline=deadline if isinstance(deadline, int | float) else None,
         )
 
     def ask_again_soon(self) -> None:

@@ -11,6 +11,8 @@ checkpoint is wanted:
   still for a while, or when the program ends with status 85, "saved, run me again".
 
 After a last save the program is ended. How far it is, is told as seconds of work: it has no steps to count.
+A save that hangs is given up in time: any other for the last one, and the last one before the machine has to
+be free, so that what kept it can be told.
 """
 
 from __future__ import annotations
@@ -34,8 +36,51 @@ LOOK_S = 0.05
 SETTLE_S = 2.0
 # A last save is over with the notice; any other is given up, and training goes on, after so long.
 SAVE_LIMIT_S = 600.0
+# What is left of a notice when a last save is given up: SIGTERM comes 5 s before the end, and what is not
+# saved by then could not be sent. Of a short notice not more than this part.
+LAST_WORDS_S = 7.0
+LAST_WORDS_SHARE = 0.25
+# A save that was under way when the last one was asked for gets so much of the time left, or so many times
+# what the longest took so far. If it hangs the rest is for another try.
+IN_THE_WAY_SHARE = 0.5
+LONGEST_TIMES = 1.5
+ANSWER_S = 120.0  # how long an agent waits for a last save that nobody set a deadline for
 END_LIMIT_S = 3.0  # SIGTERM comes 5 s before the end: a program that has not gone by then is killed
 WORKED_FILE = ".gpunion-seconds.json"
+
+
+class Allowance:
+    """How long a save may go on. It shrinks when a last save is wanted meanwhile."""
+
+    def __init__(self, mailbox: Mailbox, request: Request, longest_s: float) -> None:
+        self._mailbox, self._request = mailbox, request
+        self._longest_s = longest_s
+        self._began_s = time.monotonic()
+        self._until_s = self._began_s + SAVE_LIMIT_S
+        self._wanted = request.final
+        if request.final and request.deadline is not None:
+            self._until_s = min(self._until_s, self._began_s + _usable_s(request.deadline))
+
+    def over(self) -> bool:
+        newer = None if self._wanted else self._mailbox.request()
+        if newer is not None and newer.final and newer.id != self._request.id:
+            self._wanted = True
+            now_s = time.monotonic()
+            usable_s = ANSWER_S if newer.deadline is None else _usable_s(newer.deadline)
+            usual_s = LONGEST_TIMES * self._longest_s - (now_s - self._began_s)
+            allowed_s = min(usable_s, max(IN_THE_WAY_SHARE * usable_s, usual_s))
+            self._until_s = min(self._until_s, now_s + allowed_s)
+        return time.monotonic() >= self._until_s
+
+    def in_words(self) -> str:
+        waited_s = time.monotonic() - self._began_s
+        why = ", since the last save is wanted" if self._wanted else ""
+        return f"nothing was saved within {waited_s:.1f} s, so it was given up{why}"
+
+
+def _usable_s(deadline: float) -> float:
+    left_s = max(0.0, deadline - time.time())
+    return left_s - min(LAST_WORDS_S, LAST_WORDS_SHARE * left_s)
 
 
 class Wrapped:
@@ -45,6 +90,7 @@ class Wrapped:
         self._mailbox = Mailbox()
         self._began_s, self._worked_s = time.monotonic(), self._worked_before()
         self._told_s = float("-inf")
+        self._longest_s = 0.0  # that a save took which came to something
         self._child = subprocess.Popen(list(program))
         signal.signal(signal.SIGTERM, lambda signum, frame: self._pass_on(signum))
 
@@ -64,12 +110,14 @@ class Wrapped:
     def _save(self, request: Request) -> bool:
         """Whether that was the last one, and the program has ended."""
         began_s = time.monotonic()
-        trouble = self._run_command() if self._command else self._send_and_wait()
+        allowance = Allowance(self._mailbox, request, self._longest_s)
+        trouble = self._run_command(allowance) if self._command else self._send_and_wait(allowance)
         if trouble or self._child.poll() is not None:
             if trouble:
                 print(f"gpunion: the checkpoint was not saved: {trouble}", file=sys.stderr)
                 self._mailbox.could_not(request, trouble)
             return False  # a program that has gone speaks for itself
+        self._longest_s = max(self._longest_s, time.monotonic() - began_s)
         self._note_worked()
         sync_tree(self._folder)
         stall_s = time.monotonic() - began_s if self._command else 0.0
@@ -82,25 +130,34 @@ class Wrapped:
             self._end()
         return request.final
 
-    def _run_command(self) -> str:
+    def _run_command(self, allowance: Allowance) -> str:
+        name = self._command[0]
         try:
-            done = subprocess.run(self._command, timeout=SAVE_LIMIT_S)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return f"{self._command[0]}: {error}"
-        return "" if done.returncode == 0 else f"{self._command[0]} ended with status {done.returncode}"
+            # In a session of its own, so that what it has started is ended with it.
+            command = subprocess.Popen(self._command, start_new_session=True)
+        except OSError as error:
+            return f"{name}: {error}"
+        while not allowance.over():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = command.wait(LOOK_S)
+                return "" if code == 0 else f"{name} ended with status {code}"
+        with contextlib.suppress(OSError):
+            os.killpg(command.pid, signal.SIGKILL)
+        command.wait()
+        return f"{name}: {allowance.in_words()}"
 
-    def _send_and_wait(self) -> str:
-        before, until_s = self._look(), time.monotonic() + SAVE_LIMIT_S
+    def _send_and_wait(self, allowance: Allowance) -> str:
+        before = self._look()
         self._pass_on(self._signum or signal.SIGUSR1)
         seen, seen_s = before, time.monotonic()
-        while self._child.poll() is None and time.monotonic() < until_s:
+        while self._child.poll() is None and not allowance.over():
             now = self._look()
             if now != seen:
                 seen, seen_s = now, time.monotonic()
             elif seen != before and time.monotonic() - seen_s >= SETTLE_S:
                 return ""
             time.sleep(LOOK_S)
-        return "" if self._child.poll() is not None else f"it wrote nothing within {SAVE_LIMIT_S:.0f} s"
+        return "" if self._child.poll() is not None else allowance.in_words()
 
     def _pass_on(self, signum: int) -> None:
         """The agent reaches every process that catches a signal of its own; the others get it from here."""
