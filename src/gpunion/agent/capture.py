@@ -7,6 +7,7 @@ vault's side's business.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -67,6 +68,45 @@ def cut(
     missing = sorted(set(files or ()) - found)
     if missing:
         raise CheckpointTorn(f"{missing[0]} is named as saved and is not there")
+
+
+def may_read(path: Path) -> bool:
+    return os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK)
+
+
+def make_readable(folder: Path, may_read: Callable[[Path], bool] = may_read) -> None:
+    """What a program made and left without leave to read it is its result all the same. For a folder in which
+    nobody writes any more. BadManifest: it is not ours to give that leave."""
+    waiting = [(folder, 0)]
+    while waiting:
+        place, depth = waiting.pop()
+        _grant(folder, place, stat.S_IRUSR | stat.S_IXUSR, may_read)
+        for entry in _entries(place):
+            path = Path(entry.path)
+            if entry.is_file(follow_symlinks=False):
+                _grant(folder, path, stat.S_IRUSR, may_read)
+            elif entry.is_dir(follow_symlinks=False) and depth < OUTPUT_DEPTH_MAX:
+                waiting.append((path, depth + 1))
+
+
+def _grant(folder: Path, path: Path, leave: int, may_read: Callable[[Path], bool]) -> None:
+    with contextlib.suppress(OSError):  # whoever sends it says what else is wrong with it
+        if may_read(path):
+            return
+        about = path.stat(follow_symlinks=False)
+        try:
+            path.chmod(stat.S_IMODE(about.st_mode) | leave)
+        except PermissionError as error:
+            name, mode = path.relative_to(folder), stat.filemode(about.st_mode)
+            raise BadManifest(f"{name} cannot be read ({mode}, of user {about.st_uid})") from error
+
+
+def _entries(place: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(place) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 def remove_links_that_lead_outside(folder: Path) -> list[str]:

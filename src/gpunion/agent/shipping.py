@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpunion.agent.caps import both
-from gpunion.agent.capture import cut, remove_links_that_lead_outside
+from gpunion.agent.capture import cut, make_readable, remove_links_that_lead_outside
 from gpunion.agent.control import SavedMarker, read_saved, readable
 from gpunion.agent.restoring import APP_TIER, CHECKPOINT_PART, OUTPUT_PART, OUTPUT_TIER
 from gpunion.agent.run_notes import RunNote
@@ -104,6 +104,7 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
     output_id = CheckpointId(f"{note.run_id}-output")
     left_out = ""
     try:
+        make_readable(note.paths.output_dir)
         left_out = _without(remove_links_that_lead_outside(note.paths.output_dir))
         if not any(note.paths.output_dir.iterdir()):
             return OutputShipped(run_id=note.run_id, output=None, left_out=left_out)

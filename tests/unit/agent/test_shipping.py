@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gpunion.agent import shipping
-from gpunion.agent.capture import OUTPUT_DEPTH_MAX
+from gpunion.agent.capture import OUTPUT_DEPTH_MAX, make_readable
 from gpunion.agent.hands import GuestHands
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.events import (
@@ -176,6 +179,48 @@ async def test_an_output_that_nobody_can_walk_through_is_hopeless(fake: FakeWorl
     assert isinstance(event, OutputShipped)
     assert event.hopeless
     assert "nested more than 256 deep" in event.detail
+
+
+def as_its_mode_says(path: Path) -> bool:
+    """What an agent may read that is not root: tests may be."""
+    mode = path.stat(follow_symlinks=False).st_mode
+    wanted = 0o500 if path.is_dir() else 0o400
+    return mode & wanted == wanted
+
+
+def a_locked_output(folder: Path) -> list[Path]:
+    (folder / "runs").mkdir(parents=True)
+    (folder / "runs" / "weights").write_text("done")
+    (folder / "elsewhere").symlink_to(folder / "runs" / "weights")
+    locked = [folder / "runs" / "weights", folder / "runs", folder]
+    for path in locked:
+        path.chmod(0)
+    return locked
+
+
+def test_what_a_program_left_without_leave_to_read_it_is_kept_all_the_same(tmp_path: Path) -> None:
+    locked = a_locked_output(tmp_path / "output")
+    make_readable(tmp_path / "output", as_its_mode_says)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in locked] == [0o400, 0o500, 0o500]
+
+
+async def test_an_output_that_is_not_the_agents_to_open_is_hopeless_and_named(
+    fake: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_ours(path: Path, mode: int) -> None:
+        raise PermissionError(errno.EPERM, "not permitted")
+
+    hands = await started(fake)
+    (fake.runtime.paths(RUN).output_dir / "weights").write_text("done")
+    (fake.runtime.paths(RUN).output_dir / "weights").chmod(0)
+    monkeypatch.setattr(os, "access", lambda path, mode: as_its_mode_says(Path(path)))
+    monkeypatch.setattr(Path, "chmod", not_ours)
+    hands.ship_output(7)
+    await until(lambda: fake.posted)
+    [event] = fake.posted
+    assert isinstance(event, OutputShipped)
+    assert event.hopeless
+    assert "weights cannot be read (----------, of user" in event.detail
 
 
 async def test_an_output_that_no_vault_takes_is_hopeless(fake: FakeWorld) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.job import JobPhase
+from gpunion.domain.job import Job, JobPhase
 from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import EndReason
-from gpunion.engine import circles, endings, gang_back, gangs, moving
+from gpunion.engine import circles, endings, gang_back, gangs, lost_outputs, moving
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import runs
 from gpunion.engine.handlers.interruptions import interrupted
@@ -23,7 +23,7 @@ _AS_TOLD = (EndReason.STOPPED, EndReason.SAVED, EndReason.UNKNOWN, EndReason.FAI
 def ended(draft: Draft, ending: Ending) -> None:
     """`gang_moves.follow` looks at the others afterwards, in the same decision."""
     report = ending.report
-    job = circles.counted(draft, ending.job, ending.run, report)
+    job = lost_outputs.counted(circles.counted(draft, ending.job, ending.run, report), report)
     ending = replace(ending, job=job)
     if job.phase is JobPhase.STOPPING:
         runs.over(draft, job, JobPhase.CANCELLED, report)
@@ -40,6 +40,8 @@ def ended(draft: Draft, ending: Ending) -> None:
         _interrupted(draft, ending)
     elif report.reason is EndReason.FAILED:
         _hold(draft, ending, failure=runs.failure_of(report))
+    elif report.reason is EndReason.OUTPUT_LOST and _lost_too_often(draft, job):
+        _hold(draft, ending, failure=lost_outputs.in_words(job, report))
     elif gang_back.before_what_cannot_be_read(draft, job, ending.run, report):
         _goes_with_the_others(draft, replace(ending, job=draft.state.jobs[job.id]), Cause.SPOILED_SAVE)
     elif circles.too_many(job):
@@ -48,6 +50,11 @@ def ended(draft: Draft, ending: Ending) -> None:
         _hold(draft, ending, failure=runs.hopeless_because(report))
     else:
         _interrupted(draft, ending)
+
+
+def _lost_too_often(draft: Draft, job: Job) -> bool:
+    others = [one for one in gangs.members(draft, job) if one.id != job.id]
+    return lost_outputs.too_many([job, *others])
 
 
 def _interrupted(draft: Draft, ending: Ending) -> None:

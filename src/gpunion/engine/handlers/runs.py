@@ -12,7 +12,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import circles, dumps, going_back, moving, prefetch, staging
+from gpunion.engine import circles, dumps, going_back, lost_outputs, moving, prefetch, staging
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.interruptions import interrupted
 from gpunion.engine.save_timer import set_checkpoint_timer
@@ -105,7 +105,7 @@ def closed(draft: Draft, report: RunEnded) -> Ending | None:
 
 def ended(draft: Draft, ending: Ending) -> None:
     run, report = ending.run, ending.report
-    job = circles.counted(draft, ending.job, run, report)
+    job = lost_outputs.counted(circles.counted(draft, ending.job, run, report), report)
     if job.phase is JobPhase.STOPPING and report.reason is not EndReason.FINISHED:
         over(draft, job, JobPhase.CANCELLED, report)
         draft.because(job.id, Why.CANCELLED)
@@ -113,6 +113,8 @@ def ended(draft: Draft, ending: Ending) -> None:
         _finished(draft, job, run, report)
     elif report.reason is EndReason.FAILED:
         _failed_by_itself(draft, job, run, report)
+    elif report.reason is EndReason.OUTPUT_LOST and lost_outputs.too_many([job]):
+        _failed(draft, job, report, lost_outputs.in_words(job, report))
     elif circles.too_many(job):
         _failed(draft, job, report, circles.WORDS)
     elif start_is_hopeless(job, report):

@@ -31,6 +31,10 @@ def test_a_member_whose_output_could_not_be_kept_makes_all_run_again_and_one_tha
     headquarters.ended("job-r1-e1", EndReason.OUTPUT_LOST, exit_code=0, detail="the vault is away")
     assert "but the vault is away; it is run again" in told(headquarters, "job-r1", Why.OUTPUT_NOT_KEPT)[0]
     assert phases(headquarters) == ["starting", "starting"]
+    headquarters.ended("job-e2", EndReason.OUTPUT_LOST, exit_code=0, detail="the vault is away")  # another's
+    headquarters.ended("job-r1-e2", EndReason.STOPPED)
+    assert phases(headquarters) == ["failed", "failed"]
+    assert "finished 2 times" in told(headquarters, "job-r1", Why.FAILED)[0]
 
 
 def test_a_member_that_fails_fails_the_gang() -> None:

@@ -71,6 +71,25 @@ def test_a_machine_that_could_not_keep_an_output_is_not_tried_again_at_once() ->
     assert [one.node_id for one in headquarters.job().avoid] == ["alpha"]
 
 
+def test_a_job_whose_output_cannot_be_kept_is_run_again_once_and_then_fails_with_what_to_do() -> None:
+    headquarters = a_running_job()
+    headquarters.joins("beta")
+    headquarters.fires("checkpoint:job-e1")
+    headquarters.durable("job-e1-c1", step=10)
+    headquarters.ended("job-e1", EndReason.OUTPUT_LOST, step=99, detail="the vault is full")
+    headquarters.started("job-e2", step=10, restored="job-e1-c1")
+    headquarters.ended("job-e2", EndReason.KILLED_BY_OWNER, step=50)  # nobody's count
+    headquarters.started("job-e3", step=10, restored="job-e1-c1")
+    decision = headquarters.ended("job-e3", EndReason.OUTPUT_LOST, step=99, detail="the vault is full")
+    assert headquarters.job().phase is JobPhase.FAILED
+    assert decision.reasons[0].sentence() == (
+        "failed: its program has finished 2 times, and what it made could not be kept (the last time: the "
+        "vault is full); its machine has removed it with the run. Next: see that its place is there and has "
+        "room (gpunion places), then submit it again, or fetch what it had made by step 10, which was saved "
+        "then: gpunion cp job: DIR"
+    )
+
+
 def test_a_finished_job_is_told_what_was_left_out_of_its_output() -> None:
     decision = a_running_job().ended("job-e1", EndReason.FINISHED, detail="left out of its output: l")
     told = [reason.sentence() for reason in decision.reasons]
