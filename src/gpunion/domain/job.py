@@ -155,6 +155,7 @@ class Job:
     dumps_given_up: bool = False  # from now on its program saves itself, or it begins anew
     spoiled: tuple[CheckpointId, ...] = ()  # saves that its program could not go on from
     circles: int = 0  # how often in a row it ended at once, "saved, run me again", with nothing done
+    vanished: int = 0  # how often in a row its guest or machine was lost, with nothing done
     outputs_lost: int = 0  # how often it had finished, and what it made could not be kept
     went_back: int = 0  # how often in a row it went on from an earlier save for that
     # Of a gang's member: saves before `durable` that all members have and their vaults keep, the newest last.

@@ -195,7 +195,7 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
         case RunStarted():
             runs.started(draft, node_id, report)
         case RunEnded():
-            _run_ended(draft, report)
+            _ended(draft, runs.closed(draft, report))
         case RunParked() | RunNotParked() | RunUnparked():
             _parking(draft, report)
         case CheckpointFailed():
@@ -210,8 +210,7 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
             assert_never(report)
 
 
-def _run_ended(draft: Draft, report: RunEnded) -> None:
-    ending = runs.closed(draft, report)
+def _ended(draft: Draft, ending: runs.Ending | None) -> None:
     if ending is None:
         return
     if ending.job.spec.seat is None:
@@ -255,7 +254,7 @@ def _timer(draft: Draft, key: str) -> None:
         case "checkpoint":
             checkpoints.due(draft, RunId(subject))
         case "give_up" | "fence":
-            runs.give_up(draft, RunId(subject))
+            _ended(draft, runs.given_up(draft, RunId(subject)))
         case "start":
             runs.start_overdue(draft, RunId(subject))
         case "flush":

@@ -8,7 +8,7 @@ from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import EndReason
-from gpunion.engine import circles, endings, gang_back, gangs, lost_outputs, moving
+from gpunion.engine import circles, endings, gang_back, gangs, lost_outputs, moving, vanishing
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import runs
 from gpunion.engine.handlers.interruptions import interrupted
@@ -23,7 +23,7 @@ _AS_TOLD = (EndReason.STOPPED, EndReason.SAVED, EndReason.UNKNOWN, EndReason.FAI
 def ended(draft: Draft, ending: Ending) -> None:
     """`gang_moves.follow` looks at the others afterwards, in the same decision."""
     report = ending.report
-    job = lost_outputs.counted(circles.counted(draft, ending.job, ending.run, report), report)
+    job = runs.counted(draft, ending)
     ending = replace(ending, job=job)
     if job.phase is JobPhase.STOPPING:
         runs.over(draft, job, JobPhase.CANCELLED, report)
@@ -46,6 +46,8 @@ def ended(draft: Draft, ending: Ending) -> None:
         _goes_with_the_others(draft, replace(ending, job=draft.state.jobs[job.id]), Cause.SPOILED_SAVE)
     elif circles.too_many(job):
         _hold(draft, ending, failure=circles.WORDS)
+    elif vanishing.too_many(job, report):
+        _hold(draft, ending, failure=vanishing.WORDS)
     elif runs.start_is_hopeless(job, report):
         _hold(draft, ending, failure=runs.hopeless_because(report))
     else:

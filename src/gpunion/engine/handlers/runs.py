@@ -12,7 +12,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import circles, dumps, going_back, lost_outputs, moving, prefetch, staging
+from gpunion.engine import circles, dumps, going_back, lost_outputs, moving, prefetch, staging, vanishing
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.interruptions import interrupted
 from gpunion.engine.save_timer import set_checkpoint_timer
@@ -105,7 +105,7 @@ def closed(draft: Draft, report: RunEnded) -> Ending | None:
 
 def ended(draft: Draft, ending: Ending) -> None:
     run, report = ending.run, ending.report
-    job = lost_outputs.counted(circles.counted(draft, ending.job, run, report), report)
+    job = counted(draft, ending)
     if job.phase is JobPhase.STOPPING and report.reason is not EndReason.FINISHED:
         over(draft, job, JobPhase.CANCELLED, report)
         draft.because(job.id, Why.CANCELLED)
@@ -117,10 +117,19 @@ def ended(draft: Draft, ending: Ending) -> None:
         _failed(draft, job, report, lost_outputs.in_words(job, report))
     elif circles.too_many(job):
         _failed(draft, job, report, circles.WORDS)
+    elif vanishing.too_many(job, report):
+        _failed(draft, job, report, vanishing.WORDS)
     elif start_is_hopeless(job, report):
         _failed(draft, job, report, hopeless_because(report))
     else:
         interrupted(draft, job, run, report)
+
+
+def counted(draft: Draft, ending: Ending) -> Job:
+    """With what keeps anything from being tried for ever."""
+    run, report = ending.run, ending.report
+    job = circles.counted(draft, ending.job, run, report)
+    return lost_outputs.counted(vanishing.counted(draft, job, run, report), report)
 
 
 def close(draft: Draft, run: Run, reason: EndReason, *, last_step: int) -> None:
@@ -138,26 +147,22 @@ def close(draft: Draft, run: Run, reason: EndReason, *, last_step: int) -> None:
         draft.cancel_timer(f"{timer}:{run.id}")
 
 
-def give_up(draft: Draft, run_id: RunId) -> None:
+def given_up(draft: Draft, run_id: RunId) -> Ending | None:
     """Its node has been silent for longer than its guests can have lived."""
     run = draft.state.runs.get(run_id)
     if run is None or not run.living:
-        return
-    job = draft.job_of(run)
+        return None
+    told_to_stop = run.phase is RunPhase.STOPPING
     lost = RunEnded(
         run_id=run.id,
-        job_id=job.id,
+        job_id=run.job_id,
         epoch=run.epoch,
         reason=EndReason.NODE_LOST,
         last_step=draft.known_step(run),
     )
     close(draft, run, EndReason.NODE_LOST, last_step=lost.last_step)
     run = draft.state.runs[run.id]
-    if job.phase is JobPhase.STOPPING:
-        over(draft, job, JobPhase.CANCELLED, lost)
-        draft.because(job.id, Why.CANCELLED)
-    else:
-        interrupted(draft, job, run, lost)
+    return Ending(job=draft.job_of(run), run=run, report=lost, told_to_stop=told_to_stop)
 
 
 def start_overdue(draft: Draft, run_id: RunId) -> None:

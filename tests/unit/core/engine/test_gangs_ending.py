@@ -9,6 +9,7 @@ from gpunion.domain.job import JobPhase
 from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.run import EndReason
+from gpunion.engine.vanishing import VANISHED_MOST
 from tests.builders import Headquarters
 from tests.builders.gangs import MEMBERS, RUNS, a_gang_spec, a_running_gang, of_kind, phases, told
 
@@ -60,6 +61,19 @@ def test_a_member_that_cannot_be_started_anywhere_fails_the_gang() -> None:
             headquarters.later(31).hears(TimerFired(key="replan"))
     assert phases(headquarters) == ["failed", "failed"]
     assert "could not be started on 3 nodes: no such file" in told(headquarters, "job", Why.FAILED)[0]
+
+
+def test_a_member_that_vanishes_wherever_it_is_put_fails_the_gang() -> None:
+    headquarters = a_running_gang()
+    for epoch in range(1, VANISHED_MOST + 1):
+        headquarters.ended(f"job-r1-e{epoch}", EndReason.GUEST_LOST)
+        headquarters.ended(f"job-e{epoch}", EndReason.STOPPED)
+        if epoch < VANISHED_MOST:
+            headquarters.later(headquarters.engine.timing.avoid_s + 1).hears(TimerFired(key="replan"))
+            for member in MEMBERS:
+                headquarters.started(f"{member}-e{epoch + 1}")
+    assert phases(headquarters) == ["failed", "failed"]
+    assert "was lost without a word 10 times" in told(headquarters, "job", Why.FAILED)[0]
 
 
 @pytest.mark.parametrize("asked", MEMBERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpunion.domain.events import TimerFired
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.job import JobPhase
 from gpunion.domain.migration import Cause, MigrationPhase
@@ -11,6 +12,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunEnded
 from gpunion.domain.run import EndReason
 from gpunion.engine.circles import CIRCLES_MOST, QUICK_S
+from gpunion.engine.vanishing import VANISHED_MOST
 from tests.builders import Headquarters, a_running_job, timers_of, whys
 
 
@@ -88,6 +90,44 @@ def test_a_job_whose_output_cannot_be_kept_is_run_again_once_and_then_fails_with
         "room (gpunion places), then submit it again, or fetch what it had made by step 10, which was saved "
         "then: gpunion cp job: DIR"
     )
+
+
+def vanishes(headquarters: Headquarters, epoch: int, step: int = 0) -> None:
+    """Alone; or with its machine, which comes back at once."""
+    if epoch % 2:
+        headquarters.ended(f"job-e{epoch}", EndReason.GUEST_LOST, step=step)
+    else:
+        headquarters.engine.note_progress(RunId(f"job-e{epoch}"), step, 0.0)
+        headquarters.hears(TimerFired(key=f"give_up:job-e{epoch}"))
+    if headquarters.job().phase is JobPhase.MIGRATING:  # machines are avoided for a while
+        headquarters.later(headquarters.engine.timing.avoid_s + 1).fires("replan")
+    if headquarters.job().phase is JobPhase.STARTING:
+        headquarters.later(60).started(f"job-e{epoch + 1}")
+
+
+def test_a_program_that_vanishes_wherever_it_is_put_is_not_tried_for_ever() -> None:
+    headquarters = a_running_job()
+    for epoch in range(1, VANISHED_MOST):
+        vanishes(headquarters, epoch)
+    assert headquarters.job().phase is JobPhase.RUNNING
+    vanishes(headquarters, VANISHED_MOST)
+    assert headquarters.job().phase is JobPhase.FAILED
+    sentences = [reason.sentence() for _, reason in headquarters.told if reason.why is Why.FAILED]
+    assert "its guest or its machine was lost without a word 10 times in a row" in sentences[0]
+
+
+def test_machines_that_die_cost_no_job_that_has_made_a_step_or_saved_in_between() -> None:
+    headquarters = a_running_job()
+    for epoch in range(1, VANISHED_MOST):
+        vanishes(headquarters, epoch)
+    vanishes(headquarters, VANISHED_MOST, step=1)
+    assert headquarters.job().vanished == 0
+    for epoch in range(VANISHED_MOST + 1, 2 * VANISHED_MOST):
+        vanishes(headquarters, epoch)
+    headquarters.fires(f"checkpoint:job-e{2 * VANISHED_MOST}")
+    headquarters.durable(f"job-e{2 * VANISHED_MOST}-c1", step=0)
+    vanishes(headquarters, 2 * VANISHED_MOST)
+    assert (headquarters.job().phase, headquarters.job().vanished) == (JobPhase.RUNNING, 0)
 
 
 def test_a_finished_job_is_told_what_was_left_out_of_its_output() -> None:
