@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 BENCH_LIMIT_S ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test explore check lint bench docs clean pins
+.PHONY: help demo test explore soak check lint bench docs clean pins
 
 help: ## say what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -29,6 +29,9 @@ test: $(VENV)/.stamp-dev ## everything: check, then all tests with the coverage 
 
 explore: $(VENV)/.stamp-dev ## the property tests with examples nobody has tried yet
 	GPUNION_EXPLORE=1 $(BIN)/python -m pytest -q tests/property tests/unit -n $(TEST_WORKERS) $(PYTEST_ARGS)
+
+soak: $(VENV)/.stamp-dev ## minutes of random kills, hangs and reclaims on real processes (SEED=1 MINUTES=3)
+	$(BIN)/python -m tests.system.soak --seed $(or $(SEED),1) --minutes $(or $(MINUTES),3)
 
 check: lint ## style, types, import rules, fresh generated documents, tidiness
 	$(BIN)/python -m pytest -q tests/tidy
