@@ -259,6 +259,7 @@ def _only_forward(former: Job, job: Job) -> None:
     assert job.epoch >= former.epoch, f"{job.id} went back from epoch {former.epoch} to {job.epoch}"
     was = -1 if former.durable is None else former.durable.step
     now = -1 if job.durable is None else job.durable.step
-    went_back = job.went_back > former.went_back  # from a save that its program could not go on from
+    # From a save that its program could not go on from, or from a dump that no machine brings back.
+    went_back = job.went_back > former.went_back or job.dumps_given_up > former.dumps_given_up
     assert now >= was or went_back, f"{job.id} had step {was} durable and now only {now}"
     assert not former.phase.over or job.phase is former.phase, f"{job.id} came back from {former.phase}"

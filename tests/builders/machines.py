@@ -11,6 +11,7 @@ from gpunion.domain.effects import (
     AgentEffect,
     AskToSave,
     CancelShipping,
+    DumpParked,
     KillGuest,
     LimitGuest,
     ParkGuest,
@@ -28,6 +29,7 @@ from gpunion.domain.events import (
     CheckpointShipped,
     GuestExited,
     GuestFound,
+    GuestNotDumped,
     GuestNotParked,
     GuestParked,
     GuestSaved,
@@ -39,6 +41,7 @@ from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import MIB
 from gpunion.domain.run import EndReason
+from gpunion.domain.system_tier import Tier
 from gpunion.engine.agent_station import AgentStation
 from tests.builders.processes import Process
 
@@ -60,6 +63,7 @@ class Machine:
         self.linked = True
         self.starts = self.answers = self.ships = True
         self.parks: bool | None = True  # False: it cannot; None: no word comes of it
+        self.dumps: bool | None = True  # the same, of guests that stand parked
         self.polite = False
         self.processes: dict[RunId, Process] = {}
         self.unheard: list[GuestExited] = []  # ends nobody was there to hear
@@ -193,6 +197,8 @@ class Machine:
                 process.lease_until_s, process.kill_at_s = effect.lease_until_s, effect.kill_at_s
             case ParkGuest() | UnparkGuest() if effect.run_id in self.processes:
                 self._move(self.processes[effect.run_id], effect)
+            case DumpParked() if effect.run_id in self.processes:
+                self._dump(self.processes[effect.run_id], effect)
             case TerminateGuest() if self.polite and effect.run_id in self.processes:
                 self._die(self.processes[effect.run_id], 143, None)
             case KillGuest() if effect.run_id in self.processes:
@@ -237,6 +243,28 @@ class Machine:
         else:
             self.outcomes.append(GuestNotParked(run_id=run_id, detail="too little memory"))
 
+    def _dump(self, process: Process, effect: DumpParked) -> None:
+        assert process.frozen_s is not None or not process.alive, f"{effect.run_id} does not stand still"
+        if not process.alive or self.dumps is None:
+            return
+        if not self.dumps:
+            why = "it took too long"
+            self.outcomes.append(
+                GuestNotDumped(run_id=effect.run_id, checkpoint_id=effect.checkpoint_id, why=why)
+            )
+            return
+        step = process.step(self.campus.now_s)
+        self.outcomes.append(
+            GuestSaved(
+                run_id=effect.run_id,
+                checkpoint_id=effect.checkpoint_id,
+                step=step,
+                progress=min(1.0, step / process.total_steps),
+                stall_s=0.0,
+                tier=Tier.SYSTEM,
+            )
+        )
+
     def _ask(self, process: Process, effect: AskToSave) -> None:
         process.asked = effect
         if not self.answers or not process.alive or process.frozen_s is not None:
@@ -257,7 +285,8 @@ class Machine:
     def _ship(self, effect: ShipCheckpoint) -> None:
         self.shipping.pop(effect.run_id, None)
         job, _, epoch = effect.run_id.rpartition("-e")
-        if not self.campus.vault.seal(JobId(job), int(epoch), effect.step, effect.checkpoint_id):
+        whole = effect.tier is Tier.SYSTEM
+        if not self.campus.vault.seal(JobId(job), int(epoch), effect.step, effect.checkpoint_id, whole=whole):
             trouble = CheckpointTrouble.OLD_EPOCH
             self.outcomes.append(
                 CheckpointNotShipped(

@@ -53,13 +53,18 @@ class Vault:
 
     fence: dict[JobId, int] = field(default_factory=dict)
     sealed: dict[JobId, list[tuple[int, CheckpointId]]] = field(default_factory=dict)
+    dumps: set[CheckpointId] = field(default_factory=set)  # of those: not for every machine
 
     def start(self, order: StartRun) -> tuple[int, CheckpointId | None]:
         self.fence[order.job_id] = max(order.epoch, self.fence.get(order.job_id, 0))
-        return max(self.sealed.get(order.job_id, []), default=(0, None))
+        sealed = self.sealed.get(order.job_id, [])
+        fit = [(step, one) for step, one in sealed if order.whole or one not in self.dumps]
+        return max(fit, default=(0, None))
 
-    def seal(self, job: JobId, epoch: int, step: int, checkpoint: CheckpointId) -> bool:
+    def seal(self, job: JobId, epoch: int, step: int, checkpoint: CheckpointId, *, whole: bool) -> bool:
         if epoch < self.fence.get(job, 0):
             return False
+        if whole:
+            self.dumps.add(checkpoint)
         self.sealed.setdefault(job, []).append((step, checkpoint))
         return True

@@ -14,18 +14,18 @@ import structlog
 from gpunion.agent.control import read_reached
 from gpunion.agent.exits import cause_of, detail_of, exit_reason_for
 from gpunion.agent.guest_tasks import GuestTasks
-from gpunion.agent.parked_guest import parked, unparked
+from gpunion.agent.parked_guest import parked, parked_dumped, unparked
 from gpunion.agent.run_notes import RunNote
 from gpunion.agent.saving import NotAsked, Request, tell_notice
 from gpunion.agent.shipments import Shipments
 from gpunion.agent.shipping import Cancelled
 from gpunion.agent.starting import Start, StartTrouble, start_guest
-from gpunion.agent.system_tier import HOLD_LIMIT_S, dump_guest, let_go
+from gpunion.agent.system_tier import HOLD_LIMIT_S, Dump, dump_guest, let_go
 from gpunion.agent.world import World
-from gpunion.domain.effects import AskToSave, LimitGuest, ShipCheckpoint, StartGuest
+from gpunion.domain.effects import AskToSave, DumpParked, LimitGuest, ShipCheckpoint, StartGuest
 from gpunion.domain.events import GuestExited, GuestNotDumped, GuestSaved, GuestStartFailed
 from gpunion.domain.frames import SaveStage
-from gpunion.domain.ids import RunId
+from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
 from gpunion.ports.checkpointer import DumpRefused
@@ -60,6 +60,7 @@ class GuestHands:
         self._request: Request | None = None
         self._saving: asyncio.Task[None] | None = None
         self._dumping = asyncio.Lock()
+        self._dumped_for: CheckpointId | None = None  # a save of it where it stands parked
         self._holding: asyncio.Task[None] | None = None  # lets go of it if nobody ends it
         self._shipments = Shipments(world, run_id, self._tasks)
         self._watch: asyncio.Task[None] | None = None
@@ -137,7 +138,21 @@ class GuestHands:
         self._tasks.begin(self._unpark())
 
     async def _unpark(self) -> None:
-        self._world.post(await unparked(self._world, self.run_id, self.note))
+        async with self._dumping:  # a dump that is given up has to be over first
+            self._world.post(await unparked(self._world, self.run_id, self.note))
+
+    def dump_parked(self, effect: DumpParked) -> None:
+        if self.gone or effect.checkpoint_id == self._dumped_for:
+            return  # its end is told by itself; the other is under way
+        self._dumped_for = effect.checkpoint_id
+        self._saving = self._tasks.begin(self._dump_parked(effect))
+
+    async def _dump_parked(self, effect: DumpParked) -> None:
+        async with self._dumping:
+            outcome = await parked_dumped(self._world, self.run_id, self.note, effect)
+        if isinstance(outcome, GuestNotDumped):
+            self._dumped_for = None
+        self._world.post(outcome)
 
     # --- saving ----------------------------------------------------------------------------------
 
@@ -189,7 +204,7 @@ class GuestHands:
         try:
             async with self._dumping:
                 saves.say(self.run_id, effect.checkpoint_id, SaveStage.DUMPING)
-                return await dump_guest(self._world, note, effect)
+                return await dump_guest(self._world, note, Dump.asked_by(effect))
         except DumpRefused as refused:
             log.warning("guest_not_dumped", run=self.run_id, trouble=str(refused))
             why = GuestNotDumped(run_id=self.run_id, checkpoint_id=effect.checkpoint_id, why=str(refused))
@@ -231,7 +246,8 @@ class GuestHands:
         self._cause = self._cause or cause
         self._stop_start.ask()
         note = self.note
-        leaving = cause is EndReason.SAVED and note is not None and note.tier is not Tier.SYSTEM
+        by_itself = note is not None and note.tier is not Tier.SYSTEM and self._dumped_for is None
+        leaving = cause is EndReason.SAVED and by_itself
         self._tasks.begin(self._let_leave(cause) if leaving else self._kill(cause))
 
     async def _let_leave(self, cause: EndReason) -> None:

@@ -9,9 +9,21 @@ import structlog
 from gpunion.agent.asking_aside import AskedAside
 from gpunion.agent.parking import NotParked, NotUnparked
 from gpunion.agent.run_notes import RunNote
+from gpunion.agent.system_tier import Dump, dump_guest
 from gpunion.agent.world import World
-from gpunion.domain.events import GuestNotParked, GuestNotUnparked, GuestParked, GuestUnparked
+from gpunion.domain.effects import DumpParked
+from gpunion.domain.events import (
+    GuestNotDumped,
+    GuestNotParked,
+    GuestNotUnparked,
+    GuestParked,
+    GuestSaved,
+    GuestUnparked,
+)
+from gpunion.domain.frames import SaveStage
 from gpunion.domain.ids import RunId
+from gpunion.ports.checkpointer import DumpRefused
+from gpunion.ports.runtime import GuestPaths
 
 log = structlog.get_logger()
 
@@ -50,8 +62,40 @@ async def unparked(world: World, run_id: RunId, note: RunNote | None) -> GuestUn
     return GuestUnparked(run_id=run_id, took_s=took_s)
 
 
-def _program(world: World, note: RunNote) -> AskedAside:
-    async def nudge() -> None:
-        await world.runtime.signal(note.run_id, signal.SIGUSR1)
+async def parked_dumped(
+    world: World, run_id: RunId, note: RunNote | None, effect: DumpParked
+) -> GuestSaved | GuestNotDumped:
+    """All of it as it stands, wherever its GPU memory is: in host memory. It is parked still, either way."""
+    checkpoint_id = effect.checkpoint_id
+    world.saves.say(run_id, checkpoint_id, SaveStage.DUMPING)
+    try:
+        if note is None:
+            raise DumpRefused("it is gone")
+        return await dump_guest(world, note, Dump(checkpoint_id=checkpoint_id, by_s=effect.by_s, parked=True))
+    except DumpRefused as refused:
+        log.warning("parked_guest_not_dumped", run=run_id, trouble=str(refused))
+        return GuestNotDumped(run_id=run_id, checkpoint_id=checkpoint_id, why=str(refused))
+    except Exception as bug:
+        log.exception("dumping a parked guest failed", run_id=run_id)
+        why = f"a fault in the agent: {bug!r}"
+        return GuestNotDumped(run_id=run_id, checkpoint_id=checkpoint_id, why=why)
+    finally:
+        world.saves.clear(run_id, checkpoint_id)
 
-    return AskedAside(world.control, note.paths.control_dir, nudge)
+
+async def brought_back(world: World, run_id: RunId, paths: GuestPaths) -> None:
+    """It may have been dumped where it stood parked, with what was on its GPU in host memory: as soon as
+    that is back it has no more memory than it was granted."""
+    if world.parker is not None:
+        await world.parker.came_back(run_id, _asked_aside(world, run_id, paths))
+
+
+def _program(world: World, note: RunNote) -> AskedAside:
+    return _asked_aside(world, note.run_id, note.paths)
+
+
+def _asked_aside(world: World, run_id: RunId, paths: GuestPaths) -> AskedAside:
+    async def nudge() -> None:
+        await world.runtime.signal(run_id, signal.SIGUSR1)
+
+    return AskedAside(world.control, paths.control_dir, nudge)

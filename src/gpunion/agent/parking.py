@@ -99,6 +99,10 @@ class GuestParker:
         await self._forget(run_id, program, COME_BACK_S)
         return time.monotonic() - began_s
 
+    async def came_back(self, run_id: str, program: Program) -> None:
+        """Brought back from a dump, its GPU memory with it. Nobody waits for what its program does itself."""
+        await self._forget(run_id, program, 0.0)
+
     async def give_up(self, run_id: str, program: Program) -> None:
         """What an agent before us had begun is undone, if there is anything."""
         note = await asyncio.to_thread(self.freezer.note, run_id)

@@ -22,6 +22,7 @@ from gpunion.domain.effects import (
     CancelShipping,
     CancelTimer,
     DropState,
+    DumpParked,
     FetchAhead,
     FetchState,
     KillGuest,
@@ -83,6 +84,8 @@ class Performer:
                 self._of(effect.run_id).park(effect.by_s, beside)
             case UnparkGuest():
                 self._of(effect.run_id).unpark()
+            case DumpParked():
+                self._of(effect.run_id).dump_parked(effect)
             case TerminateGuest():
                 self._of(effect.run_id).terminate()
             case KillGuest():

@@ -58,7 +58,8 @@ class _Telling:
 def candidates(world: World, order: StartRun) -> list[Manifest]:
     """Newest first. The coordinator may not know of the newest: its report can be lost, the seal cannot."""
     # A job whose dumps were given up goes on from what its program saved.
-    unfit = {OUTPUT_TIER} if order.tier is Tier.SYSTEM else {OUTPUT_TIER, Tier.SYSTEM}
+    whole = order.whole or order.tier is Tier.SYSTEM
+    unfit = {OUTPUT_TIER} if whole else {OUTPUT_TIER, Tier.SYSTEM}
     vault = world.vault_of(order.places, job_key(order.job_id, order.vault_key))
     sealed = [manifest for manifest in vault.manifests(order.job_id) if manifest.tier not in unfit]
     sealed = [manifest for manifest in sealed if manifest.checkpoint_id not in order.spoiled]

@@ -15,6 +15,7 @@ import structlog
 from gpunion.agent.environment import Environment, EnvironmentTrouble
 from gpunion.agent.image_shelf import NoRoom
 from gpunion.agent.images import ImageTrouble
+from gpunion.agent.parked_guest import brought_back
 from gpunion.agent.restoring import NothingToRestore, candidates, restore_newest
 from gpunion.agent.shipping import DETAIL_LIMIT_CHARS
 from gpunion.agent.threads import in_own_thread
@@ -143,6 +144,8 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
     if start.cancelled() or world.owner_has_killed():
         raise StartTrouble("it was ended before it began")
     await _bring_to_life(world, spec, restored.dump)
+    if restored.dump is not None:
+        await brought_back(world, order.run_id, paths)
     await asyncio.to_thread(shutil.rmtree, world.spool(order.run_id), True)
     manifest = restored.manifest
     return GuestStarted(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpunion.agent.capture import cut
@@ -16,7 +17,6 @@ from gpunion.agent.control import (
     ASIDE_FILE,
     NOTICE_FILE,
     REQUEST_FILE,
-    STEPPED_ASIDE_FILE,
     read_reached,
 )
 from gpunion.agent.run_notes import RunNote
@@ -25,6 +25,7 @@ from gpunion.agent.workdir import move_in
 from gpunion.agent.world import World
 from gpunion.domain.effects import AskToSave
 from gpunion.domain.events import GuestSaved
+from gpunion.domain.ids import CheckpointId
 from gpunion.domain.system_tier import Tier
 from gpunion.ports.checkpointer import DumpRefused
 from gpunion.ports.runtime import GuestPaths
@@ -36,6 +37,8 @@ CHECKPOINT_PART, OUTPUT_PART = "checkpoint", "output"
 
 # A guest stands still meanwhile; one that takes longer is better saved by its program.
 DUMP_LIMIT_S = 60.0
+# One that is parked stands still anyway, with what it had on its GPU to be written as well.
+PARKED_DUMP_LIMIT_S = 300.0
 # Of a notice. The rest is for sending it, or for its program to save itself if this fails.
 NOTICE_SHARE = 0.5
 # From its last save to its end. Nobody ended it: then that save came too late, and it goes on.
@@ -46,7 +49,19 @@ def dump_place(world: World, run_id: str, checkpoint_id: str) -> Path:
     return world.spool(run_id) / f"whole-{checkpoint_id}"
 
 
-async def dump_guest(world: World, note: RunNote, effect: AskToSave) -> GuestSaved:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dump:
+    checkpoint_id: CheckpointId
+    by_s: float | None
+    final: bool = True
+    parked: bool = False  # it stands still, has nothing on a GPU, and is left so whatever happens
+
+    @classmethod
+    def asked_by(cls, effect: AskToSave) -> Dump:
+        return cls(checkpoint_id=effect.checkpoint_id, by_s=effect.by_s, final=effect.final)
+
+
+async def dump_guest(world: World, note: RunNote, effect: Dump) -> GuestSaved:
     """The guest stands still afterwards if this was its last save. DumpRefused: it goes on.
 
     Not cut short by a cancellation: what was begun is ended, and undone."""
@@ -78,14 +93,13 @@ def bring_in(landing: Path, spool: Path, paths: GuestPaths) -> Path:
     for stale in (
         REQUEST_FILE,
         NOTICE_FILE,
-        ASIDE_FILE,
-        STEPPED_ASIDE_FILE,
+        ASIDE_FILE,  # one that had stepped aside comes back; its answer stays until it has
     ):  # what was asked of it elsewhere, and by when
         (paths.control_dir / stale).unlink(missing_ok=True)
     return dump
 
 
-async def _dump_guest(world: World, note: RunNote, effect: AskToSave) -> GuestSaved:
+async def _dump_guest(world: World, note: RunNote, effect: Dump) -> GuestSaved:
     checkpointer = world.checkpointer
     if checkpointer is None:
         raise DumpRefused("guests of this machine's runtime cannot be dumped whole")
@@ -95,7 +109,7 @@ async def _dump_guest(world: World, note: RunNote, effect: AskToSave) -> GuestSa
         raise DumpRefused("no time is left for it")
     place = dump_place(world, note.run_id, effect.checkpoint_id)
     await asyncio.to_thread(_clear_older, world.spool(note.run_id))
-    await checkpointer.dump(note.run_id, place / DUMP_PART, limit_s=limit_s)
+    await checkpointer.dump(note.run_id, place / DUMP_PART, limit_s=limit_s, parked=effect.parked)
     reached = await _cut_while_still(world, note, effect, began_s + limit_s)
     if not effect.final:
         await checkpointer.release(note.run_id)
@@ -104,18 +118,22 @@ async def _dump_guest(world: World, note: RunNote, effect: AskToSave) -> GuestSa
         checkpoint_id=effect.checkpoint_id,
         step=reached[0],
         progress=reached[1],
-        stall_s=world.clock.now_s() - began_s,
+        stall_s=0.0 if effect.parked else world.clock.now_s() - began_s,  # one that is parked stands anyway
         tier=Tier.SYSTEM,
+        size_bytes=await asyncio.to_thread(_size_bytes, place) if effect.final else 0,
     )
 
 
-def _limit_s(effect: AskToSave, now_s: float) -> float:
-    return DUMP_LIMIT_S if effect.by_s is None else min(DUMP_LIMIT_S, NOTICE_SHARE * (effect.by_s - now_s))
+def _limit_s(effect: Dump, now_s: float) -> float:
+    most_s = PARKED_DUMP_LIMIT_S if effect.parked else DUMP_LIMIT_S
+    return most_s if effect.by_s is None else min(most_s, NOTICE_SHARE * (effect.by_s - now_s))
 
 
-async def _cut_while_still(
-    world: World, note: RunNote, effect: AskToSave, until_s: float
-) -> tuple[int, float]:
+def _size_bytes(place: Path) -> int:
+    return sum(path.lstat().st_size for path in place.rglob("*") if path.is_file())
+
+
+async def _cut_while_still(world: World, note: RunNote, effect: Dump, until_s: float) -> tuple[int, float]:
     place = dump_place(world, note.run_id, effect.checkpoint_id)
     try:
         await in_own_thread(lambda: _cut(world, note, place, effect.final, until_s))

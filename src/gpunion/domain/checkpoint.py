@@ -50,7 +50,7 @@ class Checkpoint:
     step: int = 0
     progress: float = 0.0
     stall_s: float = 0.0
-    size_bytes: int = 0
+    size_bytes: int = 0  # of a dump that is on its way: about
     shipped_bytes: int = 0
     captured_s: float | None = None
     durable_s: float | None = None

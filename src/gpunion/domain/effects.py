@@ -139,6 +139,16 @@ class UnparkGuest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DumpParked:
+    """A parked guest as it stands, all of it, with its GPU memory where it is. Outcome: GuestSaved, or
+    GuestNotDumped; it is parked still, either way."""
+
+    run_id: RunId
+    checkpoint_id: CheckpointId
+    by_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TerminateGuest:
     """Asks politely (SIGTERM). A timer brings the kill."""
 
@@ -180,6 +190,7 @@ AgentEffect = (
     | LimitGuest
     | ParkGuest
     | UnparkGuest
+    | DumpParked
     | TerminateGuest
     | KillGuest
     | RemoveGuest

@@ -160,11 +160,12 @@ class GuestSaved:
     stall_s: float
     capture_s: float = 0.0  # from the asking to the saved files; at least as long
     tier: Tier = Tier.APP
+    size_bytes: int = 0  # of a dump, all of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestNotDumped:
-    """It goes on; its program was asked to save itself instead."""
+    """It goes on; its program was asked to save itself instead. One that is parked stands still as before."""
 
     run_id: RunId
     checkpoint_id: CheckpointId

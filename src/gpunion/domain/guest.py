@@ -42,6 +42,7 @@ class Saving:
     saved_s: float = 0.0
     stall_s: float = 0.0
     capture_s: float = 0.0
+    size_bytes: int = 0  # about what is to be sent of it, where that is known beforehand
 
 
 class Parking(StrEnum):
@@ -80,6 +81,7 @@ class Guest:
     overstepped: bool = False  # it took more than the terms lend, so no change of them lets it stay
     in_gang: bool = False  # others wait for it at every step
     keep: CheckpointId | None = None  # of a gang: what all its members would go on from
+    whole: bool = False  # another machine could bring it back from a dump
 
     @property
     def living(self) -> bool:

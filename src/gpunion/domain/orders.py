@@ -43,6 +43,8 @@ class StartRun:
     places: tuple[str, ...] = ()  # where its checkpoints lie; none: the campus's own vault
     run_key: str = field(default="", repr=False)  # in hex; who has a pass made with it may fetch its blocks
     source: PeerPass | None = None  # where it ran last, as far as blocks may be fetched from there
+    # Whoever saves it: it may be brought back from a dump here, and be dumped where it stands parked.
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

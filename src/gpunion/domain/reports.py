@@ -55,6 +55,7 @@ class CheckpointCaptured:
     tier: Tier = Tier.APP
     tier_why: str = ""
     capture_s: float = 0.0  # from the asking to the saved files; 0: as long as it stood still
+    size_bytes: int = 0  # of a dump: it may be far more than the job's saves have been so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,6 +95,9 @@ SENTENCES: dict[Why, str] = {
     Why.UNPARKED: "goes on on {node} after {parked_s} in its memory; nothing was lost",
     Why.PARKED_TOO_LONG: "the owner of {node} was not done after {patience_s}; "
     "it goes on elsewhere, from its last save",
+    Why.PARKED_MOVES: "it gives up its place on {node}: it is taken as it stands there, within {limit_s}",
+    Why.PARKED_GOES_ON: "after {waited_s} in the memory of {node} it was taken as it stood there; "
+    "it goes on elsewhere from exactly that point",
     Why.NOT_UNPARKED: "it did not get back onto its GPU on {node}: {detail}",
     Why.FLUSH_FITS: "saving takes about {needs_s} and fits the {left_s} left",
     Why.CAPTURE_FITS: "saving takes about {stall_s} and fits the {left_s} left on the GPU; "

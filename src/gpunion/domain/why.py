@@ -84,6 +84,8 @@ class Why(StrEnum):
     NOT_PARKED = "not_parked"
     UNPARKED = "unparked"
     PARKED_TOO_LONG = "parked_too_long"
+    PARKED_MOVES = "parked_moves"
+    PARKED_GOES_ON = "parked_goes_on"
     NOT_UNPARKED = "not_unparked"
     FLUSH_FITS = "flush_fits"
     CAPTURE_FITS = "capture_fits"

@@ -94,7 +94,7 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
         case GuestCouldNotSave():
             saves.could_not(draft, event)
         case GuestNotDumped():
-            saves.not_dumped(draft, event)
+            parking.not_dumped(draft, event)
         case GuestParked() | GuestNotParked() | GuestUnparked() | GuestNotUnparked():
             _parking(draft, event)
         case GuestExited():

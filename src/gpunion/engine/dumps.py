@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpunion.domain.ids import CheckpointId
+from gpunion.domain.ids import CheckpointId, NodeId
 from gpunion.domain.job import Job
-from gpunion.domain.node import Node, NodeFacts
+from gpunion.domain.node import Node, NodeFacts, NodePhase
 from gpunion.domain.reasons import Verdict, Why
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import Run
-from gpunion.domain.system_tier import Tier, learned
+from gpunion.domain.system_tier import Tier, architecture, learned
 from gpunion.engine import going_back
+from gpunion.engine.capacity import view
 from gpunion.engine.draft import Draft
+from gpunion.policy.placement.filters import refusal
 
 # Two machines that cannot bring it back: then it is the dump, or nobody can.
 DUMP_ATTEMPTS = 2
@@ -34,12 +36,16 @@ def came_to_life(draft: Draft, run: Run, report: RunStarted) -> None:
 
 def did_not(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
     """The node is told apart from the dump: it may be that neither pair works, or this guest nowhere."""
-    if report.why is not Why.DUMP_REFUSED_THERE or job.dump is None:
+    if report.why is not Why.DUMP_REFUSED_THERE:
         return job
-    _remember(draft, run, job.dump.kind, worked=False)
+    if job.dump is not None:
+        _remember(draft, run, job.dump.kind, worked=False)
     job = replace(job, dump_failures=job.dump_failures + 1)
     if job.dump_failures < DUMP_ATTEMPTS:
         return job
+    if job.dump is None:  # its agent found one sealed that nobody was told of
+        draft.because(job.id, Why.DUMP_GIVEN_UP)
+        return replace(job, dumps_given_up=True, dump_failures=0)
     return going_back.before_the_dump(draft, job) or give_up(draft, job)
 
 
@@ -55,9 +61,41 @@ def waited_long(draft: Draft, job: Job) -> bool:
 
 def give_up_if_in_vain(draft: Draft, job: Job, verdicts: Iterable[Verdict]) -> Job:
     """Only where a machine would take it that cannot bring it back: else there is nothing to gain by it."""
-    refusals = [verdict.refusal for verdict in verdicts]
-    kept_out = any(refused is not None and refused.why in _NOT_HERE for refused in refusals)
-    return give_up(draft, job) if kept_out else job
+    if not any(_kept_out_by_it(draft, job, verdict) for verdict in verdicts):
+        return job
+    # What its program saved before is read anywhere: it is known, and need not be looked for.
+    earlier = going_back.before_the_dump(draft, job) if job.tier is Tier.APP else None
+    return earlier or give_up(draft, job)
+
+
+def _kept_out_by_it(draft: Draft, job: Job, verdict: Verdict) -> bool:
+    if verdict.refusal is None or verdict.refusal.why not in _NOT_HERE:
+        return False
+    without = replace(job, dumps_given_up=True, durable=None)
+    return refusal(without, view(draft, NodeId(verdict.node)), draft.now_s) is None
+
+
+def may_be_whole(draft: Draft, job: Job, run: Run) -> bool:
+    """Of a run on its node: it may be dumped there as it stands if there is somewhere it could go on from
+    that, and what was dumped may be brought back there."""
+    here = draft.state.nodes[run.node_id]
+    if job.dumps_given_up or job.spec.seat is not None or not here.facts.system.able:
+        return False
+    cards = [gpu for gpu in here.facts.capacity.gpus if gpu.index in run.grant.gpu_indices]
+    real = {gpu.model for gpu in cards if not gpu.declared}
+    if len(cards) > 1 and real:
+        return False  # they talk to each other, and that is not dumped
+    if job.dump is not None:
+        return True
+    others = (node for node in draft.state.nodes.values() if node.id != here.id)
+    return any(_could_take(node, here, real) for node in others)
+
+
+def _could_take(node: Node, source: Node, models: set[str]) -> bool:
+    there, system = node.facts, source.facts.system
+    alike = architecture(there.system.kind) == architecture(system.kind)
+    has_cards = models <= {gpu.model for gpu in there.capacity.gpus}
+    return node.phase is not NodePhase.LEFT and there.system.able and alike and has_cards
 
 
 def with_facts(node: Node, facts: NodeFacts) -> Node:

@@ -71,6 +71,9 @@ def _say_why_it_was_saved(draft: Draft, job: Job, run: Run, report: RunEnded) ->
     match report.saved_for:
         case EndReason.LEASE_ENDED:
             draft.because(job.id, Why.SAVED_OUT_OF_TOUCH, node=run.node_id, ago_s=ago_s)
+        case EndReason.DEADLINE if run.parked_s is not None:
+            waited_s = draft.now_s - ago_s - run.parked_s
+            draft.because(job.id, Why.PARKED_GOES_ON, node=run.node_id, waited_s=max(0.0, waited_s))
         case EndReason.DEADLINE:
             draft.because(job.id, Why.SAVED_FOR_OWNER, node=run.node_id, ago_s=ago_s)
         case _:

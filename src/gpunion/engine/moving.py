@@ -104,17 +104,18 @@ def flush(
     draft.set_timer(f"flush:{migration.id}", overdue_s)
 
 
-def sent_within_s(job: Job, rate_bps: float) -> float:
+def sent_within_s(job: Job, rate_bps: float, size_bytes: int = 0) -> float:
     """How long the last save of a job may be on its way. A rate of zero is whatever the wire gives."""
-    return FLUSH_GUARD_S + SENDING_SLACK * 8.0 * job.cost.ship_bytes / max(rate_bps, SLOWEST_BPS)
+    ship_bytes = max(job.cost.ship_bytes, size_bytes)
+    return FLUSH_GUARD_S + SENDING_SLACK * 8.0 * ship_bytes / max(rate_bps, SLOWEST_BPS)
 
 
 def await_save(draft: Draft, migration: Migration, checkpoint: Checkpoint) -> None:
     """The last save of a run that has ended is on its way."""
     draft.put(replace(migration, flush=checkpoint.id))
     job = draft.state.jobs[migration.job_id]
-    overdue_s = draft.now_s + draft.timing.save_timeout_s + sent_within_s(job, checkpoint.rate_bps)
-    draft.set_timer(f"flush:{migration.id}", overdue_s)
+    sent_s = sent_within_s(job, checkpoint.rate_bps, checkpoint.size_bytes)
+    draft.set_timer(f"flush:{migration.id}", draft.now_s + draft.timing.save_timeout_s + sent_s)
 
 
 def request_checkpoint(

@@ -318,6 +318,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             places=job.spec.places,
             run_key=key_of_run(job.peer_key, epoch),
             source=staging.pass_to(draft, former, run.node_id),
+            whole=dumps.may_be_whole(draft, job, run),
         ),
     )
     draft.set_timer(f"start:{run.id}", draft.now_s + draft.timing.start_timeout_s)

@@ -48,8 +48,11 @@ class Checkpointer(Protocol):
         """Tried with a small guest the first time, which takes seconds; remembered until an update."""
         ...
 
-    async def dump(self, run_id: str, into: Path, *, limit_s: float) -> None:
+    async def dump(self, run_id: str, into: Path, *, limit_s: float, parked: bool = False) -> None:
         """Freeze the guest and write what it is to `into`, which must not exist.
+
+        `parked`: it stands still already and has nothing on its devices. It is left so, dumped or not; nobody
+        asks a driver, and `release` does nothing to it.
 
         Afterwards it stands still until `release` or `kill`: copy its directories meanwhile. Not done within
         `limit_s`, or not possible: DumpRefused, and the guest goes on. A frozen guest is still ended by

@@ -12,6 +12,7 @@ from gpunion.domain.resources import GIB, MIB, Capacity, Gpu, Request
 from gpunion.domain.terms import Terms
 from gpunion.domain.timing import Timing
 from gpunion.sim.scenario import (
+    DUMPS,
     JobPlan,
     NetworkPlan,
     NodePlan,
@@ -30,6 +31,8 @@ TROUBLED_S = (300.0, 700.0)
 # After the troubles there is time for every job to be recovered and run through, one after another.
 HEALED_S = 4000.0
 GANG_SHARE = 0.15  # of the jobs
+PARKING_SHARE = 0.5  # of the nodes
+DUMPING_SHARE = 0.7  # of those
 CLOCK_OFFSET_S = 12 * 3600.0
 
 
@@ -43,7 +46,11 @@ def random_scenario(seed: int) -> Scenario:
     )
     heal_s = draw.uniform(*TROUBLED_S)
     nodes = tuple(
-        _node(streams.named(f"fuzz/node/{number}"), number, timing) for number in range(draw.randint(3, 8))
+        _with_parking(
+            streams.named(f"fuzz/park/{number}"),
+            _node(streams.named(f"fuzz/node/{number}"), number, timing),
+        )
+        for number in range(draw.randint(3, 8))
     )
     jobs = tuple(
         member
@@ -56,7 +63,15 @@ def random_scenario(seed: int) -> Scenario:
         horizon_s=heal_s + HEALED_S,
         nodes=nodes,
         jobs=jobs,
-        owners=tuple(_owner(streams.named(f"fuzz/owner/{node.id}"), node.id, heal_s) for node in nodes),
+        owners=tuple(
+            _who_computes(
+                streams.named(f"fuzz/visits/{node.id}"),
+                node,
+                _owner(streams.named(f"fuzz/owner/{node.id}"), node.id, heal_s),
+                heal_s,
+            )
+            for node in nodes
+        ),
         troubles=_troubles(streams.named("fuzz/troubles"), heal_s),
         network=NetworkPlan(
             building_bps=draw.choice((1e9, 10e9)),
@@ -100,6 +115,30 @@ def _node(draw: random.Random, number: int, timing: Timing) -> NodePlan:
         clock_offset_s=draw.uniform(-CLOCK_OFFSET_S, CLOCK_OFFSET_S),
         joins_s=draw.choice((0.0, 0.0, draw.uniform(0.0, 60.0))),
     )
+
+
+def _with_parking(draw: random.Random, plan: NodePlan) -> NodePlan:
+    """Some park guests; of those some can dump them where they stand."""
+    facts = plan.facts
+    if draw.random() >= PARKING_SHARE:
+        return plan
+    system = DUMPS if draw.random() < DUMPING_SHARE else facts.system
+    terms = replace(facts.terms, park=True)
+    return replace(plan, facts=replace(facts, parks=True, terms=terms, system=system))
+
+
+def _who_computes(draw: random.Random, plan: NodePlan, owner: OwnerPlan, heal_s: float) -> OwnerPlan:
+    """An owner whose guests are parked takes single GPUs as well: their word about all of it finds guests
+    that stand still."""
+    if not plan.facts.parks:
+        return owner
+    acts = list(owner.acts)
+    for _ in range(draw.randint(1, 4)):
+        gpu, at_s = draw.randrange(len(plan.facts.capacity.gpus)), draw.uniform(0.0, heal_s)
+        notice_s = draw.choice((5.0, 20.0))
+        acts.append(OwnerAct(at_s=at_s, do="reclaim", notice_s=notice_s, gpu=gpu))
+        acts.append(OwnerAct(at_s=at_s + draw.uniform(0.0, 1200.0), do="resume", gpu=gpu))
+    return replace(owner, acts=tuple(acts))
 
 
 def _job(draw: random.Random, number: int, heal_s: float) -> tuple[JobPlan, ...]:

@@ -15,6 +15,7 @@ from gpunion.domain.effects import (
     CancelShipping,
     CancelTimer,
     DropState,
+    DumpParked,
     FetchState,
     KillGuest,
     LimitGuest,
@@ -31,6 +32,7 @@ from gpunion.domain.effects import (
 from gpunion.domain.events import (
     AgentEvent,
     GuestExited,
+    GuestNotDumped,
     GuestNotParked,
     GuestNotUnparked,
     GuestParked,
@@ -44,6 +46,7 @@ from gpunion.domain.orders import StartRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.records import maker
 from gpunion.domain.run import EndReason
+from gpunion.domain.system_tier import Tier
 from gpunion.sim.box import Box
 from gpunion.sim.network import Flow
 from gpunion.sim.place import Place
@@ -58,6 +61,10 @@ OUTCOME_S = 0.01
 # What the driver takes to move GPU memory: seen on an H200, see docs/measurements/state-on-gpu.md.
 PARK_S = 0.5
 PARK_BYTES_PER_S = 1.7e9
+# What CRIU takes to write a guest out, seen there too; and what of a notice an agent gives it.
+DUMP_S = 0.5
+DUMP_BYTES_PER_S = 1.5e9
+DUMP_SHARE = 0.5
 # Timers and reports, most of all effects, are not for hands.
 OF_THE_STATION = frozenset({SetTimer, CancelTimer, SendReport})
 # What a program ends with that cannot read what it saved.
@@ -120,6 +127,8 @@ class Hands:
                 self._park(effect)
             case UnparkGuest():
                 self._unpark(effect)
+            case DumpParked():
+                self._dump_parked(effect)
             case TerminateGuest():
                 box = self._place.runtime.boxes.get(effect.run_id)
                 if box is not None and box.process is not None:
@@ -161,7 +170,7 @@ class Hands:
 
     def _to_go_on_from(self, order: StartRun) -> Sealed | None:
         if order.seat is None:
-            return self._place.vault.latest(order.job_id, order.spoiled)
+            return self._place.vault.latest(order.job_id, order.spoiled, dumps=order.whole)
         return None if order.restore is None else self._place.vault.get(order.job_id, order.restore)
 
     def _begin_epoch(self, order: StartRun) -> bool:
@@ -196,6 +205,7 @@ class Hands:
                 run_id=box.run_id,
                 restored=None if sealed is None else sealed.checkpoint_id,
                 resumed_step=step,
+                tier=Tier.SYSTEM if sealed is not None and sealed.whole else Tier.APP,
                 restore_s=self._place.kernel.now_s - began_s,
                 found_bytes=int(found_bytes),
             )
@@ -253,6 +263,38 @@ class Hands:
             self._tell(GuestUnparked(run_id=effect.run_id, took_s=took_s))
 
         self._place.kernel.after(took_s, moved)
+
+    def _dump_parked(self, effect: DumpParked) -> None:
+        """As it stands; a disk that is too slow for the time it may take leaves it where it is."""
+        box = self._place.runtime.boxes.get(effect.run_id)
+        if box is None:
+            return
+        size_bytes = self._place.programs[box.job_id].state_bytes
+        took_s = DUMP_S + self._place.runtime.slowness * size_bytes / DUMP_BYTES_PER_S
+        limit_s = DUMP_SHARE * (effect.by_s - self._place.runtime.time_s())
+        written = partial(self._dumped, box, effect.checkpoint_id, took_s <= limit_s)
+        self._place.kernel.after(max(0.0, min(took_s, limit_s)), written)
+
+    def _dumped(self, box: Box, checkpoint_id: CheckpointId, in_time: bool) -> None:
+        if not self._alive or not box.alive or not box.parked:
+            return  # its end is told by itself
+        if not in_time:
+            why = "it took too long"
+            self._tell(GuestNotDumped(run_id=box.run_id, checkpoint_id=checkpoint_id, why=why))
+            return
+        program = self._place.programs[box.job_id]
+        box.saved[checkpoint_id] = box.step
+        self._tell(
+            _guest_saved(
+                run_id=box.run_id,
+                checkpoint_id=checkpoint_id,
+                step=box.step,
+                progress=min(1.0, box.step / max(1, program.steps)),
+                stall_s=0.0,
+                tier=Tier.SYSTEM,
+                size_bytes=program.state_bytes,
+            )
+        )
 
     def _moving_s(self, run_id: RunId) -> float:
         box = self._place.runtime.boxes.get(run_id)

@@ -64,6 +64,10 @@ class GuestRuntime:
         self.on_exit = lambda box: None
         self.on_saved = lambda box, checkpoint_id, step, stall_s: None
 
+    def time_s(self) -> float:
+        """By this machine's clock."""
+        return self._clock.local(self._kernel.now_s)
+
     def living(self) -> Iterator[Box]:
         return (box for box in self.boxes.values() if box.alive)
 
@@ -81,7 +85,7 @@ class GuestRuntime:
             return
         limits = self._limits.get(box.run_id)
         earlier = None if limits is None else limits.earlier()
-        if earlier is not None and earlier[0] <= self._clock.local(self._kernel.now_s):
+        if earlier is not None and earlier[0] <= self.time_s():
             self._ended(box, None, earlier[1])  # its time was over before it began
             return
         # Members of a gang wait for each other at every step: wherever they are, they have one pace.
@@ -98,7 +102,7 @@ class GuestRuntime:
         )
         self._watch.guest_began(box)
         if box.run_id not in self._limits:
-            lease_until_s = self._clock.local(self._kernel.now_s) + FIRST_LEASE_S
+            lease_until_s = self.time_s() + FIRST_LEASE_S
             self._limits[box.run_id] = Limits(lease_until_s=lease_until_s)
         self._arm(box.run_id)
 

@@ -9,6 +9,7 @@ from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import JobSpec
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import MIB
+from gpunion.domain.system_tier import SystemAbility
 from gpunion.domain.timing import Timing
 
 HOUR_S = 3600.0
@@ -75,6 +76,10 @@ def in_gang(plan: JobPlan, size: int) -> tuple[JobPlan, ...]:
         )
         for rank in range(size)
     )
+
+
+# Of a modelled machine that dumps whole guests; all that can are alike.
+DUMPS = SystemAbility(able=True, why_not="", kind="modelled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,12 @@ from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import CheckpointWish, JobSpec, Priority
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import GIB, MIB, Capacity, Gpu, Request
+from gpunion.domain.system_tier import SystemAbility
 from gpunion.domain.terms import Terms
 from gpunion.domain.timing import Timing
 from gpunion.sim.owner_file import owner_plans
 from gpunion.sim.scenario import (
+    DUMPS,
     JobPlan,
     NetworkPlan,
     NodePlan,
@@ -93,6 +95,7 @@ def _nodes(table: Table, streams: Streams) -> list[NodePlan]:
             ),
             terms=one.table("terms").fill(Terms),
             parks=one.flag("parks", False),
+            system=DUMPS if one.flag("dumps", False) else SystemAbility(),
         )
         for known in ("model", "vram_gib", "speed"):
             one.has(known)

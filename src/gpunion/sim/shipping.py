@@ -9,6 +9,7 @@ from gpunion.domain.effects import ShipCheckpoint, ShipOutput
 from gpunion.domain.events import CheckpointNotShipped, CheckpointShipped, OutputShipped
 from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.records import maker
+from gpunion.domain.system_tier import Tier
 from gpunion.sim.box import Box
 from gpunion.sim.network import Flow
 from gpunion.sim.place import Place
@@ -59,6 +60,7 @@ class Shipments:
             size_bytes=program.state_bytes,
             added_bytes=added_bytes,
             keep=effect.keep,
+            whole=effect.tier is Tier.SYSTEM,
         )
         self._send(effect, box, added_bytes, effect.rate_bps, lambda: self._arrived(effect, box, sealed))
 

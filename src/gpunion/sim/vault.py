@@ -26,6 +26,7 @@ class Sealed:
     added_bytes: int
     written_bytes: int = 0  # all that its job has had written by then
     keep: CheckpointId | None = None  # stays, and all that come after it
+    whole: bool = False  # a dump: not every machine brings it back
 
 
 _as_written = changer(Sealed, "written_bytes")
@@ -99,10 +100,14 @@ class ModelVault:
         else:
             follower(flow)
 
-    def latest(self, job_id: JobId, spoiled: tuple[CheckpointId, ...] = ()) -> Sealed | None:
+    def latest(
+        self, job_id: JobId, spoiled: tuple[CheckpointId, ...] = (), *, dumps: bool = True
+    ) -> Sealed | None:
         sealed = self._sealed.get(job_id, {})
         if spoiled:
             sealed = {name: one for name, one in sealed.items() if name not in spoiled}
+        if not dumps:
+            sealed = {name: one for name, one in sealed.items() if not one.whole}
         return max(sealed.values(), key=_age, default=None)
 
     def get(self, job_id: JobId, checkpoint_id: CheckpointId) -> Sealed | None:

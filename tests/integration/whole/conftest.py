@@ -72,8 +72,8 @@ class Machine:
         self.do(self.runtime.limit(spec.run_id, now_s() + FOREVER_S, None))
         return paths
 
-    def dump(self, into: Path, *, epoch: int = 1, limit_s: float = PATIENCE_S) -> None:
-        self.do(self.runtime.dump(f"job-1-e{epoch}", into, limit_s=limit_s))
+    def dump(self, into: Path, *, epoch: int = 1, limit_s: float = PATIENCE_S, parked: bool = False) -> None:
+        self.do(self.runtime.dump(f"job-1-e{epoch}", into, limit_s=limit_s, parked=parked))
 
     def close(self) -> None:
         kill_all(self.state_dir)

@@ -1,5 +1,5 @@
 """Random days on which owners take single GPUs and guests are parked meanwhile: nobody computes on an owner's
-GPU, nobody who stands still makes a step, and every job ends."""
+GPU, nobody who stands still makes a step, those who are dumped there go on from there, and every job ends."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from gpunion.domain.events import OwnerReclaimed
 from gpunion.domain.guest import Parking
 from gpunion.domain.job import JobPhase
+from gpunion.domain.system_tier import SystemAbility
 from gpunion.domain.withheld import GpuPhase
+from gpunion.engine.handlers.parking import PATIENCE_S
 from tests.builders import Machine, facts
 from tests.property.core.test_campus import NODES, a_day
 from tests.property.core.test_per_gpu_days import ABOUT_GPUS, GPUS, GpuCampus, GpuDay
@@ -20,6 +23,7 @@ from tests.searching import FEW
 pytestmark = pytest.mark.no_cover
 
 PARKS = (True, False, None)  # it works, it does not, no word comes of it
+DUMPS = SystemAbility(able=True, why_not="", kind="any")
 
 
 class ParkedDay(GpuDay):
@@ -31,9 +35,16 @@ class ParkedDay(GpuDay):
     def driver(self, machine: Machine, number: int) -> None:
         machine.parks = PARKS[number % 3]
 
+    def dumper(self, machine: Machine, number: int) -> None:
+        machine.dumps = PARKS[number // 3 % 3]
+
+    def visit(self, machine: Machine, number: int) -> None:
+        """For so long that a guest loses its place, nearly."""
+        self.campus.advance(PATIENCE_S - 20.0 + number % 40)
+
     def peace(self) -> None:
         for machine in self.campus.machines.values():
-            machine.parks = True
+            machine.parks = machine.dumps = True
         super().peace()
 
 
@@ -57,14 +68,22 @@ def the_gpu_is_the_owners(machine: Machine) -> None:
             assert process.frozen_s is not None or not process.alive, f"{guest.run_id} runs though parked"
 
 
-def lives_through(day: list[tuple[str, int]]) -> None:
+def lives_through(day: list[tuple[str, int]], *, visited: bool = False) -> None:
+    """`visited`: the day begins with every owner at their own GPUs, and their guests parked."""
     campus = GpuCampus()
     for index, node in enumerate(NODES):
         usual = facts(lab=node, speed=1.0 + index, gpus=GPUS)
-        campus.adds(node, replace(usual, parks=True, terms=replace(usual.terms, park=True)))
+        system = DUMPS if index else usual.system
+        terms = replace(usual.terms, park=True)
+        campus.adds(node, replace(usual, parks=True, terms=terms, system=system))
     doings = ParkedDay(campus, 0)
     doings.happens("submit", 1)
     doings.happens("submit", 3)
+    if visited:
+        campus.advance(5.0)
+        for machine in campus.machines.values():
+            machine.dumps = PARKS[day[0][1] % 3]
+            machine.owner(OwnerReclaimed(notice_s=10.0, gpus=tuple(range(GPUS))))
     for what, number in day:
         doings.happens(what, number)
         doings.happens("time", number // 7)
@@ -85,3 +104,23 @@ def test_whoever_is_parked_while_owners_come_and_go_every_job_ends(day: list[tup
 @given(day=a_day((*ABOUT_GPUS, "driver", "crash", "cut", "hang_up", "coordinator"), most=40))
 def test_whoever_crashes_while_guests_are_parked_every_job_ends(day: list[tuple[str, int]]) -> None:
     lives_through(day)
+
+
+WHILE_PARKED = (
+    "time",
+    "dumper",
+    "visit",
+    "reclaim",
+    "reclaim",
+    "resume_gpu",
+    "resume",
+    "crash",
+    "coordinator",
+    "cut",
+)
+
+
+@FEW
+@given(day=a_day(WHILE_PARKED))
+def test_whoever_wants_those_gone_that_are_parked_every_job_ends(day: list[tuple[str, int]]) -> None:
+    lives_through(day, visited=True)

@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 
 from gpunion.agent.hands import GuestHands
-from gpunion.agent.system_tier import DUMP_LIMIT_S, DUMP_PART, NOTICE_SHARE, dump_place
+from gpunion.agent.system_tier import (
+    DUMP_LIMIT_S,
+    DUMP_PART,
+    NOTICE_SHARE,
+    PARKED_DUMP_LIMIT_S,
+    dump_place,
+)
 from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import AskToSave, ShipCheckpoint, StartGuest
+from gpunion.domain.effects import AskToSave, DumpParked, ShipCheckpoint, StartGuest
 from gpunion.domain.events import (
     CheckpointNotShipped,
     CheckpointShipped,
@@ -48,8 +54,8 @@ class FakeCheckpointer:
     async def ability(self) -> SystemAbility:
         return SystemAbility(able=True, why_not="", kind="any")
 
-    async def dump(self, run_id: str, into: Path, *, limit_s: float) -> None:
-        self._fake.journal.append(f"dump {run_id} {limit_s:g}")
+    async def dump(self, run_id: str, into: Path, *, limit_s: float, parked: bool = False) -> None:
+        self._fake.journal.append(f"dump {run_id} {limit_s:g}{' parked' if parked else ''}")
         await self.gate.wait()
         if self.trouble is not None:
             raise self.trouble
@@ -153,6 +159,48 @@ async def test_a_dump_that_is_no_longer_wanted_is_ended_and_undone(fake: Whole) 
     assert fake.journal.index(f"release {RUN}") < len(fake.journal) - 1
 
 
+async def test_a_parked_guest_is_dumped_as_it_stands_and_its_end_does_not_wait_for_it_to_leave(
+    fake: Whole,
+) -> None:
+    hands = GuestHands(fake.world, RUN)
+    hands.start(StartGuest(order=an_order(), lease_until_s=1010.0))  # saved by its program, as most are
+    await until(lambda: fake.of(GuestStarted))
+    fake.posted.clear()
+    fake.journal.clear()
+    (fake.runtime.paths(RUN).scratch_dir / "open").write_text("half written")
+    effect = DumpParked(run_id=RUN, checkpoint_id=C1, by_s=1040.0)
+    hands.dump_parked(effect)
+    hands.dump_parked(effect)  # said again: it is under way
+    await until(lambda: fake.of(GuestSaved))
+    assert fake.journal == [f"dump {RUN} {NOTICE_SHARE * 40:g} parked"]
+    (saved,) = fake.posted
+    assert isinstance(saved, GuestSaved)
+    assert (saved.tier, saved.stall_s) == (Tier.SYSTEM, 0.0)  # it stood still anyway
+    assert saved.size_bytes == len("all of it" + "half written")
+    hands.kill(EndReason.SAVED)
+    await until(lambda: fake.of(GuestExited))
+    assert f"release {RUN}" not in fake.journal
+
+
+@pytest.mark.parametrize(
+    ("trouble", "why"),
+    [(DumpRefused("a socket is open"), "a socket is open"), (OSError(28, "full"), "a fault")],
+)
+async def test_a_parked_guest_that_cannot_be_dumped_is_not_asked_to_save_itself(
+    fake: Whole, trouble: Exception, why: str
+) -> None:
+    hands = await started(fake)
+    fake.checkpointer.trouble = trouble
+    hands.dump_parked(DumpParked(run_id=RUN, checkpoint_id=C1, by_s=1000.0 + 4 * PARKED_DUMP_LIMIT_S))
+    await until(lambda: fake.of(GuestNotDumped))
+    assert fake.journal == [f"dump {RUN} {PARKED_DUMP_LIMIT_S:g} parked"]
+    (told,) = fake.posted
+    assert isinstance(told, GuestNotDumped)
+    assert why in told.why
+    control_dir = fake.runtime.paths(RUN).control_dir
+    assert fake.world.control.read_json(control_dir, "request.json") is None
+
+
 async def test_a_dump_is_shipped_as_what_it_is_and_kept_until_it_is_durable(fake: Whole) -> None:
     hands = await started(fake)
     hands.ask_to_save(ask())
@@ -205,6 +253,19 @@ async def test_a_run_whose_newest_checkpoint_is_whole_is_brought_back_from_it(fa
     assert (paths.scratch_dir / "open").read_text() == "half written"
     assert (paths.output_dir / "book").read_text() == "1 2 3"
     assert not (paths.control_dir / "request.json").exists()
+
+
+async def test_a_job_that_saves_itself_is_brought_back_whole_where_its_order_says_so(fake: Whole) -> None:
+    whole_manifest(fake)
+    fake.vault.trees["c2"] |= {"control/aside.json": "{}", "control/stepped-aside.json": '{"done": true}'}
+    order = an_order(restore=CheckpointId("c2"), restore_step=7, whole=True)
+    GuestHands(fake.world, RUN).start(StartGuest(order=order, lease_until_s=1010.0))
+    await until(lambda: fake.of(GuestStarted))
+    assert f"bring back {RUN} from all of it" in fake.journal
+    control_dir = fake.runtime.paths(RUN).control_dir
+    # Nobody asks for its GPU here; that it has not come back yet is its own to take back.
+    assert not (control_dir / "aside.json").exists()
+    assert (control_dir / "stepped-aside.json").exists()
 
 
 async def test_a_dump_that_does_not_come_to_life_here_is_refused_and_not_the_job_s_fault(fake: Whole) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.adapters.containers.runtime import GuestUser
+from gpunion.adapters.podman import room
 from gpunion.adapters.podman.complaints import complaint_of
 from gpunion.adapters.podman.confined import not_confined
 from gpunion.adapters.podman.probing import MEMORY_FILE, gpu_driver, remember, remembered
@@ -45,6 +46,28 @@ def test_a_recipe_says_what_has_to_be_around_a_guest() -> None:
         == RECIPE
     )
     assert Recipe.from_json(RECIPE.to_json()) == RECIPE
+
+
+def test_a_guest_that_was_parked_comes_back_with_room_for_what_was_on_its_gpu(tmp_path: Path) -> None:
+    its_own = ["--entrypoint", "/bin/sh", "image", "train", "--memory", "100"]
+    words = ["create", "--memory", "100", "--memory-swap", "100", "--cpus", "1.00", *its_own]
+    wider = ["create", "--memory", "107", "--memory-swap", "107", "--cpus", "1.00", *its_own]
+    assert room.widened(words, 7) == wider
+    assert room.extra_of(tmp_path) == 0
+    room.grant(tmp_path, 7)
+    assert room.extra_of(tmp_path) == 7
+    parked = replace(RECIPE, extra_bytes=7)
+    assert Recipe.from_json(parked.to_json()) == parked
+    assert unfit(parked, RECIPE) == ""
+
+
+def test_and_does_not_come_where_there_is_no_such_room(tmp_path: Path) -> None:
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text(f"MemTotal: {64 * 1024**2} kB\nMemAvailable: {10 * 1024**2} kB\n")
+    assert room.why_not(8 * room.GIB, str(meminfo)) == ""
+    assert "takes 9.0 GiB of memory until it is back there, and 8.0 GiB" in room.why_not(
+        9 * room.GIB, str(meminfo)
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', '{"format": 1, "image": "x"}'])

@@ -29,8 +29,11 @@ ROOM_FACTOR = 1.2  # pages, and what is around them
 TOO_LONG = "it took too long"
 
 
-def dump_container(engine: Engine, container: str, pids: set[int], into: Path, limit_s: float) -> None:
-    """Blocks. On return the container stands still and `into` has its images; otherwise DumpRefused."""
+def dump_container(
+    engine: Engine, container: str, pids: set[int], into: Path, limit_s: float, *, parked: bool = False
+) -> None:
+    """Blocks. On return the container stands still and `into` has its images; otherwise DumpRefused, and it
+    goes on, unless it is `parked`."""
     until_s = time.monotonic() + limit_s
     freezer = freezer_of(min(pids)) if pids else None
     if freezer is None:
@@ -51,7 +54,10 @@ def dump_container(engine: Engine, container: str, pids: set[int], into: Path, l
         with contextlib.suppress(FileNotFoundError):
             shutil.move(home / PODMAN_SHARED_MEMORY, into / SHARED_MEMORY_FILE)
     except BaseException:
-        freezer.thaw()
+        if parked:  # CRIU lets what it looks at go on for moments, and may have been ended in one of them
+            freezer.freeze(FREEZE_LIMIT_S)
+        else:
+            freezer.thaw()
         shutil.rmtree(into, ignore_errors=True)
         raise
     finally:

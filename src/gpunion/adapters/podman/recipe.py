@@ -19,6 +19,9 @@ class Recipe:
     user: str  # inside, and how it becomes a user of the host
     mounts: tuple[str, ...]  # where things are mounted inside; what is there may come from elsewhere
     gpu_indices: tuple[int, ...]
+    extra_bytes: int = (
+        0  # of memory beyond its grant: what it has on its GPU, in host memory until it is back
+    )
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **asdict(self)})
@@ -35,6 +38,7 @@ class Recipe:
                 user=str(record["user"]),
                 mounts=tuple(str(mount) for mount in record["mounts"]),
                 gpu_indices=tuple(int(index) for index in record["gpu_indices"]),
+                extra_bytes=max(0, int(record.get("extra_bytes", 0))),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"it lacks {error}") from error

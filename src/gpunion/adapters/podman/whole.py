@@ -12,6 +12,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gpunion.adapters.containers.entry import DOORS_DIR, ENTER
 from gpunion.adapters.containers.freezer import Freezer, freezer_of
 from gpunion.adapters.containers.gpus import GpuWay
 from gpunion.adapters.containers.runtime import ContainerRuntime
-from gpunion.adapters.podman import probing, staging
+from gpunion.adapters.podman import probing, room, staging
 from gpunion.adapters.podman.dumping import ENTER_FILE, RECIPE_FILE, dump_container
 from gpunion.adapters.podman.recipe import Recipe, recipe_of, unfit
 from gpunion.adapters.sandbox import layout
@@ -86,8 +87,8 @@ class PodmanRuntime(ContainerRuntime):
         probing.remember(self.remembers_in, ability)
         return ability
 
-    async def dump(self, run_id: str, into: Path, *, limit_s: float) -> None:
-        await asyncio.to_thread(self._dump, run_id, into, limit_s)
+    async def dump(self, run_id: str, into: Path, *, limit_s: float, parked: bool = False) -> None:
+        await asyncio.to_thread(self._dump, run_id, into, limit_s, parked)
 
     async def release(self, run_id: str) -> None:
         freezer, pids = self._still.pop(run_id, (None, ()))
@@ -123,12 +124,13 @@ class PodmanRuntime(ContainerRuntime):
                 await asyncio.to_thread(self._wake_forgotten, guest.run_id)
         return found
 
-    def _dump(self, run_id: str, into: Path, limit_s: float) -> None:
+    def _dump(self, run_id: str, into: Path, limit_s: float, parked: bool) -> None:
         root = layout.guest_root(self._state_dir, run_id)
         launch = read_json(str(root / LAUNCH_FILE))
         if launch is None or not lives(str(root)):
             raise DumpRefused("there is no guest that lives")
         recipe = recipe_of(self._words(launch), self._facts.user, _gpus_of(root))
+        recipe = replace(recipe, extra_bytes=room.extra_of(root))
         uncovered = self.hooks.covers(recipe.gpu_indices)
         if uncovered:
             raise DumpRefused(uncovered)
@@ -136,14 +138,19 @@ class PodmanRuntime(ContainerRuntime):
         freezer = freezer_of(pids[0]) if pids else None
         if freezer is None:
             raise DumpRefused("the guest has no cgroup of its own that could be frozen")
+        container = str(launch["container"])
+        if parked:
+            if not freezer.frozen():
+                raise DumpRefused("it was said to be parked, and does not stand still")
+            dump_container(self._engine, container, set(pids), into, limit_s, parked=True)
+            _add_recipe(into, recipe, root)
+            return
         self.hooks.before_dump(pids, limit_s)
         with self._waking:
             self._still[run_id] = (freezer, pids)  # from here on nobody else may wake it
         try:
-            dump_container(self._engine, str(launch["container"]), set(pids), into, limit_s)
-            (into / RECIPE_FILE).write_text(recipe.to_json(), encoding="utf-8")
-            # CRIU wants the shell's script as it was; it names the first run's variables.
-            shutil.copyfile(root / DOORS_DIR / ENTER, into / ENTER_FILE)
+            dump_container(self._engine, container, set(pids), into, limit_s)
+            _add_recipe(into, recipe, root)
         except BaseException:
             self._still.pop(run_id, None)
             freezer.thaw()
@@ -161,7 +168,9 @@ class PodmanRuntime(ContainerRuntime):
         enter = paths.root / DOORS_DIR / ENTER
         enter.write_bytes((dump / ENTER_FILE).read_bytes())  # in place: its owner stays the guest's user
         stage = staging.stage_of(str(paths.root))
-        create, sources = staging.restaged(self._words(launch), stage)
+        extra_bytes = self._recipe(dump).extra_bytes
+        room.grant(paths.root, extra_bytes)
+        create, sources = staging.restaged(room.widened(self._words(launch), extra_bytes), stage)
         host_id = self._facts.user.host_id
         restore = {
             "dump": str(dump),
@@ -174,14 +183,15 @@ class PodmanRuntime(ContainerRuntime):
 
     def _unfit(self, spec: GuestSpec, dump: Path, words: list[str]) -> str:
         try:
-            recipe = Recipe.from_json((dump / RECIPE_FILE).read_text(encoding="utf-8"))
+            recipe = self._recipe(dump)
         except (OSError, ValueError) as error:
             return f"the dump has no recipe that can be read: {error}"
         odd = next((path for path in dump.rglob("*") if not _plain(path)), None)
         if odd is not None:
             return f"{odd.name[:80]!r} in the dump is neither a file nor a directory"
         here = recipe_of(words, self._facts.user, spec.gpu_indices)
-        return unfit(recipe, here) or self.hooks.covers(spec.gpu_indices)
+        uncovered = unfit(recipe, here) or self.hooks.covers(spec.gpu_indices)
+        return uncovered or room.why_not(recipe.extra_bytes)
 
     def _start_limit_s(self, run_id: str) -> float:
         restores = run_id in self._dumps
@@ -205,9 +215,19 @@ class PodmanRuntime(ContainerRuntime):
                 freezer.thaw()
 
     @staticmethod
+    def _recipe(dump: Path) -> Recipe:
+        return Recipe.from_json((dump / RECIPE_FILE).read_text(encoding="utf-8"))
+
+    @staticmethod
     def _words(launch: dict[str, object]) -> list[str]:
         words = launch["create"]
         return [str(word) for word in words] if isinstance(words, list) else []
+
+
+def _add_recipe(into: Path, recipe: Recipe, root: Path) -> None:
+    (into / RECIPE_FILE).write_text(recipe.to_json(), encoding="utf-8")
+    # CRIU wants the shell's script as it was; it names the first run's variables.
+    shutil.copyfile(root / DOORS_DIR / ENTER, into / ENTER_FILE)
 
 
 def _gpus_of(root: Path) -> tuple[int, ...]:

@@ -22,7 +22,8 @@ from gpunion.policy.bandwidth import periodic_rate_bps
 
 _durable_point = maker(DurablePoint)
 _with_capture = changer(
-    Checkpoint, "phase", "step", "progress", "stall_s", "captured_s", "tier", "tier_why", "kind", "gpu"
+    Checkpoint,
+    *("phase", "step", "progress", "stall_s", "captured_s", "tier", "tier_why", "kind", "gpu", "size_bytes"),
 )
 _with_arrival = changer(Checkpoint, "phase", "step", "progress", "size_bytes", "shipped_bytes", "durable_s")
 _with_late_word = changer(Checkpoint, "stall_s", "captured_s", "tier", "kind", "gpu")
@@ -61,6 +62,7 @@ def captured(draft: Draft, report: CheckpointCaptured) -> None:
             tier_why=report.tier_why,
             kind=_kind(draft, report.run_id, report.tier),
             gpu=_gpu(draft, report.run_id, report.tier),
+            size_bytes=report.size_bytes,
         )
     )
     if report.tier_why:
@@ -192,8 +194,10 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
     if job.durable is not None and report.step < job.durable.step:
         draft.because(job.id, Why.STEP_BEHIND, step=report.step, durable=job.durable.step)
         return
-    ship_bytes = int(_learned(job, job.cost.ship_bytes, report.shipped_bytes))
     saved = draft.state.checkpoints[report.checkpoint_id]
+    ship_bytes = job.cost.ship_bytes
+    if saved.tier is job.tier or saved.tier is Tier.APP:  # else it was parked: its next save is none of that
+        ship_bytes = int(_learned(job, ship_bytes, report.shipped_bytes))
     point = _durable_point(
         checkpoint_id=report.checkpoint_id,
         step=report.step,

@@ -92,6 +92,7 @@ def _as_guest(draft: AgentDraft, order: StartRun) -> Guest:
         restore_step=order.restore_step,
         in_gang=order.seat is not None,
         keep=order.keep,
+        whole=order.whole,
     )
 
 

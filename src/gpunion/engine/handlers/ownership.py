@@ -13,7 +13,7 @@ from gpunion.domain.run import EndReason
 from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
 from gpunion.domain.withheld import HoldCause, after_resume, weightier
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import gpu_ownership, guests, parking, saves
+from gpunion.engine.handlers import gpu_ownership, guests, parked_moves, parking, saves
 
 # An owner who waits for a safe moment gives the coordinator's plan this long, then every guest is saved again
 # until it is durable.
@@ -66,6 +66,7 @@ def reclaim(draft: AgentDraft, event: OwnerReclaimed) -> None:
     for guest in draft.living():
         draft.do(draft.notice_for(guest))
         draft.limit(guest.run_id)
+        parked_moves.begin(draft, guest, by_s=deadline_s)
 
 
 def pause(draft: AgentDraft) -> None:
@@ -113,6 +114,8 @@ def kill(draft: AgentDraft) -> None:
 
 def last_seconds(draft: AgentDraft) -> None:
     for guest in draft.living():
+        if guest.parked:
+            continue  # it hears nothing, and what it would hear when it goes on is not meant any more
         # Should it go now, it is because it was told to: that is no failure of its own.
         draft.put(replace(guest, end_cause=guest.end_cause or EndReason.DEADLINE))
         draft.do(TerminateGuest(run_id=guest.run_id))

@@ -2,14 +2,21 @@
 
 The first rung for a guest whose GPU is wanted: nothing is lost, the GPU is free in seconds, and it goes
 on where it stood as soon as the GPU is lent again. What cannot be parked is saved and moved as ever; the
-notice's timers run on meanwhile, so that a driver that dawdles costs the owner nothing.
+notice's timers run on meanwhile, so that a driver that dawdles costs the owner nothing. One that has to give
+up its place is dumped as it stands, where that works, and loses nothing either (`parked_moves`).
 """
 
 from __future__ import annotations
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import ParkGuest, UnparkGuest
-from gpunion.domain.events import GuestNotParked, GuestNotUnparked, GuestParked, GuestUnparked
+from gpunion.domain.events import (
+    GuestNotDumped,
+    GuestNotParked,
+    GuestNotUnparked,
+    GuestParked,
+    GuestUnparked,
+)
 from gpunion.domain.guest import Guest, GuestPhase, Parking, Tenure
 from gpunion.domain.ids import RunId
 from gpunion.domain.reasons import Why
@@ -18,17 +25,16 @@ from gpunion.domain.reports import RunNotParked, RunParked, RunUnparked
 from gpunion.domain.run import EndReason
 from gpunion.domain.withheld import GpuPhase, HoldCause
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import guests, saves
+from gpunion.engine.handlers import guests, parked_moves, saves
 
 # Freezing and moving some gigabytes takes seconds; with less notice than this the end comes first.
 LEAST_NOTICE_S = 2.0
 # An owner's run of an hour is no reason to keep a job from the other GPUs of the campus. A quarter of one is
 # about what moving it and doing the unsaved steps again costs a job that saves every half hour.
 PATIENCE_S = 900.0
-
-
-def timer(run_id: RunId) -> str:
-    return f"park:{run_id}"
+# For a dump that nobody waits for, and for what its hands may take beside it.
+MOVE_LIMIT_S = 600.0
+TOOK_TOO_LONG = "it took too long"
 
 
 def can_be_parked(draft: AgentDraft, guest: Guest) -> bool:
@@ -77,7 +83,10 @@ def parked(draft: AgentDraft, event: GuestParked) -> None:
         )
     )
     draft.limit(guest.run_id)  # nothing of it is on the GPU that was wanted
-    draft.set_timer(timer(guest.run_id), draft.now_s + PATIENCE_S)
+    draft.set_timer(parked_moves.timer(guest.run_id), draft.now_s + PATIENCE_S)
+    deadline_s = draft.deadline_for(guest)
+    if deadline_s is not None:  # it was asked to go altogether meanwhile
+        parked_moves.begin(draft, guest, by_s=deadline_s)
     wake(draft)  # the owner may have changed their mind meanwhile
 
 
@@ -96,8 +105,10 @@ def wake(draft: AgentDraft) -> None:
     for guest in draft.living():
         held = (draft.withheld(index) for index in guest.grant.gpu_indices)
         away = any(gpu is not None and gpu.phase is not GpuPhase.PAUSED for gpu in held)
-        if guest.parked and guest.phase is GuestPhase.RUNNING and not away and not draft.owner_has_it():
-            draft.cancel_timer(timer(guest.run_id))
+        if away or draft.owner_has_it() or parked_moves.under_way(guest):
+            continue
+        if guest.parked and guest.phase is GuestPhase.RUNNING:
+            draft.cancel_timer(parked_moves.timer(guest.run_id))
             draft.put(replace(guest, parking=Parking.UNPARKING))
             draft.do(UnparkGuest(run_id=guest.run_id))
 
@@ -125,11 +136,41 @@ def not_unparked(draft: AgentDraft, event: GuestNotUnparked) -> None:
 
 
 def too_long(draft: AgentDraft, run_id: str) -> None:
-    """It goes on elsewhere, from what it saved last."""
+    """It goes on elsewhere: from where it stands if it can be dumped, else from what it saved last."""
     guest = _in(draft, RunId(run_id), Parking.PARKED)
-    if guest is not None:
-        draft.because(guest.job_id, Why.PARKED_TOO_LONG, node="this machine", patience_s=PATIENCE_S)
-        guests.leave_gpu(draft, guest, EndReason.DEADLINE)
+    if guest is None:
+        return
+    if parked_moves.under_way(guest):
+        _stays(draft, guest, TOOK_TOO_LONG)
+        return
+    tried = draft.deadline_for(guest) is not None  # when that was set
+    if tried or not parked_moves.begin(draft, guest, by_s=draft.now_s + MOVE_LIMIT_S):
+        _gives_up(draft, guest)
+
+
+def not_dumped(draft: AgentDraft, event: GuestNotDumped) -> None:
+    guest = _in(draft, event.run_id, Parking.PARKED)
+    if guest is None:
+        saves.not_dumped(draft, event)
+    elif guest.saving is not None and guest.saving.checkpoint_id == event.checkpoint_id:
+        _stays(draft, guest, event.why)
+
+
+def _stays(draft: AgentDraft, guest: Guest, why: str) -> None:
+    """As if nobody had tried: it goes on here, gives up its place, or is ended by who wants it gone."""
+    guest = parked_moves.give_up(draft, guest, why)
+    wake(draft)
+    guest = draft.guests[guest.run_id]
+    patient_until_s = guest.parked_s + PATIENCE_S
+    if guest.parked and draft.now_s >= patient_until_s:
+        _gives_up(draft, guest)
+    elif guest.parked:
+        draft.set_timer(parked_moves.timer(guest.run_id), patient_until_s)
+
+
+def _gives_up(draft: AgentDraft, guest: Guest) -> None:
+    draft.because(guest.job_id, Why.PARKED_TOO_LONG, node="this machine", patience_s=PATIENCE_S)
+    guests.leave_gpu(draft, guest, EndReason.DEADLINE)
 
 
 def taken_up(draft: AgentDraft, guest: Guest) -> None:
@@ -141,6 +182,8 @@ def taken_up(draft: AgentDraft, guest: Guest) -> None:
         draft.do(ParkGuest(run_id=guest.run_id, by_s=draft.now_s if deadline_s is None else deadline_s))
     elif guest.parking is Parking.UNPARKING:
         draft.do(UnparkGuest(run_id=guest.run_id))
+    elif guest.parked and parked_moves.under_way(guest):
+        parked_moves.take_up(draft, guest, by_s=draft.deadline_for(guest) or draft.now_s + MOVE_LIMIT_S)
 
 
 def _in(draft: AgentDraft, run_id: RunId, parking: Parking) -> Guest | None:

@@ -85,7 +85,7 @@ def _adopt(draft: AgentDraft, guest: Guest, found: GuestFound) -> None:
                 restore_s=0.0,
             )
         )
-    if guest.saving is not None:
+    if guest.saving is not None and not (guest.parked and not guest.saving.saved):
         if guest.saving.saved:
             saves.ship(draft, guest)
         else:

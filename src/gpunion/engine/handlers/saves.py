@@ -24,10 +24,14 @@ from gpunion.engine.agent_draft import AgentDraft
 _ask_to_save, _ship = maker(AskToSave), maker(ShipCheckpoint)
 _captured, _durable, _capture = maker(CheckpointCaptured), maker(CheckpointDurable), maker(Capture)
 _with_saving, _after_save = changer(Guest, "saving"), changer(Guest, "saving", "last_step")
-_as_saved = changer(Saving, "saved", "step", "progress", "tier", "saved_s", "stall_s", "capture_s")
+_as_saved = changer(
+    Saving, "saved", "step", "progress", "tier", "saved_s", "stall_s", "capture_s", "size_bytes"
+)
 
 # Between two tries to bring a last save to a vault that did not take it.
 SHIP_AGAIN_S = 2.0
+# For a dump of a parked guest, which nobody waits for; the coordinator gives it up by itself if it must.
+PARKED_PATIENCE_S = 600.0
 # How long it is kept and tried for while nobody is heard: that a coordinator is away for longer is rare.
 OUT_OF_TOUCH_PATIENCE_S = 3600.0
 _PASSING = frozenset(
@@ -84,6 +88,7 @@ def saved(draft: AgentDraft, event: GuestSaved) -> None:
         saved_s=draft.now_s,
         stall_s=event.stall_s,
         capture_s=event.capture_s,
+        size_bytes=event.size_bytes,
     )
     guest = draft.put(_after_save(guest, saving=saving, last_step=max(guest.last_step, step)))
     # A periodic one is reported once, when it is durable: nobody waits for it, and a third of all that a
@@ -141,6 +146,7 @@ def tell_captured(draft: AgentDraft, guest: Guest) -> Guest:
             capture_s=saving.capture_s,
             tier=saving.tier,
             tier_why=saving.tier_why,
+            size_bytes=saving.size_bytes,
         )
     )
     return draft.put(replace(guest, saving=replace(saving, told=True)))
@@ -233,6 +239,8 @@ def _worth_another_try(draft: AgentDraft, guest: Guest, trouble: CheckpointTroub
     deadline_s = draft.deadline_for(guest)
     if deadline_s is not None:
         return draft.now_s + SHIP_AGAIN_S < deadline_s
+    if guest.parked and draft.now_s < saving.saved_s + PARKED_PATIENCE_S:
+        return True
     # Out of touch with the coordinator, and maybe with a vault that is reached through it. Its files harm
     # nobody meanwhile, and whoever runs the job anew by then has the vault refuse them.
     away = trouble is CheckpointTrouble.VAULT_UNAVAILABLE and not draft.coordinator_is_near()
@@ -274,7 +282,8 @@ def _capture_of(saving: Saving, now_s: float) -> Capture:
 def _step_of(guest: Guest, event: GuestSaved) -> int:
     """A program that says nothing of its steps, dumped: its saves are counted, for the order among them."""
     if event.tier is Tier.SYSTEM and event.step == 0:
-        return guest.last_step + 1
+        none_made = guest.parked and guest.last_step == 0  # the first of its kind, or it has begun just now
+        return 0 if none_made else guest.last_step + 1
     return event.step
 
 

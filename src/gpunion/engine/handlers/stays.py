@@ -17,7 +17,7 @@ from gpunion.domain.reports import DepartureForetold, GuestAskedToGo, TermsChang
 from gpunion.domain.run import EndReason
 from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
 from gpunion.engine.agent_draft import AgentDraft
-from gpunion.engine.handlers import guests, saves
+from gpunion.engine.handlers import guests, parked_moves, saves
 from gpunion.policy.terms.welcome import unwelcome
 
 
@@ -97,6 +97,7 @@ def _ask_to_go(draft: AgentDraft, guest: Guest, why: str) -> None:
         draft.set_timer(f"term:guest:{guest.run_id}", term_s)
     patience_s = min(draft.timing.own_save_patience_s, (deadline_s - draft.now_s) / 4)
     draft.set_timer(f"own_save:guest:{guest.run_id}", draft.now_s + patience_s)
+    parked_moves.begin(draft, guest, by_s=deadline_s)
 
 
 def _let_stay(draft: AgentDraft, guest: Guest) -> None:
@@ -111,7 +112,7 @@ def _let_stay(draft: AgentDraft, guest: Guest) -> None:
 
 def _last_seconds(draft: AgentDraft, run_id: RunId) -> None:
     guest = _asked(draft, run_id)
-    if guest is not None:
+    if guest is not None and not guest.parked:  # one that is parked hears nothing
         draft.put(replace(guest, end_cause=guest.end_cause or EndReason.DEADLINE))
         draft.do(TerminateGuest(run_id=guest.run_id))
 

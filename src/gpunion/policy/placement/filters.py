@@ -150,8 +150,9 @@ def _place_for_people(places: tuple[str, ...]) -> str:
 
 
 def _not_whole(job: Job, node: Node) -> Reason | None:
-    """Of a job that is saved whole: could it be dumped there, and brought back from what it has?"""
-    if job.tier is not Tier.SYSTEM:
+    """Of a job that is saved whole, or was once: could it be dumped there, and brought back from what it
+    has?"""
+    if job.tier is not Tier.SYSTEM and job.dump is None:
         return None
     here = node.facts.system
     if not here.able:

@@ -45,6 +45,7 @@ class DurableStaysDurable(Checker):
         self._acknowledged: dict[JobId, int] = {}
         self._sealed: dict[JobId, int] = {}
         self._spoiled: dict[JobId, tuple[CheckpointId, ...]] = {}
+        self._given_up: set[JobId] = set()  # whose dump came to life nowhere, as was told
         self._seats = {job.id: job.spec.seat for job in self.world.scenario.jobs}
 
     def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
@@ -58,7 +59,9 @@ class DurableStaysDurable(Checker):
         if sealed.step < before and alone:
             what = f"{sealed.checkpoint_id} seals step {sealed.step} after step {before} was sealed"
             self.court.find(4, sealed.job_id, what)
-        self._sealed[sealed.job_id] = max(before, sealed.step)
+        if not sealed.whole:
+            # A dump that nobody was told of may have to be left alone: not every machine brings it back.
+            self._sealed[sealed.job_id] = max(before, sealed.step)
 
     def guest_began(self, box: Box) -> None:
         acknowledged = self._acknowledged.get(box.job_id, 0)
@@ -71,6 +74,9 @@ class DurableStaysDurable(Checker):
         if job.spoiled != self._spoiled.get(job.id, ()):  # went back knowingly, by one and with a reason
             self._spoiled[job.id] = job.spoiled
             self._acknowledged[job.id] = self._sealed[job.id] = step
+        if job.dumps_given_up and job.id not in self._given_up:
+            self._given_up.add(job.id)
+            self._acknowledged[job.id] = step
         before = self._acknowledged.get(job.id, 0)
         if step < before:
             self.court.find(4, job.id, f"the durable step went back from {before} to {step}")

@@ -139,8 +139,10 @@ class ReplicaVault(ModelVault):
         super().__init__()
         self.replicas: dict[JobId, Sealed] = {}
 
-    def latest(self, job_id: JobId, spoiled: tuple[CheckpointId, ...] = ()) -> Sealed | None:
-        return self.replicas.get(job_id) or super().latest(job_id, spoiled)
+    def latest(
+        self, job_id: JobId, spoiled: tuple[CheckpointId, ...] = (), *, dumps: bool = True
+    ) -> Sealed | None:
+        return self.replicas.get(job_id) or super().latest(job_id, spoiled, dumps=dumps)
 
 
 class Replicas(Watch):

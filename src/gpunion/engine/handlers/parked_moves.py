@@ -1,0 +1,61 @@
+"""A parked guest that has to give up its place is taken as it stands, to go on elsewhere from exactly there.
+
+Its GPU memory is in host memory, so that a dump has all of it and touches no GPU: the owner has theirs
+already. It is a last save like any other from then on. Where it fails the guest is parked as before, and
+whoever asked for it decides what becomes of it.
+"""
+
+from __future__ import annotations
+
+from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.effects import DumpParked
+from gpunion.domain.guest import Guest, GuestPhase, Saving
+from gpunion.domain.ids import RunId, own_checkpoint_id
+from gpunion.domain.reasons import Why
+from gpunion.domain.replacing import replace
+from gpunion.domain.run import EndReason
+from gpunion.engine.agent_draft import AgentDraft
+from gpunion.engine.handlers import saves
+
+
+def timer(run_id: RunId) -> str:
+    """Until when it is waited for: for its owner, or for its dump."""
+    return f"park:{run_id}"
+
+
+def under_way(guest: Guest) -> bool:
+    return guest.parked and guest.saving is not None and guest.saving.final
+
+
+def begin(draft: AgentDraft, guest: Guest, *, by_s: float) -> bool:
+    """False: it cannot be dumped here, or no other machine could bring it back."""
+    if not guest.parked or guest.phase is not GuestPhase.RUNNING or by_s <= draft.now_s:
+        return False
+    if not guest.whole or not draft.facts.system.able:
+        return False
+    if guest.saving is not None:
+        # A save is on its way that was made right before it was parked: it must not be lost for a dump that
+        # may fail. Or it is the dump itself.
+        return under_way(guest)
+    number = guest.own_saves + 1
+    own = own_checkpoint_id(guest.run_id, number)
+    saving = Saving(checkpoint_id=own, final=True, rate_bps=0.0, saved_for=EndReason.DEADLINE)
+    guest = draft.put(replace(guest, own_saves=number, saving=saving))
+    limit_s = by_s - draft.now_s
+    draft.because(guest.job_id, Why.PARKED_MOVES, node="this machine", limit_s=limit_s)
+    take_up(draft, guest, by_s=by_s)
+    return True
+
+
+def take_up(draft: AgentDraft, guest: Guest, *, by_s: float) -> None:
+    """Asked for once more by an agent that was started again."""
+    saving = guest.saving
+    if saving is not None and not saving.saved:
+        draft.do(DumpParked(run_id=guest.run_id, checkpoint_id=saving.checkpoint_id, by_s=by_s))
+        draft.set_timer(timer(guest.run_id), by_s)
+
+
+def give_up(draft: AgentDraft, guest: Guest, why: str) -> Guest:
+    assert guest.saving is not None
+    guest = replace(guest, saving=replace(guest.saving, tier_why=why))
+    return saves.drop(draft, guest, CheckpointTrouble.PARKED)
