@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FREE_WITHIN_S = 2.0
 STALL_SHARE = 0.05
-PARTS = ("park", "aside", "criu", "app", "trainers")
+PARTS = ("park", "aside", "criu", "parked-dump", "app", "trainers")
 GIB = 1024**3
 
 
@@ -80,7 +80,8 @@ def show(stage: Stage, arguments: argparse.Namespace) -> dict[str, Any]:
     plays: dict[str, Callable[[], Any]] = {
         "park": lambda: state_scene.park(stage, **parked),
         "aside": lambda: state_scene.park(stage, **parked, aside=True),
-        "criu": lambda: _in_namespace(stage, arguments),
+        "criu": lambda: _in_namespace(stage, arguments, "criu"),
+        "parked-dump": lambda: _in_namespace(stage, arguments, "parked-dump"),
         "app": lambda: state_scene.save_while_training(stage, **app),
         "trainers": lambda: state_scene.trainers(stage),
     }
@@ -110,6 +111,12 @@ def verdicts(answer: dict[str, Any]) -> dict[str, bool]:
             "losses_after_stepping_aside_are_identical": found["identical"],
         },
         "criu": lambda found: {"restored_losses_are_identical": found["identical"] and found["gone"]},
+        "parked-dump": lambda found: {
+            "dumped_as_it_stood_and_losses_are_identical": found["identical"]
+            and found["gone"]
+            and found["stood_still"]
+            and found["came_back"]
+        },
         "app": lambda found: {
             "saving_stalls_less_than_5_percent": found["lost_share_at_one_save_a_minute"] < STALL_SHARE
         },
@@ -165,30 +172,35 @@ def _rehearsed(python: str, folder: Path) -> Stage:
     return Stage(folder=folder, device="cpu", used_bytes=used_bytes, parked_pids=parked_pids, python=python)
 
 
-def _in_namespace(stage: Stage, arguments: argparse.Namespace) -> Any:
+def _in_namespace(stage: Stage, arguments: argparse.Namespace, part: str) -> Any:
     criu = arguments.criu if "/" not in arguments.criu else os.path.abspath(arguments.criu)
-    words = ["--inside", str(stage.folder), "--criu", criu]
+    words = ["--inside", str(stage.folder), "--criu", criu, "--only", part]
     words += ["--rehearse", arguments.rehearse] if arguments.rehearse else []
     command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, __file__, *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    found = stage.folder / "criu.json"
+    found = stage.folder / f"{part}.json"
     if not found.exists():
         raise RuntimeError(f"the part in a PID namespace ended with {done.returncode}: {done.stderr[-2000:]}")
     return json.loads(found.read_text())
 
 
 def _inside(stage: Stage, arguments: argparse.Namespace) -> int:
-    from tests.gpu.state_scene import dump_and_restore
+    from tests.gpu.state_scene import dump_and_restore, dump_parked
 
-    size_bytes = GIB // 64 if stage.device == "cpu" else 2 * GIB
+    small, part, criu = stage.device == "cpu", arguments.only, arguments.criu
     try:
-        answer = dump_and_restore(stage, ballast_bytes=size_bytes, criu=arguments.criu)
+        if part == "criu":
+            size_bytes = GIB // 64 if small else 2 * GIB
+            answer = dump_and_restore(stage, ballast_bytes=size_bytes, criu=criu)
+        else:
+            size_bytes, stands_s = (GIB // 64, 1.0) if small else (10 * GIB, 20.0)
+            answer = dump_parked(stage, ballast_bytes=size_bytes, criu=criu, stands_s=stands_s)
     except Exception:
         answer = {"trouble": traceback.format_exc(limit=3)[-4000:]}
         with contextlib.suppress(OSError):
-            logs = [p.read_text(errors="replace")[-1500:] for p in (stage.folder / "criu").glob("*.log")]
+            logs = [p.read_text(errors="replace")[-1500:] for p in (stage.folder / part).glob("*.log")]
             answer["logs"] = "\n---\n".join(logs)
-    (stage.folder / "criu.json").write_text(json.dumps(answer))
+    (stage.folder / f"{part}.json").write_text(json.dumps(answer))
     return 0
 
 

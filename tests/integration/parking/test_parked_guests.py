@@ -25,7 +25,7 @@ from gpunion.agent.parking import GuestParker, NotParked, NotUnparked, free_memo
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.ports.gpus import GpuDevice, GpuSight, Look
 from gpunion.ports.parking import CannotMove
-from gpunion.ports.runtime import ExitReason, GuestSpec
+from gpunion.ports.runtime import ExitReason, GuestPaths, GuestSpec
 
 PATIENCE_S = 60.0
 GRANTED_BYTES = 256 * 1024**2
@@ -162,7 +162,12 @@ class House:
             free_bytes=lambda: (self.free_bytes, 64 * GIB),
         )
 
-    async def begin(self, *, memory_bytes: int = GRANTED_BYTES) -> None:
+    async def begin(self) -> None:
+        spec, _ = await self.prepared()
+        await self.runtime.start(spec)
+        await until(self.counted)
+
+    async def prepared(self) -> tuple[GuestSpec, GuestPaths]:
         spec = GuestSpec(
             run_id="job-e1",
             job_id="job",
@@ -170,15 +175,14 @@ class House:
             command=self.command,
             environment={},
             gpu_indices=(),
-            memory_bytes=memory_bytes,
+            memory_bytes=GRANTED_BYTES,
             cpus=1.0,
             resume=False,
             work_source=None,
         )
-        await self.runtime.prepare(spec)
+        paths = await self.runtime.prepare(spec)
         await self.runtime.limit("job-e1", boot_s() + 600, None)
-        await self.runtime.start(spec)
-        await until(self.counted)
+        return spec, paths
 
     def counted(self) -> int:
         return int(self.count.read_text() or 0) if self.count.exists() else 0
