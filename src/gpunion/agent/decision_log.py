@@ -20,7 +20,7 @@ def configure_logs(log_format: str | None = None) -> None:
     """`text` or `json`; where nobody says, whoever sits at a terminal gets text."""
     at_terminal = sys.stderr.isatty()
     for_people: list[Processor] = [
-        _without_the_transcript,
+        _for_reading,
         structlog.dev.ConsoleRenderer(colors=at_terminal and not os.environ.get("NO_COLOR")),
     ]
     for_programs: list[Processor] = [
@@ -39,10 +39,9 @@ def configure_logs(log_format: str | None = None) -> None:
     )
 
 
-def _without_the_transcript(_logger: WrappedLogger, _name: str, fields: EventDict) -> EventDict:
-    """It is for laying two logs beside each other, which programs do."""
-    fields.pop("told", None)
-    return fields
+def _for_reading(_logger: WrappedLogger, _name: str, fields: EventDict) -> EventDict:
+    """Without what is empty, and without the transcript: that is for laying two logs beside each other."""
+    return {name: value for name, value in fields.items() if name != "told" and value != []}
 
 
 class DecisionLog:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.exits import CONFLICT, NOT_FOUND, Trouble
+from gpunion.cli.parser import did_you_mean
 
 PREFIX = "job-"
 FULL_LENGTH = len(PREFIX) + 26
@@ -39,7 +40,8 @@ def find_job(campus: Campus, word: str) -> str:
             return str((living or found)[0]["id"])
         if found:
             raise _ambiguous(word, found)
-    raise Trouble(f"there is no job {word!r}", next_step="gpunion ps -a lists them", code=NOT_FOUND)
+    meant = did_you_mean(word, {str(job["name"]) for job in jobs})
+    raise Trouble(f"there is no job {word!r}{meant}", next_step="gpunion ps -a lists them", code=NOT_FOUND)
 
 
 def _without_followers(found: list[Json]) -> list[Json]:

@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import IO
@@ -49,7 +50,9 @@ def serve(settings: Settings) -> int:
     _configure_logs(settings.log_format)
     try:
         return asyncio.run(_serve(settings))
-    except (StoreFault, TreesFault, BadSettings) as error:
+    except (StoreFault, TreesFault) as error:
+        return _cannot_start(f"{error}{how_to_make_room(str(error), settings.data_dir)}")
+    except BadSettings as error:
         return _cannot_start(str(error))
     except OSError as error:
         return _cannot_start(why_not(error, settings.data_dir))
@@ -69,7 +72,7 @@ async def _serve(settings: Settings) -> int:
         print(f"admin token (shown once, kept in {settings.data_dir / ADMIN_FILE}): {token}", flush=True)
     server = _Server(campus, listener, settings)
     writing = asyncio.create_task(campus.loop.run())
-    writing.add_done_callback(_exit_on_fault)
+    writing.add_done_callback(partial(_exit_on_fault, settings.data_dir))
     sweeping = asyncio.create_task(keep_sweeping(campus))
     _on_signals(server)
     await server.serve(sockets=[listener])
@@ -149,7 +152,7 @@ def _on_signals(server: uvicorn.Server) -> None:
         loop.add_signal_handler(number, asked)
 
 
-def _exit_on_fault(writing: asyncio.Task[None]) -> None:
+def _exit_on_fault(data_dir: Path, writing: asyncio.Task[None]) -> None:
     """Crash-only: what is in memory may be wrong, what is committed is not."""
     fault = None if writing.cancelled() else writing.exception()
     if fault is None:
@@ -158,8 +161,8 @@ def _exit_on_fault(writing: asyncio.Task[None]) -> None:
     if not isinstance(fault, StoreFault):
         traceback.print_exception(fault, file=sys.stderr)  # a bug: for whoever mends it
     print(
-        f"{COMMAND}: ended by a fault ({type(fault).__name__}: {fault}); "
-        "start it again, it goes on from what is committed",
+        f"{COMMAND}: ended by a fault ({type(fault).__name__}: {fault})"
+        f"{how_to_make_room(str(fault), data_dir)}; start it again, it goes on from what is committed",
         file=sys.stderr,
         flush=True,
     )
@@ -170,7 +173,13 @@ def why_not(error: OSError, data_dir: Path) -> str:
     why = f"{error.filename or data_dir}: {error.strerror or error}"
     if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
         why += f"; name a folder that you may write: {COMMAND} --data FOLDER"
-    return why
+    return why + how_to_make_room(why, data_dir)
+
+
+def how_to_make_room(trouble: str, data_dir: Path) -> str:
+    """Where that is what was wrong, in whichever words the database or the system has for it."""
+    full = any(word in trouble.lower() for word in ("disk is full", "no space left", "quota exceeded"))
+    return f"; make room where it keeps its data: df -h {data_dir}" if full else ""
 
 
 def _cannot_start(why: str) -> int:

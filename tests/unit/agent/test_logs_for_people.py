@@ -39,9 +39,10 @@ def test_people_at_a_terminal_read_text_and_programs_json_unless_told_otherwise(
     monkeypatch.setattr(sys, "stderr", written)
     monkeypatch.setenv("NO_COLOR", "1")
     configure_logs(asked)
-    structlog.get_logger().info("decision", on="StartRun", told="for comparing two logs")
+    structlog.get_logger().info("decision", on="StartRun", reasons=[], told="for comparing two logs")
     if text:
         assert "on=StartRun" in written.getvalue()
         assert "for comparing" not in written.getvalue()
+        assert "reasons" not in written.getvalue()
     else:
         assert json.loads(written.getvalue())["told"] == "for comparing two logs"

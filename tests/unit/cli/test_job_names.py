@@ -52,6 +52,11 @@ def test_a_name_of_two_ended_jobs_is_ambiguous() -> None:
         find_job(campus, "train")
 
 
+def test_a_name_that_is_nearly_one_is_answered_with_what_was_meant_and_not_guessed() -> None:
+    with pytest.raises(Trouble, match=r"no job 'train'; did you mean train\.py\?"):
+        find_job(campus_with(a_job(name="train.py") | {"id": AN_ID}), "train")
+
+
 @pytest.mark.parametrize("word", ["nothing", "fzj", "job-"])
 def test_what_no_job_is_called_is_not_found(word: str) -> None:
     with pytest.raises(Trouble) as raised:

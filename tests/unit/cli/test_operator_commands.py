@@ -42,11 +42,17 @@ def test_nodes_are_listed_with_what_they_lend(gpunion: Terminal, campus: CampusD
 def test_a_machine_that_could_save_no_job_is_listed_with_the_reason(
     gpunion: Terminal, campus: CampusDouble
 ) -> None:
-    campus.machines = [a_node(vault_trouble="not mounted. Next: mount it"), a_node(id="beta")]
+    campus.machines = [
+        a_node(vault_trouble="not mounted. Next: mount it"),
+        a_node(id="beta", disk="full"),
+        a_node(id="gamma", disk="fine", phase="silent", connected=False),
+    ]
     assert gpunion("nodes") == 0
-    alpha, beta, below = gpunion.out.splitlines()[1:]
-    assert "sharing, CANNOT SAVE" in alpha
-    assert "CANNOT SAVE" not in beta
+    alpha, beta, gamma, below = gpunion.out.splitlines()[1:]
+    assert "sharing, CANNOT SAVE  " in alpha
+    assert "sharing, DISK FULL  " in beta
+    assert "silent  " in gamma
+    assert "over " in gamma.rpartition("  ")[2]
     assert below == "alpha gets no jobs that it could not save: not mounted. Next: mount it"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.coordinator.main import in_colour, why_not
+from gpunion.coordinator.main import how_to_make_room, in_colour, why_not
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_how_to_name_another(tmp_path: Path) -> None:
@@ -20,7 +20,10 @@ def test_a_folder_that_cannot_be_made_is_told_with_how_to_name_another(tmp_path:
 
 
 def test_a_full_disk_is_not_told_as_if_another_folder_would_help(tmp_path: Path) -> None:
-    assert why_not(OSError(28, "No space left on device"), tmp_path) == f"{tmp_path}: No space left on device"
+    assert why_not(OSError(5, "Input/output error"), tmp_path) == f"{tmp_path}: Input/output error"
+    full = f"{tmp_path}: No space left on device; make room where it keeps its data: df -h {tmp_path}"
+    assert why_not(OSError(28, "No space left on device"), tmp_path) == full
+    assert "make room" in how_to_make_room("cannot commit: database or disk is full", tmp_path)
 
 
 class FakeTerminal(io.StringIO):

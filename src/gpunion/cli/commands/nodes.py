@@ -13,6 +13,8 @@ from gpunion.cli.times import ago
 
 CONNECTS = True
 JSON = "`{nodes: [...]}`; a node as in GET /nodes (docs/http-api.md)."
+# Said of a machine that shares: nobody new comes while it is so.
+DISKS = {"short": ["DISK NEARLY FULL"], "full": ["DISK FULL"], "failing": ["DISK FAILS"]}
 EXAMPLES = ("gpunion nodes", "gpunion nodes --all")
 
 
@@ -51,16 +53,25 @@ def _row(node: Json) -> list[str]:
         f"{sum(gpu['run_id'] is not None for gpu in gpus)}/{len(gpus)}",
         shown_duration(node["terms"]["notice_s"]),
         shown_duration(node["lent_gpu_s"]),
-        ago(node["last_heard_at"]),
+        _heard(node),
     ]
+
+
+def _heard(node: Json) -> str:
+    """Of a silent one nobody remembers the moment, only when its silence was noticed."""
+    if node["last_heard_at"] is None and node["phase"] == "silent":
+        return f"over {ago(node['phase_since'])}"
+    return ago(node["last_heard_at"])
 
 
 def _phase(node: Json) -> str:
     away = not node["connected"] and node["phase"] not in ("silent", "left")
-    return (
-        f"{node['phase']}{' (away)' if away else ''}{', CANNOT SAVE' if _cannot_save(node) else ''}"
-        f"{'' if node['sandboxed'] else ', UNSANDBOXED'}"
-    )
+    words = [f"{node['phase']} (away)" if away else str(node["phase"])]
+    if _cannot_save(node):
+        words.append("CANNOT SAVE")
+    if node["phase"] == "sharing":
+        words += DISKS.get(node.get("disk", "fine"), [])
+    return ", ".join(words if node["sandboxed"] else [*words, "UNSANDBOXED"])
 
 
 def _cannot_save(node: Json) -> bool:

@@ -112,6 +112,7 @@ class NodeOut(Answer):
     known_end_at: str | None  # by its owner's terms it is lent until then
     not_lent_because: str
     vault_trouble: str  # why it cannot keep checkpoints in the campus's vault; empty where it can
+    disk: str  # fine, short, full or failing; only where it is fine do new guests come
     joined_at: str
     phase_since: str
     deadline_at: str | None

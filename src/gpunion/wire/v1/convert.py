@@ -296,6 +296,7 @@ def node_out(
         known_end_at=shown_time_or_none(node.known_end_s),
         not_lent_because=node.not_lent_because,
         vault_trouble=node.facts.vault_trouble,
+        disk="failing" if node.facts.disk_fails else node.facts.disk.value,
         joined_at=shown_time(node.joined_s),
         phase_since=shown_time(node.phase_since_s),
         deadline_at=shown_time_or_none(node.deadline_s),
