@@ -30,7 +30,7 @@ test: $(VENV)/.stamp-dev ## everything: check, then all tests with the coverage 
 explore: $(VENV)/.stamp-dev ## the property tests with examples nobody has tried yet
 	GPUNION_EXPLORE=1 $(BIN)/python -m pytest -q tests/property tests/unit -n $(TEST_WORKERS) $(PYTEST_ARGS)
 
-soak: $(VENV)/.stamp-dev ## minutes of random kills, hangs and reclaims on real processes (SEED=1 MINUTES=3)
+soak: $(VENV)/.stamp-dev ## random kills and reclaims on real processes (SEED=1 MINUTES=3)
 	$(BIN)/python -m tests.system.soak --seed $(or $(SEED),1) --minutes $(or $(MINUTES),3)
 
 check: lint ## style, types, import rules, fresh generated documents, tidiness
