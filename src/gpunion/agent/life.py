@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from gpunion.agent.compose.agent import Parts, block_server, facts_of, keeping_server, world_of
+from gpunion.agent.compose.agent import Parts, block_server, counter_of, facts_of, world_of
 from gpunion.agent.compose.folders import AGENT_DIR
 from gpunion.agent.compose.gpus import why_no_park
 from gpunion.agent.connection import Connection
@@ -44,6 +44,7 @@ from gpunion.ports.peers import BlockServing
 # How long an agent that left waits for the coordinator to know; then the silence says it as well.
 GOODBYE_LIMIT_S = 3.0
 LOOK_S = 0.2
+COUNTER_LIMIT_S = 5.0  # a name server that is silent keeps nobody from lending
 
 log = structlog.get_logger()
 
@@ -106,10 +107,11 @@ class Agent:
         )
         self._storage_watch, self._disk_watch = self._watch_places()
         self._desk, self._terms_watch = self._keep_terms()
+        # Where others hand over checkpoints to be kept, if the owner lends disk.
+        self._counter = counter_of(settings, parts, self._station, self._connection.greet_again)
         self._owner_api = self._answer_the_owner()
         self._told = False  # the coordinator, of our leaving
         self._server: BlockServing | None = None  # where other machines fetch blocks, if the owner lets them
-        self._keeper: BlockServing | None = None  # and where they hand over checkpoints to be kept
         self._deciding: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -164,7 +166,7 @@ class Agent:
             disk=self._disk_watch,
             terms=self._desk,
             times=self._terms_watch,
-            keeping=None if self._parts.kept is None else self._shown_keeping,
+            keeping=None if self._counter is None else self._shown_keeping,
         )
         return OwnerApi(
             state_dir=self._settings.state_dir,
@@ -188,7 +190,9 @@ class Agent:
         self._performer.bury(found, self._station.engine.state.guests)
         await self._owner_api.open()
         self._open_port()
-        self._open_counter()
+        if self._counter is not None:  # first: others are told of it as soon as this machine says hello
+            self._tasks.append(asyncio.create_task(self._counter.run()))
+            await self._counter.looked(COUNTER_LIMIT_S)
         jobs = (
             self._connection.run(),
             self._logs.run(),
@@ -200,7 +204,7 @@ class Agent:
             self._disk_watch.run(),
             self._parts.replicator.run(),
         )
-        self._tasks = [asyncio.create_task(job) for job in jobs]
+        self._tasks += [asyncio.create_task(job) for job in jobs]
         log.info(
             "agent_started",
             node=self._settings.node_id,
@@ -243,9 +247,9 @@ class Agent:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for server in (self._server, self._keeper):
-            if server is not None:
-                server.close()
+        for open_to_others in (self._server, self._counter):
+            if open_to_others is not None:
+                open_to_others.close()
         self._owner_api.close()
         await self._parts.link.close()
 
@@ -264,26 +268,15 @@ class Agent:
 
     def _shown_keeping(self) -> dict[str, Any]:
         assert self._parts.kept is not None
+        assert self._counter is not None
         places = [place.name for place in self._parts.storage.kept_here()]
-        troubles = [self._storage_watch.troubles.get(place, "") for place in places]
+        troubles = [self._counter.trouble, *map(self._storage_watch.troubles.get, places)]
         return {
             **self._parts.kept.shown(),
             "places": places,
-            "open": self._keeper is not None,
+            "open": self._counter.is_open,
             "trouble": next(filter(None, troubles), ""),
         }
-
-    def _open_counter(self) -> None:
-        """For what others save here. If it cannot be opened they save elsewhere, and this machine lends."""
-        try:
-            self._keeper = keeping_server(self._settings, self._parts)
-        except (OSError, ValueError) as error:
-            log.error("keepers_port_not_opened", trouble=str(error))
-        if self._keeper is None:
-            self._station.change_facts(replace(self._station.facts, keeping=None))
-            return
-        self._keeper.start()
-        log.info("checkpoints_kept", address=self._keeper.address)
 
     async def _try_abilities(self) -> None:
         """Beside everything else, since it takes seconds: a driver is asked whether it can park, and a small

@@ -94,7 +94,7 @@ def at_a_keeper(tmp_path: Path) -> Iterator[Place]:
     server = VaultServer(
         lambda: desk,
         why_not=lambda shown: why_not_admitted(key, shown, 0.0),
-        pace=lambda size_bytes: None,
+        pace=lambda size_bytes, waiting: None,
         host="127.0.0.1",
         port=0,
         security=showing(file),

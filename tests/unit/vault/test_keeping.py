@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +14,9 @@ from hypothesis import strategies as st
 
 from gpunion.adapters.files.allowance import Allowance
 from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.memory.store import MemoryStore
-from gpunion.agent.compose.keeping import KeptHere
+from gpunion.agent.compose.keeping import KeptHere, keeper_server
 from gpunion.agent.keeps_settings import Keeps
 from gpunion.agent.settings import SettingsTrouble, settings_of
 from gpunion.coordinator.keepers import Keepers
@@ -176,3 +179,40 @@ def test_an_owner_is_told_what_is_wrong_with_the_settings(tmp_path: Path, keeps:
 def test_what_an_owner_lends(tmp_path: Path) -> None:
     found = settings_of({**TABLE, "keeps": {"directory": "/disk", "limit": "1 GB"}}, tmp_path, {})
     assert found.keeps == Keeps(directory=Path("/disk"), limit_bytes=10**9, port=8476, host="")
+
+
+def test_a_disk_that_hangs_is_told_to_who_asks_and_holds_up_nobody(tmp_path: Path) -> None:
+    settings = settings_of(TABLE, tmp_path / "state", {})
+    keeps = Keeps(directory=tmp_path / "disk", limit_bytes=10**9, port=0, host="")
+    kept = KeptHere(keeps, settings.state_dir)
+    kept.opened()
+    place = keepers(box()).told(ATTIC, "box")
+    server, told = keeper_server(
+        settings, kept, lambda: (place,), lambda size_bytes, waiting: None, "127.0.0.1", stall_s=0.2
+    )
+    shown = admission(place.key, "laptop", time.time())
+    mark = tmp_path / "disk" / "mark"
+    right = mark.read_text()
+    mark.unlink()
+    os.mkfifo(mark)  # who reads it waits
+    server.start()
+    try:
+        desk = HttpVaultDesk(f"https://{server.address}", shown, certificate=told.certificate)
+        for words in ("the disk of box has got nothing done", "the disk of box has not answered"):
+            with pytest.raises(VaultUnavailable, match=words):
+                desk.latest("job-1")
+        mark.with_name("mark.new").write_text(right)
+        with mark.open("w") as waited_for:
+            mark.with_name("mark.new").rename(mark)
+            waited_for.write(right)
+        until_s = time.monotonic() + 60.0
+        while time.monotonic() < until_s:
+            try:
+                assert desk.latest("job-1") is None
+                break
+            except VaultUnavailable:  # it is on its way back
+                time.sleep(0.01)
+        else:
+            pytest.fail("the disk is back, and nobody is served")
+    finally:
+        server.close()

@@ -5,19 +5,25 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
+from gpunion.adapters.files.coding import decode, encode
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.http import vault_server
 from gpunion.adapters.http.certificates import believing, own_certificate, showing
+from gpunion.adapters.http.vault_answers import ROOT
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
-from gpunion.adapters.http.vault_server import ROOT, VaultServer
-from gpunion.ports.vault import VaultFull, VaultUnavailable
+from gpunion.adapters.http.vault_server import Pace, VaultServer
+from gpunion.ports.vault import MissingBlock, VaultFull, VaultUnavailable
+from gpunion.ports.vault_desk import VaultDesk
 
 GOOD = "let me in"
 
@@ -46,20 +52,38 @@ class Counter:
 
 @pytest.fixture
 def counter(tmp_path: Path) -> Iterator[Counter]:
-    file, paced = tmp_path / "keeper.pem", list[int]()
-    certificate = own_certificate(file)
     desk = DirectoryDesk(DirectoryVault(tmp_path / "vault", allow=no_room))
+    paced = list[int]()
+    with opened(tmp_path, lambda: desk, pace=lambda size_bytes, waiting: paced.append(size_bytes)) as found:
+        found.paced = paced
+        yield found
+
+
+@contextmanager
+def opened(
+    tmp_path: Path,
+    desk: Callable[[], VaultDesk],
+    *,
+    pace: Pace = lambda size_bytes, waiting: None,
+    admit_s: float = vault_server.ADMIT_S,
+    host: str = "127.0.0.1",
+) -> Iterator[Counter]:
+    file = tmp_path / "keeper.pem"
+    certificate = own_certificate(file)
     server = VaultServer(
-        lambda: desk,
+        desk,
         why_not=lambda shown: "" if shown == GOOD else "it shows no admission",
-        pace=paced.append,
-        host="127.0.0.1",
+        pace=pace,
+        host=host,
         port=0,
         security=showing(file),
+        admit_s=admit_s,
     )
     server.start()
-    yield Counter(server, certificate, paced)
-    server.close()
+    try:
+        yield Counter(server, certificate)
+    finally:
+        server.close()
 
 
 def no_room(more_bytes: int) -> None:
@@ -120,10 +144,6 @@ def test_too_much_at_once_is_refused_before_it_is_read(counter: Counter) -> None
 
 
 def test_a_full_disk_is_told_as_such(counter: Counter) -> None:
-    from blake3 import blake3
-
-    from gpunion.adapters.files.coding import encode
-
     data = b"state" * 1000
     with pytest.raises(VaultFull, match="its owner lends no more"):
         counter.desk().put(blake3(data).hexdigest(), encode(data))
@@ -151,3 +171,108 @@ def test_as_many_as_there_may_be_are_served_and_more_are_not(counter: Counter) -
     finally:
         for line in lines:
             line.close()
+
+
+def test_who_asks_without_end_is_hung_up_on_before_it_is_let_in(tmp_path: Path) -> None:
+    with opened(tmp_path, lambda: pytest.fail("nobody was let in"), admit_s=0.5) as counter:
+        host, _, port = counter.server.address.rpartition(":")
+        bare = socket.create_connection((host, int(port)))
+        with believing(counter.certificate).wrap_socket(bare) as line:
+            line.settimeout(0.02)
+            line.sendall(b"GET /")
+            for _ in range(1000):
+                try:
+                    assert line.recv(1) == b""
+                    break
+                except TimeoutError:
+                    line.sendall(b"x")
+                except OSError:
+                    break
+            else:
+                pytest.fail("it could go on for ever")
+
+
+def test_what_goes_wrong_on_the_machine_is_told_to_who_asked(tmp_path: Path) -> None:
+    def broken() -> VaultDesk:
+        raise OSError("no space to remember the mark")
+
+    with (
+        opened(tmp_path, broken) as counter,
+        pytest.raises(VaultUnavailable, match="no space to remember the mark"),
+    ):
+        counter.desk().begin("job-1", 1)
+
+
+def test_nobody_waits_for_a_disk_that_hangs_when_the_agent_ends(tmp_path: Path) -> None:
+    before, hangs, asked = {*threading.enumerate()}, threading.Event(), threading.Event()
+
+    def hanging() -> VaultDesk:
+        asked.set()
+        hangs.wait()
+        raise VaultUnavailable("at last")
+
+    with opened(tmp_path, hanging) as counter:
+        asking = threading.Thread(target=lambda: counter.ask("GET", "/jobs/job-1/manifests"))
+        asking.start()
+        assert asked.wait(60)
+        assert {thread for thread in {*threading.enumerate()} - before if not thread.daemon} == {asking}
+        hangs.set()
+        asking.join()
+
+
+def test_a_caller_that_waits_for_the_owners_cap_hears_that_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vault_server, "SIGN_OF_LIFE_S", 0.0)
+    desk = DirectoryDesk(DirectoryVault(tmp_path / "vault"))
+    data = b"state" * 1000
+    name, signs = blake3(data).hexdigest(), list[bool]()
+
+    def pace(size_bytes: int, waiting: vault_server.Waiting) -> None:
+        for _ in range(3):
+            waiting.wait(0.0)
+            signs.append(waiting())
+
+    with opened(tmp_path, lambda: desk, pace=pace) as counter:
+        over_there = counter.desk()
+        over_there.put(name, encode(data))
+        assert over_there.has((name,)) == {name}
+        assert decode(over_there.fetch(name), lambda _: b"") == data
+        assert {*signs} == {False}
+    assert vault_server.SIGN_OF_LIFE.startswith(b"HTTP/1.1 100 ")
+
+
+def test_a_name_server_is_not_asked_for_the_machines_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getfqdn", lambda name="": pytest.fail("it may be silent for half a minute"))
+    with opened(tmp_path, lambda: pytest.fail("nobody asks")):
+        pass
+
+
+def test_a_thread_that_cannot_be_had_costs_one_caller_only(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, _, port = counter.server.address.rpartition(":")
+    with monkeypatch.context() as short, socket.create_connection((host, int(port)), timeout=30) as line:
+        short.setattr(threading.Thread, "start", no_thread)
+        assert line.recv(1) == b""  # hung up on
+    counter.desk().begin("job-1", 1)
+
+
+def no_thread(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_an_address_of_the_newer_kind_is_as_good(tmp_path: Path) -> None:
+    desk = DirectoryDesk(DirectoryVault(tmp_path / "vault"))
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no address of that kind")
+    with opened(tmp_path, lambda: desk, host="::1") as counter:
+        assert counter.server.address.startswith("[::1]:")
+        over_there = counter.desk()
+        over_there.begin("job-1", 1)
+        with pytest.raises(MissingBlock):
+            over_there.fetch("a" * 64)

@@ -1,56 +1,64 @@
 """A vault's desk for other machines, over HTTPS: the routes of the coordinator's, served from a thread each.
 
-What is asked is the same as there (`coordinator.routes.vault`), so the same client asks. What differs: who
-asks shows an admission to this one place, and may use all of it, as with a shared folder or a bucket.
+What is asked is the same as there (`vault_answers`), so the same client asks. What differs: who asks shows an
+admission to this one place, and may use all of it, as with a shared folder or a bucket.
 """
 
 from __future__ import annotations
 
+import io
 import json
-import re
+import math
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from queue import SimpleQueue
+from socketserver import TCPServer
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import structlog
 
-from gpunion.domain.tree import BLOCK_SIZE_BYTES, HASH_PATTERN
-from gpunion.ports.vault import VaultFault
+from gpunion.adapters.http.vault_answers import BadRequest, Json, answer_to
+from gpunion.domain.tree import BLOCK_SIZE_BYTES
+from gpunion.ports.vault import VaultFault, VaultUnavailable
 from gpunion.ports.vault_desk import FAULT_WORDS, UNAVAILABLE_WORDS, VaultDesk
-from gpunion.wire.trees import BATCH_BLOCKS_MAX
 
-ROOT = "/api/v1/vault"
 CONNECTIONS_MAX = 64
 # Unpacking and verifying takes some 20 MB of memory in each thread that does it: not in every connection's.
 HANDS = 8
 SILENCE_S = 60.0
-ADMIT_S = 10.0  # for all that comes before the first question, which anybody can make last
+# To shake hands; and again to ask, at first and after every answer: anybody can make that last. Clients
+# leave a connection that they have not used for five seconds.
+ADMIT_S = 10.0
 # Before the next try, after the system would not accept a connection.
 PAUSE_S = 0.2
+# While the owner's cap on the network makes a caller wait it hears this often that it does; it hangs up
+# after a minute of silence.
+SIGN_OF_LIFE_S = 15.0
+SIGN_OF_LIFE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STORED_MAX_BYTES = BLOCK_SIZE_BYTES + 4096
+QUESTION_MAX_BYTES = 1024**2
 # A manifest names 32 blocks in a kilobyte or so: this is one of a few hundred terabytes.
-TEXT_MAX_BYTES = 64 * 1024**2
-INTEGER_MAX = 2**53
-
-Json = dict[str, Any]
-# Of a request: the parts of its path that the route names, and its body.
-Answer = Callable[[VaultDesk, dict[str, str], bytes], bytes | Json | None]
+MANIFEST_MAX_BYTES = 64 * 1024**2
 
 log = structlog.get_logger()
 
 
-class BadRequest(Exception):
-    """In words, with the status it is answered by."""
+class Waiting(Protocol):
+    """How somebody waits who may be told to stop."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
-        self.status = status
+    def __call__(self) -> bool: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+
+Pace = Callable[[int, Waiting], None]
 
 
 class VaultServer:
@@ -61,26 +69,64 @@ class VaultServer:
         desk: Callable[[], VaultDesk],
         *,
         why_not: Callable[[str], str],
-        pace: Callable[[int], None],
+        pace: Pace,
         host: str,
         port: int,
         security: ssl.SSLContext,
+        admit_s: float = ADMIT_S,
     ) -> None:
         """`why_not` judges what a caller shows; `pace` hears of all that comes and goes, and may wait.
         OSError: the address is not this machine's, or is taken."""
-        self._server = _Server((host, port), desk, why_not, pace, security)
+        self._server = _Server((host, port), desk, why_not, pace, security, admit_s)
 
     @property
     def address(self) -> str:
         host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
+        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
 
     def start(self) -> None:
         threading.Thread(target=self._server.listen, daemon=True, name="gpunion-keeper").start()
 
     def close(self) -> None:
         self._server.hang_up()
-        self._server.hands.shutdown(wait=False, cancel_futures=True)
+        self._server.hands.close()
+
+
+class _Hands:
+    """A few threads for all callers. Nobody waits for them when the process ends: a disk may hang."""
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        for _ in range(HANDS):
+            threading.Thread(target=self._do, daemon=True, name="gpunion-keeper-hand").start()
+
+    def begin(self, work: Callable[[], Any]) -> Future[Any]:
+        answer: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(work())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        with self._lock:  # what comes after the last would be waited for without end
+            if self._closed:
+                raise VaultUnavailable("this machine stops keeping checkpoints now")
+            self._work.put(run)
+        return answer
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for _ in range(HANDS):
+                self._work.put(None)
+
+    def _do(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+            del work  # and the block in it
 
 
 class _Server(ThreadingHTTPServer):
@@ -93,43 +139,53 @@ class _Server(ThreadingHTTPServer):
         address: tuple[str, int],
         desk: Callable[[], VaultDesk],
         why_not: Callable[[str], str],
-        pace: Callable[[int], None],
+        pace: Pace,
         security: ssl.SSLContext,
+        admit_s: float,
     ) -> None:
+        self.admit_s = admit_s
         self.desk, self.why_not, self.pace = desk, why_not, pace
-        self.hands = ThreadPoolExecutor(HANDS, thread_name_prefix="gpunion-keeper")
         self._security = security
         self._free = threading.Semaphore(CONNECTIONS_MAX)
         self._open: set[socket.socket] = set()
-        self._closed = threading.Event()
+        self.closed = threading.Event()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
+        self.hands = _Hands()
+
+    def server_bind(self) -> None:
+        """Without asking for the name of this machine's address, which waits for a name server."""
+        TCPServer.server_bind(self)
 
     def listen(self) -> None:
         """Waits for callers without waking up in between, as `serve_forever` does."""
-        while not self._closed.is_set():
+        while not self.closed.is_set():
             try:
                 request, address = self.get_request()
             except OSError:  # closed; or a caller hung up too early, or there are too many open files
-                self._closed.wait(PAUSE_S)
+                self.closed.wait(PAUSE_S)
                 continue
             self.process_request(request, address)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except (RuntimeError, MemoryError) as error:  # no thread is to be had now
+            self._free.release()
+            self.shutdown_request(request)
+            log.error("keeper_turned_away", trouble=str(error))
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """In the connection's own thread: a caller that never shakes hands keeps nobody else waiting."""
         try:
-            request.settimeout(ADMIT_S)
+            request.settimeout(self.admit_s)
             with self._security.wrap_socket(request, server_side=True) as line:
                 self._open.add(line)
                 try:
-                    line.settimeout(SILENCE_S)
                     super().finish_request(line, client_address)
                 finally:
                     self._open.discard(line)
@@ -139,7 +195,7 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def hang_up(self) -> None:
-        self._closed.set()
+        self.closed.set()
         for line in (self.socket, *self._open.copy()):
             with suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
@@ -149,13 +205,42 @@ class _Server(ThreadingHTTPServer):
         log.exception("keeper_failed", caller=str(client_address))
 
 
+class _Reading(io.RawIOBase):
+    """What a caller sends, while it has time."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self.until_s = math.inf
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self.until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._line.settimeout(min(left_s, SILENCE_S))
+        return self._line.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "gpunion-keeper"
     disable_nagle_algorithm = True
     server: _Server
 
+    def setup(self) -> None:
+        super().setup()
+        self._reading = _Reading(self.connection)
+        self.rfile = io.BufferedReader(cast(io.RawIOBase, self._reading))
+
+    def handle_one_request(self) -> None:
+        self._reading.until_s = time.monotonic() + self.server.admit_s
+        super().handle_one_request()
+
     def do_GET(self) -> None:
+        self._reading.until_s = math.inf
+        self.connection.settimeout(SILENCE_S)
         self._serve()
 
     do_POST = do_PUT = do_DELETE = do_GET
@@ -166,10 +251,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         try:
             self._admit()
-            answer, names = self._route()
+            path = urlsplit(self.path)
+            answer, names = answer_to(self.command, path.path)
+            names["query"] = path.query
             body = self._body()
-            asked = self.server.hands.submit(lambda: answer(self.server.desk(), names, body))
-            self._answer(200, asked.result())
+            self._answer(200, self._found(lambda: answer(self.server.desk(), names, body)))
         except BadRequest as request:
             self.close_connection = True  # its body may still be on the way
             self._answer(request.status, {"code": "bad_request", "detail": str(request)})
@@ -182,17 +268,11 @@ class _Handler(BaseHTTPRequestHandler):
         if trouble := self.server.why_not(shown):
             raise BadRequest(401, f"this machine is not let in: {trouble}")
 
-    def _route(self) -> tuple[Answer, dict[str, str]]:
-        path = urlsplit(self.path)
-        for method, pattern, answer in ROUTES:
-            found = pattern.fullmatch(path.path)
-            if found and method == self.command:
-                return answer, found.groupdict() | {"query": path.query}
-        raise BadRequest(404, "there is nothing of that name here")
-
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
-        most_bytes = STORED_MAX_BYTES if self.command == "PUT" else TEXT_MAX_BYTES
+        most_bytes = STORED_MAX_BYTES if self.command == "PUT" else QUESTION_MAX_BYTES
+        if self.path.endswith("/seal"):
+            most_bytes = MANIFEST_MAX_BYTES
         if "Transfer-Encoding" in self.headers or not length.isdecimal():
             raise BadRequest(411, "the length of what is sent is not told")
         if int(length) > most_bytes:
@@ -200,8 +280,17 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(length))
         if len(body) != int(length):
             raise OSError("it hung up")
-        self.server.pace(len(body))
+        self.server.pace(len(body), _Patience(self))
         return body
+
+    def _found(self, work: Callable[[], bytes | Json | None]) -> bytes | Json | None:
+        try:
+            return cast("bytes | Json | None", self.server.hands.begin(work).result())
+        except (BadRequest, VaultFault):
+            raise
+        except Exception as error:  # the caller hears of it, and this machine's owner too
+            log.exception("keeper_failed", asked=f"{self.command} {self.path}")
+            raise VaultUnavailable(f"{type(error).__name__}: {error}") from error
 
     def _answer(self, status: int, content: bytes | Json | None) -> None:
         if content is None:
@@ -210,128 +299,26 @@ class _Handler(BaseHTTPRequestHandler):
             return
         binary = isinstance(content, bytes)
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.server.pace(len(body), _Patience(self))
         self.send_response(status)
         self.send_header("Content-Type", "application/octet-stream" if binary else "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-        self.server.pace(len(body))
 
 
-def _has(desk: VaultDesk, names: dict[str, str], body: bytes) -> Json:
-    blocks = _field(body, "blocks", list)
-    if len(blocks) > BATCH_BLOCKS_MAX or not all(
-        isinstance(name, str) and HASH_PATTERN.fullmatch(name) for name in blocks
-    ):
-        raise BadRequest(422, "blocks are names of blocks, and not too many of them")
-    return {"blocks": sorted(desk.has(blocks, names.get("job")))}
+class _Patience:
+    """A caller that has to wait for the owner's cap, and is told so."""
 
+    def __init__(self, handler: _Handler) -> None:
+        self._handler = handler
+        self._told_s = time.monotonic()
 
-def _put(desk: VaultDesk, names: dict[str, str], body: bytes) -> None:
-    desk.put(names["name"], body, names.get("job"))
+    def __call__(self) -> bool:
+        return self._handler.server.closed.is_set()
 
-
-def _get(desk: VaultDesk, names: dict[str, str], body: bytes) -> bytes:
-    if names["query"] == "part=start" and not names.get("job"):
-        return desk.fetch_start(names["name"])
-    return desk.fetch(names["name"], names.get("job"))
-
-
-def _doubt(desk: VaultDesk, names: dict[str, str], body: bytes) -> None:
-    desk.doubt(names["name"], names.get("job"))
-
-
-def _begin(desk: VaultDesk, names: dict[str, str], body: bytes) -> None:
-    desk.begin(names["job"], _number(body, "epoch"))
-
-
-def _begin_copy(desk: VaultDesk, names: dict[str, str], body: bytes) -> None:
-    desk.begin_copy(names["job"], _number(body, "epoch"))
-
-
-def _seal(desk: VaultDesk, names: dict[str, str], body: bytes) -> None:
-    desk.seal(names["job"], body)
-
-
-def _adopt(desk: VaultDesk, names: dict[str, str], body: bytes) -> None:
-    desk.adopt(names["job"], body)
-
-
-def _latest(desk: VaultDesk, names: dict[str, str], body: bytes) -> Json:
-    found = desk.latest(names["job"])
-    return {"manifests": [] if found is None else [found.decode()]}
-
-
-def _sealed(desk: VaultDesk, names: dict[str, str], body: bytes) -> Json:
-    return {"manifests": [manifest.decode() for manifest in desk.sealed(names["job"])]}
-
-
-def _hold(desk: VaultDesk, names: dict[str, str], body: bytes) -> Json:
-    return {"hold": desk.hold(names["job"], _field(body, "checkpoint_id", str))}
-
-
-def _renew(desk: VaultDesk, names: dict[str, str], body: bytes) -> None:
-    desk.renew(names["hold"])
-
-
-def _release(desk: VaultDesk, names: dict[str, str], body: bytes) -> None:
-    desk.release(names["hold"])
-
-
-def _forget(desk: VaultDesk, names: dict[str, str], body: bytes) -> Json:
-    try:
-        return {"checkpoints": list(desk.forget(names["job"], _number(body, "keep")))}
-    except ValueError as error:
-        raise BadRequest(422, str(error)) from error
-
-
-def _collect(desk: VaultDesk, names: dict[str, str], body: bytes) -> Json:
-    found = desk.collect_garbage()
-    return {"blocks": found.blocks, "stored_bytes": found.stored_bytes}
-
-
-def _field(body: bytes, name: str, kind: type) -> Any:
-    try:
-        value = json.loads(body)[name]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BadRequest(422, f"{name} is missing") from error
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise BadRequest(422, f"{name} is of another kind")
-    return value
-
-
-def _number(body: bytes, name: str) -> int:
-    value: int = _field(body, name, int)
-    if not 0 <= value < INTEGER_MAX:
-        raise BadRequest(422, f"{name} is a small number")
-    return value
-
-
-def _at(method: str, path: str, answer: Answer) -> tuple[str, re.Pattern[str], Answer]:
-    parts = {
-        "JOB": r"(?P<job>[A-Za-z0-9_.-]{1,128})",
-        "NAME": r"(?P<name>[0-9a-f]{64})",
-        "HOLD": r"(?P<hold>[0-9a-f]{32})",
-    }
-    for word, pattern in parts.items():
-        path = path.replace(word, pattern)
-    return method, re.compile(ROOT + path), answer
-
-
-ROUTES = [
-    _at("POST", "(?:/jobs/JOB)?/has", _has),
-    _at("PUT", "(?:/jobs/JOB)?/blocks/NAME", _put),
-    _at("GET", "(?:/jobs/JOB)?/blocks/NAME", _get),
-    _at("POST", "(?:/jobs/JOB)?/blocks/NAME/doubt", _doubt),
-    _at("POST", "/jobs/JOB/begin", _begin),
-    _at("POST", "/jobs/JOB/seal", _seal),
-    _at("POST", "/jobs/JOB/copies/begin", _begin_copy),
-    _at("POST", "/jobs/JOB/copies/seal", _adopt),
-    _at("GET", "/jobs/JOB/manifests/latest", _latest),
-    _at("GET", "/jobs/JOB/manifests", _sealed),
-    _at("POST", "/jobs/JOB/holds", _hold),
-    _at("POST", "/holds/HOLD", _renew),
-    _at("DELETE", "/holds/HOLD", _release),
-    _at("POST", "/jobs/JOB/forget", _forget),
-    _at("POST", "/collect", _collect),
-]
+    def wait(self, seconds: float) -> None:
+        self._handler.server.closed.wait(seconds)
+        if time.monotonic() - self._told_s >= SIGN_OF_LIFE_S:
+            self._told_s = time.monotonic()
+            self._handler.wfile.write(SIGN_OF_LIFE)

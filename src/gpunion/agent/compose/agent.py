@@ -29,14 +29,15 @@ from gpunion.agent.carrying import Carrier
 from gpunion.agent.compose.folders import AGENT_DIR, CACHE_DIR
 from gpunion.agent.compose.gpus import gpus_of
 from gpunion.agent.compose.images import images_of
-from gpunion.agent.compose.keeping import KeptHere, keeper_server, keeping_of, kept_here
+from gpunion.agent.compose.keeping import KeptHere, keeper_host, keeper_server, kept_here
 from gpunion.agent.compose.runtimes import runtime_of
 from gpunion.agent.compose.storage import storage_of
+from gpunion.agent.counter import Counter
 from gpunion.agent.environment import EnvironmentKeeper
 from gpunion.agent.images import ImageKeeper
 from gpunion.agent.owner_word import owner_has_killed
 from gpunion.agent.parking import GuestParker
-from gpunion.agent.peering import NeverCancelled, PeerDesk
+from gpunion.agent.peering import PeerDesk
 from gpunion.agent.replicating import Replicator
 from gpunion.agent.run_notes import Notebook
 from gpunion.agent.sending import KEEP_CHECKPOINTS
@@ -47,6 +48,7 @@ from gpunion.domain.events import AgentEvent
 from gpunion.domain.guest import Tenure
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import Capacity
+from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.agent_disk import AgentDisk
 from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import BootClock, Clock
@@ -168,12 +170,20 @@ def block_server(settings: Settings, desk: PeerDesk) -> BlockServing:
     return BlockServer(desk, data_host(settings), settings.data_port)
 
 
-def keeping_server(settings: Settings, parts: Parts) -> BlockServing | None:
-    """Where other machines hand over checkpoints to be kept here. OSError as above."""
-    if parts.kept is None:
+def counter_of(
+    settings: Settings, parts: Parts, station: AgentStation, greet_again: Callable[[], None]
+) -> Counter | None:
+    """Where other machines hand over checkpoints to be kept here, if the owner lends disk."""
+    kept = parts.kept
+    if kept is None:
         return None
-    pace = partial(parts.caps.pace, cancelled=NeverCancelled())
-    return keeper_server(settings, parts.kept, parts.storage.kept_here, pace)
+    return Counter(
+        find_host=lambda: keeper_host(settings),
+        open_at=lambda host: keeper_server(settings, kept, parts.storage.kept_here, parts.caps.pace, host),
+        port=kept.keeps.port,
+        station=station,
+        greet_again=greet_again,
+    )
 
 
 def data_host(settings: Settings) -> str:
@@ -208,5 +218,4 @@ def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
         image_quota_bytes=None if parts.images is None else settings.image_quota_bytes,
         parks=parts.parker is not None,
         data_address=f"{data_host(settings)}:{settings.data_port}" if settings.data_port else "",
-        keeping=keeping_of(settings),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.adapters.files.allowance import Allowance
+from gpunion.adapters.files.bounded import bounded_desk
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of, shares
+from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.http.certificates import own_certificate, showing
-from gpunion.adapters.http.vault_server import VaultServer
-from gpunion.adapters.peers.address import address_towards
+from gpunion.adapters.http.vault_server import Pace, VaultServer
+from gpunion.adapters.peers.address import address_now
 from gpunion.agent.compose.folders import AGENT_DIR
 from gpunion.agent.keeps_settings import Keeps
 from gpunion.agent.settings import Settings
@@ -27,6 +30,7 @@ from gpunion.ports.vault import VaultUnavailable
 
 CERTIFICATE_FILE = "keeper.pem"
 MARK_FILE = "keeper.mark"
+STALL_S = 40.0  # of a disk that hangs: who asks waits for a minute, and is told before
 
 
 class KeptHere:
@@ -82,27 +86,26 @@ def kept_here(settings: Settings) -> KeptHere | None:
     return None if settings.keeps is None else KeptHere(settings.keeps, settings.state_dir)
 
 
-def keeping_of(settings: Settings) -> Keeping | None:
-    """As others are told of it. None where no certificate can be written: then nobody could be let in."""
-    if settings.keeps is None:
-        return None
-    host = _host(settings)
-    shown = f"[{host}]" if ":" in host else host
-    try:
-        certificate = own_certificate(_certificate_file(settings))
-    except (OSError, ValueError):
-        return None
-    return Keeping(endpoint=f"https://{shown}:{settings.keeps.port}", certificate=certificate)
+def keeper_host(settings: Settings) -> str:
+    """The address that others use, now. Empty where nobody has said it and there is no way to the
+    coordinator. Takes as long as a name server does."""
+    given = settings.keeps.host if settings.keeps is not None else ""
+    return given or settings.data_host or address_now(settings.coordinator)
 
 
 def keeper_server(
     settings: Settings,
     kept: KeptHere,
     places: Callable[[], tuple[Place, ...]],
-    pace: Callable[[int], None],
-) -> BlockServing:
-    """`places`: those of the campus that lie here, with the keys that admissions to them are made with.
-    OSError: the address is not this machine's, or is taken."""
+    pace: Pace,
+    host: str,
+    stall_s: float = STALL_S,
+) -> tuple[BlockServing, Keeping]:
+    """With what others are told of it. `places`: those of the campus that lie here, with the keys that
+    admissions to them are made with. OSError: the address is not this machine's, or is taken; ValueError."""
+    certificate, security = _certificate(settings)
+    patience = Patience(stall_s=stall_s)
+    disk = f"the disk of {settings.node_id}"
 
     def why_not(shown: str) -> str:
         keys = [place.key for place in places() if place.key]
@@ -111,22 +114,23 @@ def keeper_server(
         troubles = [why_not_admitted(key, shown, time.time()) for key in keys]
         return "" if "" in troubles else troubles[0]
 
-    return VaultServer(
-        lambda: kept.opened().desk,
+    server = VaultServer(
+        lambda: bounded_desk(patience.carry(disk, kept.opened).desk, disk, patience),
         why_not=why_not,
         pace=pace,
-        host=_host(settings),
+        host=host,
         port=kept.keeps.port,
-        security=showing(_certificate_file(settings)),
+        security=security,
     )
+    shown = f"[{host}]" if ":" in host else host
+    return server, Keeping(endpoint=f"https://{shown}:{kept.keeps.port}", certificate=certificate)
 
 
-def _host(settings: Settings) -> str:
-    given = settings.keeps.host if settings.keeps is not None else ""
-    return given or settings.data_host or address_towards(settings.coordinator)
-
-
-def _certificate_file(settings: Settings) -> Path:
+def _certificate(settings: Settings) -> tuple[str, ssl.SSLContext]:
     folder = settings.state_dir / AGENT_DIR
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    return folder / CERTIFICATE_FILE
+    file = folder / CERTIFICATE_FILE
+    try:
+        return own_certificate(file), showing(file)
+    except (ValueError, ssl.SSLError) as error:
+        raise ValueError(f"{file} is damaged. Next: remove it; another certificate is made then") from error
