@@ -81,12 +81,13 @@ def send(world: World, sending: Sending) -> Sent:
 
 
 def how_many_to_keep(world: World, note: RunNote, keep: CheckpointId | None) -> int:
-    """Enough for what all members of its gang would go on from, which may not be among its own newest."""
+    """Enough for all that it might go back to, alone or with its gang, which may not be among its newest.
+    What is not there cannot be counted from: then all stay, until a later order names another."""
     if keep is None:
         return KEEP_CHECKPOINTS
     vault = world.vault_of(note.places, note.key)
     sealed = [manifest.checkpoint_id for manifest in vault.manifests(note.job_id)]
-    newer = len(sealed) - sealed.index(keep) if keep in sealed else 0
+    newer = len(sealed) - (sealed.index(keep) if keep in sealed else 0)
     return max(KEEP_CHECKPOINTS, newer)
 
 

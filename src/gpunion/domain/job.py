@@ -158,7 +158,8 @@ class Job:
     vanished: int = 0  # how often in a row its guest or machine was lost, with nothing done
     outputs_lost: int = 0  # how often it had finished, and what it made could not be kept
     went_back: int = 0  # how often in a row it went on from an earlier save for that
-    # Of a gang's member: saves before `durable` that all members have and their vaults keep, the newest last.
+    # Saves before `durable` that its vault keeps, the newest last: of a gang's member those that all members
+    # have; of other jobs only once a save was of no use.
     earlier: tuple[DurablePoint, ...] = ()
     copies: tuple[StateCopy, ...] = ()  # of its state, on nodes it may go to; the latest asked for last
     failure: str = ""  # of a gang's member: why its program ended badly, told once all have ended

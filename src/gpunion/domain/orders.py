@@ -39,7 +39,7 @@ class StartRun:
     tier: Tier = Tier.APP  # how it is saved, and whether it may be brought back from a dump
     vault_key: str = field(default="", repr=False)  # in hex; what it saves is encrypted with it
     seat: Seat | None = None  # of a member of a gang
-    keep: CheckpointId | None = None  # of a gang: the oldest all might go back to; from it on all stay
+    keep: CheckpointId | None = None  # the oldest it might go back to; from it on all stay
     places: tuple[str, ...] = ()  # where its checkpoints lie; none: the campus's own vault
     run_key: str = field(default="", repr=False)  # in hex; who has a pass made with it may fetch its blocks
     source: PeerPass | None = None  # where it ran last, as far as blocks may be fetched from there
@@ -67,7 +67,7 @@ class TakeCheckpoint:
     by_s: float | None
     rate_bps: float
     at_step: int = 0  # of a gang: not before this step, so that all save the same one
-    keep: CheckpointId | None = None  # of a gang: the oldest all might go back to; from it on all stay
+    keep: CheckpointId | None = None  # the oldest it might go back to; from it on all stay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

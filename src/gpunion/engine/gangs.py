@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.gang import member_ids
-from gpunion.domain.ids import CheckpointId, checkpoint_id, own_checkpoint_id, run_id
+from gpunion.domain.ids import checkpoint_id, own_checkpoint_id, run_id
 from gpunion.domain.job import DurablePoint, Job, JobPhase
 from gpunion.domain.migration import MigrationPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine.draft import Draft
-from gpunion.engine.going_back import GOES_BACK_MOST
+from gpunion.engine.going_back import to_go_back_to
 from gpunion.policy.gangs.agreeing import Reached, common_step, save_step, save_wait_s
 
 # Members save in rounds, so what belongs together is among the last saves of each.
@@ -110,20 +110,8 @@ def advance(draft: Draft, job: Job) -> None:
             gpu=checkpoint.gpu,
             size_bytes=checkpoint.size_bytes,
         )
-        draft.put(replace(one, durable=point, earlier=_to_go_back_to(one), went_back=0))
+        draft.put(replace(one, durable=point, earlier=to_go_back_to(one), went_back=0))
         draft.because(one.id, Why.SAVED, step=step, bytes=checkpoint.shipped_bytes)
-
-
-def kept_from(job: Job) -> CheckpointId | None:
-    """Of a member: from this one on its saves stay in the vault, since all might go back so far."""
-    if job.spec.seat is None or job.durable is None:
-        return None
-    return (*job.earlier, job.durable)[0].checkpoint_id
-
-
-def _to_go_back_to(job: Job) -> tuple[DurablePoint, ...]:
-    """Once a newer one takes the place of what all would go on from."""
-    return () if job.durable is None else (*job.earlier, job.durable)[-GOES_BACK_MOST:]
 
 
 def completing_save(draft: Draft, job: Job, run: Run) -> Checkpoint | None:

@@ -16,8 +16,9 @@ from gpunion.domain.run import Run
 from gpunion.domain.system_tier import Tier
 from gpunion.engine.draft import Draft
 
-# In a row. Vaults keep the newest three; and who fails after three of them fails for another reason.
-GOES_BACK_MOST = 2
+VAULTS_KEEP = 3  # the newest, where nothing else was said
+# In a row. Who fails after three of them fails for another reason.
+GOES_BACK_MOST = VAULTS_KEEP - 1
 # Steps of a program that is saved from outside are seconds of work, and count while it still reads its files.
 SECONDS_TO_LOAD = 30
 SPOILED_KEPT = 8
@@ -75,7 +76,28 @@ def to_what_could_be_read(draft: Draft, job: Job, report: RunStarted) -> Job:
     ahead = job.durable is not None and job.durable.step > report.resumed_step
     if not ahead or found is None or found.phase is not CheckpointPhase.DURABLE:
         return job
-    return replace(job, durable=_point(found))
+    earlier = tuple(point for point in job.earlier if point.step < found.step)
+    return replace(job, durable=_point(found), earlier=earlier)
+
+
+def remembers(job: Job) -> bool:
+    """Whether it has to be known what its vault keeps of it: of a gang, what all have; of others once a save
+    was of no use, since such saves take the places of sound ones among the newest."""
+    return job.spec.seat is not None or bool(job.spoiled)
+
+
+def kept_from(job: Job) -> CheckpointId | None:
+    """From this one on its saves stay in the vault: it might go back so far. None: the newest will do."""
+    if job.durable is None or not remembers(job):
+        return None
+    return (*job.earlier, job.durable)[0].checkpoint_id
+
+
+def to_go_back_to(job: Job) -> tuple[DurablePoint, ...]:
+    """Once a newer save takes the place of the one it would go on from."""
+    if job.durable is None or not remembers(job):
+        return ()
+    return (*job.earlier, job.durable)[-GOES_BACK_MOST:]
 
 
 def _without(draft: Draft, job: Job, useless: CheckpointId) -> Job | None:
@@ -84,11 +106,22 @@ def _without(draft: Draft, job: Job, useless: CheckpointId) -> Job | None:
         return None
     spoiled = (*job.spoiled, useless)[-SPOILED_KEPT:]
     usable = (Tier.APP,) if job.tier is Tier.APP else (Tier.APP, Tier.SYSTEM)
-    left = [one for one in _durable_ones(draft, job.id) if one.id not in spoiled and one.tier in usable]
-    newest = max(left, key=lambda one: (one.epoch, one.step), default=None)
-    if newest is None:
+    held = _held(draft, job, useless)
+    sound = [one for one in held if one.checkpoint_id not in spoiled and one.tier in usable]
+    if not sound:
         return None
-    return replace(job, durable=_point(newest), spoiled=spoiled, went_back=job.went_back + 1)
+    back = job.went_back + 1
+    return replace(job, durable=sound[-1], earlier=tuple(sound[:-1]), spoiled=spoiled, went_back=back)
+
+
+def _held(draft: Draft, job: Job, useless: CheckpointId) -> list[DurablePoint]:
+    """What its vault still has of it, the newest last."""
+    if job.durable is not None and job.spoiled:
+        return [*job.earlier, job.durable]
+    known = sorted(_durable_ones(draft, job.id), key=lambda one: (one.epoch, one.step))
+    # Where the word of it was lost, it was sealed after all that are known.
+    unheard_of = all(one.id != useless for one in known)
+    return [_point(one) for one in known[-(VAULTS_KEEP - unheard_of) :]]
 
 
 def _step(job: Job) -> int:

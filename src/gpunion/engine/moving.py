@@ -17,6 +17,7 @@ from gpunion.domain.replacing import changer, replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import gangs
 from gpunion.engine.draft import Draft
+from gpunion.engine.going_back import kept_from
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.run import RUN
@@ -147,7 +148,7 @@ def request_checkpoint(
             by_s=by_s,
             rate_bps=rate_bps,
             at_step=gangs.step_to_save(draft, job),
-            keep=gangs.kept_from(job),
+            keep=kept_from(job),
         ),
     )
     return checkpoint

@@ -23,7 +23,6 @@ from gpunion.engine import (
     dumps,
     gang_moves,
     gang_places,
-    gangs,
     homeward,
     moving,
     neighbours,
@@ -33,6 +32,7 @@ from gpunion.engine import (
 )
 from gpunion.engine.capacity import hopeful, in_vain, view, views
 from gpunion.engine.draft import Draft
+from gpunion.engine.going_back import kept_from
 from gpunion.engine.keeping import Kept
 from gpunion.engine.wishes import Line, Waiting, Wish
 from gpunion.lifecycle.job import JOB
@@ -314,7 +314,7 @@ def _start(draft: Draft, job: Job, found: Placed) -> None:
             tier=job.tier,
             vault_key=job.vault_key,
             seat=job.spec.seat,
-            keep=gangs.kept_from(job),
+            keep=kept_from(job),
             places=job.spec.places,
             run_key=key_of_run(job.peer_key, epoch),
             source=staging.pass_to(draft, former, run.node_id),

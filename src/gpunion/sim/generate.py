@@ -227,5 +227,5 @@ def _troubles(draw: random.Random, heal_s: float) -> TroublePlan:
         full_disks_per_h=some(30.0),
         clock_jumps=draw.random() < 0.5,
         wiped_share=draw.choice((0.0, 0.6)),
-        spoiled_share=some(0.2),
+        spoiled_share=some(0.3),
     )

@@ -76,9 +76,8 @@ class ModelVault:
         return None
 
     def _forget(self, kept: dict[CheckpointId, Sealed], keep: CheckpointId | None) -> None:
-        pinned = None if keep is None else kept.get(keep)
         for old in sorted(kept.values(), key=_age)[:-KEEP]:
-            if pinned is not None and _age(old) >= _age(pinned):
+            if keep is not None and (old.checkpoint_id == keep or keep not in kept):
                 return
             del kept[old.checkpoint_id]
 

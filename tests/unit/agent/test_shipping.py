@@ -64,7 +64,7 @@ async def test_trouble_with_older_saves_makes_no_sealed_one_unsaved(
     await until(lambda: fake.of(CheckpointShipped))
 
 
-@pytest.mark.parametrize(("keep", "kept"), [(None, 3), ("c9", 3), ("c2", 5)])
+@pytest.mark.parametrize(("keep", "kept"), [(None, 3), ("c9", 6), ("c2", 5)])
 async def test_what_a_gang_would_go_on_from_outlives_newer_saves(
     fake: FakeWorld, keep: str | None, kept: int
 ) -> None:

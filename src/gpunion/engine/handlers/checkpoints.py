@@ -16,6 +16,7 @@ from gpunion.domain.system_tier import Tier
 from gpunion.domain.wording import TROUBLE_IN_WORDS
 from gpunion.engine import gang_moves, gangs, moving, staging
 from gpunion.engine.draft import Draft
+from gpunion.engine.going_back import to_go_back_to
 from gpunion.engine.save_timer import set_checkpoint_timer
 from gpunion.lifecycle.checkpoint import CHECKPOINT
 from gpunion.policy.bandwidth import periodic_rate_bps
@@ -27,7 +28,7 @@ _with_capture = changer(
 )
 _with_arrival = changer(Checkpoint, "phase", "step", "progress", "size_bytes", "shipped_bytes", "durable_s")
 _with_late_word = changer(Checkpoint, "stall_s", "captured_s", "tier", "kind", "gpu")
-_with_save = changer(Job, "durable", "cost", "copies", "went_back")
+_with_save = changer(Job, "durable", "earlier", "cost", "copies", "went_back")
 
 # Half of a new measurement counts: costs follow the job's growth within a few saves.
 _SMOOTHING = 0.5
@@ -210,7 +211,8 @@ def _advance(draft: Draft, job: Job, report: CheckpointDurable) -> None:
     )
     copies = job.copies and staging.behind(job.copies, report.shipped_bytes)
     cost = job.cost if ship_bytes == job.cost.ship_bytes else replace(job.cost, ship_bytes=ship_bytes)
-    job = _with_save(job, durable=point, cost=cost, copies=copies, went_back=0)
+    earlier = to_go_back_to(job)
+    job = _with_save(job, durable=point, earlier=earlier, cost=cost, copies=copies, went_back=0)
     kept = staging.kept_where_it_runs(draft, job, report.run_id)
     draft.put(job if kept is job.copies else replace(job, copies=kept))
     if point.tier is Tier.SYSTEM:

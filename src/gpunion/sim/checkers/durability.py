@@ -84,12 +84,14 @@ class DurableStaysDurable(Checker):
         if job.durable is None or job.phase.over:
             return
         vault = self.world.vault
+        alone = job.spec.seat is None  # a gang restores that one only
+        newest = vault.latest(job.id, job.spoiled) if alone else None
         for point in job.earlier:
-            if vault.get(job.id, point.checkpoint_id) is None:
+            as_new = newest is not None and newest.step >= point.step
+            if vault.get(job.id, point.checkpoint_id) is None and not as_new:
                 what = f"{point.checkpoint_id} (step {point.step}) could not be gone back to"
                 self.court.find(4, job.id, what)
         held = vault.get(job.id, job.durable.checkpoint_id)
-        newest = vault.latest(job.id) if job.spec.seat is None else None  # a gang restores that one only
         if held is None and (newest is None or newest.step < step):
             what = f"{job.durable.checkpoint_id} (step {step}) is called durable and cannot be restored"
             self.court.find(4, job.id, what)

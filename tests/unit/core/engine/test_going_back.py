@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpunion.domain.decision import Decision
 from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.job import CheckpointWish, JobPhase
 from gpunion.domain.migration import Cause
-from gpunion.domain.orders import StartRun
+from gpunion.domain.orders import StartRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunStarted
 from gpunion.domain.run import EndReason
@@ -56,6 +57,35 @@ def test_who_fails_with_every_save_fails_and_is_told_after_what() -> None:
     assert decision.reasons[0].sentence() == (
         "failed: exit code 1; see its log; it had just been given what it saved at step 30"
     )
+
+
+def test_saves_that_are_of_no_use_do_not_drive_sound_ones_out_of_the_vault() -> None:
+    headquarters = saved_and_moved(saves=4)
+    assert kept(headquarters.fires("checkpoint:job-e2")) == [None]  # the newest three will do
+    headquarters.ended("job-e2", EndReason.FAILED, step=40, exit_code=1)
+    headquarters.started("job-e3", step=30, restored="job-e1-c3")
+    assert kept(headquarters.fires("checkpoint:job-e3")) == ["job-e1-c2"]
+    headquarters.durable("job-e3-c1", step=40)
+    headquarters.ended("job-e3", EndReason.KILLED_BY_OWNER, step=40)
+    headquarters.started("job-e4", step=40, restored="job-e3-c1")
+    decision = headquarters.ended("job-e4", EndReason.FAILED, step=40, exit_code=1)
+    [start] = [order for _, order in orders(decision) if isinstance(order, StartRun)]
+    assert (start.restore, start.keep) == ("job-e1-c3", "job-e1-c2")
+    assert start.spoiled == ("job-e1-c4", "job-e3-c1")
+
+
+def kept(decision: Decision) -> list[str | None]:
+    return [order.keep for _, order in orders(decision) if isinstance(order, TakeCheckpoint)]
+
+
+def test_a_save_that_nobody_had_heard_of_takes_a_place_in_the_vault_too() -> None:
+    headquarters = saved_and_moved(saves=4)
+    headquarters.ended("job-e2", EndReason.KILLED_BY_OWNER, step=45)
+    headquarters.started("job-e3", step=45, restored="job-e2-a1")  # the word of it was lost
+    headquarters.ended("job-e3", EndReason.FAILED, step=45, exit_code=1)
+    job = headquarters.job()
+    assert job.durable is not None
+    assert [one.checkpoint_id for one in (*job.earlier, job.durable)] == ["job-e1-c3", "job-e1-c4"]
 
 
 def test_with_no_earlier_save_it_fails_and_does_not_begin_anew() -> None:
