@@ -42,7 +42,9 @@ def read_job_file(path: Path) -> JobFile:
         raise Trouble(
             f"{path} is not TOML",
             why=str(error),  # it names line and column
-            next_step="mend that line; docs/cli.md shows what a job file looks like",
+            next_step="mend that line; docs/cli.md shows what a job file looks like"
+            if path.suffix == ".toml"
+            else f"to run it, write its command after --, like: gpunion submit -- python {path.name}",
             code=USAGE,
         ) from error
     try:

@@ -29,7 +29,11 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         "--vram", type=size_bytes, metavar="SIZE", help="memory each of them must have, like 20GB"
     )
     asked.add_argument(
-        "--model", type=_words, action="extend", metavar="MODEL", help="only this model; may be repeated"
+        "--model",
+        type=_words,
+        action="extend",
+        metavar="MODEL",
+        help="only this model, like A100 or RTX4090; may be repeated",
     )
     asked.add_argument(
         "--exclude", type=_words, action="extend", metavar="MODEL", help="not this model; may be repeated"

@@ -6,7 +6,7 @@ What a job gets depends on the job; a `speed` in the settings overrides it, and 
 
 from __future__ import annotations
 
-import re
+from gpunion.domain.models import is_model
 
 REFERENCE = "A100"
 UNKNOWN = 0.5  # slower than the reference: a card nobody named is more often an old one
@@ -53,9 +53,6 @@ SPEEDS: dict[str, float] = {
 }
 
 
-_ATTACHED = re.compile(r"(\d)(TI|SUPER)\b")  # RTX3080Ti
-
-
 def speed_of(model: str, memory_bytes: int = 0, card_bytes: int = 0) -> float:
     """A slice has its share of the card, by memory."""
     speed = _known(model) or UNKNOWN
@@ -70,18 +67,5 @@ def declared_speed(model: str) -> float:
 
 
 def _known(model: str) -> float | None:
-    """People leave out blanks that makers write, and put in other signs."""
-    upper = _ATTACHED.sub(r"\1 \2", model.upper().replace("_", " ").replace("-", " "))
-    known = [name for name in SPEEDS if _has_word(upper, name) or _has_word(upper, name.replace(" ", ""))]
+    known = [name for name in SPEEDS if is_model(model, name)]
     return SPEEDS[max(known, key=len)] if known else None
-
-
-def _has_word(text: str, name: str) -> bool:
-    """As a word of its own: an "L4" is not part of "L40"."""
-    at = text.find(name)
-    while at >= 0:
-        before, after = text[at - 1 : at], text[at + len(name) : at + len(name) + 1]
-        if not before.isalnum() and not after.isalnum():
-            return True
-        at = text.find(name, at + 1)
-    return False

@@ -8,6 +8,7 @@ import pytest
 
 from gpunion.cli.exits import NOT_FOUND, USAGE, Trouble
 from gpunion.cli.job_file import JobFile, read_job_file
+from tests.unit.cli.campus_double import Terminal
 
 WHOLE = """
 name = "vit"
@@ -67,6 +68,12 @@ def test_a_whole_file_becomes_the_request(tmp_path: Path) -> None:
 
 def test_false_means_that_nothing_travels(tmp_path: Path) -> None:
     assert read(tmp_path, "dir = false").folder is None
+
+
+def test_a_program_in_the_place_of_a_job_file_is_answered_with_how_to_run_it(gpunion: Terminal) -> None:
+    (gpunion.here / "train.py").write_text("import this\n")
+    assert gpunion("submit", "train.py") == 2
+    assert "gpunion submit -- python train.py" in gpunion.err
 
 
 @pytest.mark.parametrize(

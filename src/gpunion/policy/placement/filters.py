@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpunion.domain.image import Parcel
 from gpunion.domain.job import Job
+from gpunion.domain.models import is_model
 from gpunion.domain.node import DiskRoom, Node, NodePhase
 from gpunion.domain.place import CAMPUS
 from gpunion.domain.reasons import Reason, Why, because
@@ -81,7 +82,8 @@ def _never_fits(job: Job, view: NodeView) -> Reason | None:
     if request.models or request.exclude_models:
         of_model = [gpu for gpu in capacity.gpus if _model_fits(gpu, request)]
         if len(of_model) < request.gpus:
-            return because(node.id, Why.WRONG_MODEL)
+            models = ", ".join(sorted({gpu.model for gpu in capacity.gpus}))
+            return because(node.id, Why.WRONG_MODEL, models=models)
     if request.vram_bytes and len(suitable(node.facts.lent_gpus, request)) < request.gpus:
         vram_gib = request.vram_bytes / GIB
         return because(node.id, Why.TOO_LITTLE_VRAM, needs=request.gpus, vram_gib=vram_gib)
@@ -199,6 +201,6 @@ def _too_few_free(request: Request, view: NodeView, free: int) -> Reason:
 
 
 def _model_fits(gpu: Gpu, request: Request) -> bool:
-    if gpu.model in request.exclude_models:
+    if any(is_model(gpu.model, name) for name in request.exclude_models):
         return False
-    return not request.models or gpu.model in request.models
+    return not request.models or any(is_model(gpu.model, name) for name in request.models)

@@ -136,6 +136,29 @@ def test_an_excluded_model_does_not_do() -> None:
     assert suitable(gpus, Request(exclude_models=("old",))) == gpus[1:]
 
 
+@pytest.mark.parametrize(
+    ("named", "model"),
+    [
+        ("A100", "A100-SXM4-80GB"),
+        ("a100", "A100"),
+        ("RTX 4090", "RTX4090"),
+        ("rtx-4090", "GeForce RTX 4090"),
+        ("4070", "RTX4070Ti"),
+    ],
+)
+def test_a_model_is_known_by_any_way_to_write_it(named: str, model: str) -> None:
+    gpus = some_gpus(1, model=model)
+    assert suitable(gpus, Request(models=(named,))) == gpus
+    assert suitable(gpus, Request(exclude_models=(named,))) == ()
+
+
+@pytest.mark.parametrize(("named", "model"), [("L4", "L40"), ("A10", "A100"), ("H100", "GH100"), ("-", "A1")])
+def test_another_model_is_not_taken_for_it(named: str, model: str) -> None:
+    gpus = some_gpus(1, model=model)
+    assert suitable(gpus, Request(models=(named,))) == ()
+    assert suitable(gpus, Request(exclude_models=(named,))) == gpus
+
+
 def test_the_fastest_node_is_taken() -> None:
     views = [a_view(a_node("slow")), a_view(a_node("fast", of=facts(speed=2.0)))]
     found = place(a_job(), views, 0.0, FastThenTight())
