@@ -33,7 +33,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
         type=_words,
         action="extend",
         metavar="MODEL",
-        help="only this model, like A100 or RTX4090; may be repeated",
+        help="only this model, like A100; may be repeated",
     )
     asked.add_argument(
         "--exclude", type=_words, action="extend", metavar="MODEL", help="not this model; may be repeated"

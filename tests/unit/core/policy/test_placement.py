@@ -152,7 +152,9 @@ def test_a_model_is_known_by_any_way_to_write_it(named: str, model: str) -> None
     assert suitable(gpus, Request(exclude_models=(named,))) == ()
 
 
-@pytest.mark.parametrize(("named", "model"), [("L4", "L40"), ("A10", "A100"), ("H100", "GH100"), ("-", "A1")])
+@pytest.mark.parametrize(
+    ("named", "model"), [("L4", "L40"), ("L40", "L40S"), ("A10", "A100"), ("H100", "GH100"), ("-", "A1")]
+)
 def test_another_model_is_not_taken_for_it(named: str, model: str) -> None:
     gpus = some_gpus(1, model=model)
     assert suitable(gpus, Request(models=(named,))) == ()
