@@ -23,29 +23,7 @@ NAME_LIMIT = 128
 
 
 def add_job_flags(parser: argparse.ArgumentParser) -> None:
-    asked = parser.add_argument_group("what it needs")
-    asked.add_argument("--gpus", type=count, metavar="N", help="how many GPUs (1)")
-    asked.add_argument(
-        "--vram", type=size_bytes, metavar="SIZE", help="memory each of them must have, like 20GB"
-    )
-    asked.add_argument(
-        "--model",
-        type=_words,
-        action="extend",
-        metavar="MODEL",
-        help="only this model, like A100; may be repeated",
-    )
-    asked.add_argument(
-        "--exclude", type=_words, action="extend", metavar="MODEL", help="not this model; may be repeated"
-    )
-    asked.add_argument(
-        "--nodes",
-        type=positive_count,
-        metavar="N",
-        help="N members that run all together or not at all, each with what is asked here (1)",
-    )
-    asked.add_argument("--cpus", type=positive_number, metavar="N", help="how many CPUs (1)")
-    asked.add_argument("--memory", type=some_memory, metavar="SIZE", help="how much memory (1GiB)")
+    _add_request_flags(parser.add_argument_group("what it needs"))
     job = parser.add_argument_group("the job")
     job.add_argument("--name", type=some_name, help="what to call it (the program's name)")
     job.add_argument(
@@ -75,7 +53,7 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--expect", type=positive_duration_s, metavar="TIME", help="about how long it runs, like 2h"
     )
-    parser.add_argument(
+    job.add_argument(
         "--deadline",
         type=positive_duration_s,
         metavar="TIME",
@@ -83,6 +61,31 @@ def add_job_flags(parser: argparse.ArgumentParser) -> None:
     )
     job.add_argument("--dir", type=Path, metavar="DIR", help="the directory that travels with it (.)")
     job.add_argument("--no-dir", action="store_true", help="nothing travels with it")
+
+
+def _add_request_flags(asked: argparse._ArgumentGroup) -> None:
+    asked.add_argument("--gpus", type=count, metavar="N", help="how many GPUs (1)")
+    asked.add_argument(
+        "--vram", type=size_bytes, metavar="SIZE", help="memory each of them must have, like 20GB"
+    )
+    asked.add_argument(
+        "--model",
+        type=_words,
+        action="extend",
+        metavar="MODEL",
+        help="only this model, like A100; may be repeated",
+    )
+    asked.add_argument(
+        "--exclude", type=_words, action="extend", metavar="MODEL", help="not this model; may be repeated"
+    )
+    asked.add_argument(
+        "--nodes",
+        type=positive_count,
+        metavar="N",
+        help="N members that run all together or not at all, each with what is asked here (1)",
+    )
+    asked.add_argument("--cpus", type=positive_number, metavar="N", help="how many CPUs (1)")
+    asked.add_argument("--memory", type=some_memory, metavar="SIZE", help="how much memory (1GiB)")
 
 
 def _add_checkpoint_flags(job: argparse._ArgumentGroup) -> None:
