@@ -3,9 +3,10 @@
     .venv/bin/python -m tests.system.soak --minutes 10 --seed 1
 
 Owners come back with and without notice, agents and the coordinator are killed or hang, machines lose their
-power, one of them keeps checkpoints for the others. Jobs of every kind run all the while. What must hold: no
-two incarnations of a job at once; no step left out; nobody goes on from before what was acknowledged as
-durable; and when all is quiet again every job succeeds. A seed gives the plan, not how it interleaves.
+power or their cable, one of them keeps checkpoints for the others. Jobs of every kind run all the while. What
+must hold: no two incarnations of a job at once; no step left out; nobody goes on from before what was
+acknowledged as durable; and when all is quiet again every job succeeds. A seed gives the plan, not how it
+interleaves.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ from typing import Any
 from gpunion.agent import owner_client
 from gpunion.agent.owner_client import OwnerTrouble
 from gpunion.sdk.errors import ClientError
+from tests.system.cable import Cable
 from tests.system.scene import Scene
 
 LABS = ("a", "b", "c", "d", "box")
+SHARE_NO_FOLDER = ("b", "d")
 JOBS_AT_ONCE = 5
 QUIET_LIMIT_S = 240.0
 HOST = f"127.79.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250 + 1}"
@@ -54,6 +57,7 @@ class Watched:
 class Soak:
     scene: Scene
     chance: random.Random
+    cables: dict[str, Cable]
     jobs: list[Watched] = field(default_factory=list)
     happened: Counter[str] = field(default_factory=Counter)
     down: dict[str, float] = field(default_factory=dict)  # who is away, and until when
@@ -72,6 +76,7 @@ class Soak:
             (2, self.stop_agent),
             (3, self.lose_power),
             (2, self.hang_agent),
+            (4, self.cut_cable),
             (3, self.kill_coordinator),
             (1, self.hang_coordinator),
         ]
@@ -118,6 +123,11 @@ class Soak:
         wake = threading.Timer(self.chance.uniform(0.5, 9.0), lambda: process.send_signal(signal.SIGCONT))
         wake.start()
 
+    def cut_cable(self, node: str) -> None:
+        """For a moment, or for longer than a lease."""
+        self.cables[node].cut()
+        threading.Timer(self.chance.uniform(0.2, 10.0), self.cables[node].mend).start()
+
     def kill_coordinator(self, node: str) -> None:
         self.scene.campus.stop_coordinator(signal.SIGKILL)
         time.sleep(self.chance.uniform(0.0, 5.0))
@@ -134,7 +144,7 @@ class Soak:
                 del self.down[node]
                 # Of one that was killed the socket is left, and would be taken for the new one's.
                 (self.place(node) / "owner.sock").unlink(missing_ok=True)
-                self.scene.campus.start_agent(node)
+                self.start(node)
         for node, until_s in list(self.withheld.items()):
             if node not in self.down and (all_of_it or time.monotonic() > until_s):
                 with suppress(OwnerTrouble):
@@ -208,6 +218,11 @@ class Soak:
                     f"{watched.job_id} ({watched.kind}): epoch {epoch} began at {step}, {known} was durable"
                 )
 
+    def start(self, node: str) -> None:
+        """Through its cable; some save through the coordinator, as who shares no folder with it does."""
+        through = {"GPUNION_VAULT": "campus"} if node in SHARE_NO_FOLDER else {}
+        self.scene.campus.start_agent(node, GPUNION_COORDINATOR=self.cables[node].url, **through)
+
     def place(self, node: str) -> Path:
         return self.scene.campus.state_dir(node)
 
@@ -228,9 +243,16 @@ def main() -> int:
         config.write_text('[places.attic]\nkind = "node"\nnode = "box"\n')
         keeps = f'[keeps]\ndirectory = "{root}/disk"\nlimit = "5 GB"\nport = 8476\nhost = "{HOST}"\n'
         scene = Scene.open(root / "campus", LABS, config=config, settings={"box": keeps})
+        port = int(scene.campus.url.rsplit(":", 1)[1])
+        soak = Soak(scene, random.Random(arguments.seed), {name: Cable(port) for name in LABS})
         try:
-            return soaked(Soak(scene, random.Random(arguments.seed)), arguments.minutes)
+            for name in LABS:
+                scene.campus.stop_agent(name)
+                soak.start(name)
+            return soaked(soak, arguments.minutes)
         finally:
+            for cable in soak.cables.values():
+                cable.close()
             scene.trail.close()
             scene.campus.close(keep_files=arguments.keep is not None)
 
