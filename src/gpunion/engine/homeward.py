@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunion.domain.checkpoint import CheckpointPhase, CheckpointTrouble
 from gpunion.domain.gang import leader_of
+from gpunion.domain.ids import checkpoint_id
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Cause
 from gpunion.domain.node import Node
@@ -20,10 +22,14 @@ from gpunion.policy.homecoming import WayHome
 from gpunion.policy.placement.filters import has_room, refusal
 from gpunion.policy.placement.pick import choose_gpus
 
+# One that is under way, and one that another took the place of, say nothing yet.
+SAVES_LOOKED_AT = 4
+
 
 def send(draft: Draft) -> None:
     away = list(_away_in_any_order(draft))
-    alone = [run for run in away if _free_home(draft, draft.job_of(run)) is not None]
+    free = (run for run in away if _free_home(draft, draft.job_of(run)) is not None)
+    alone = [run for run in free if _can_be_saved(draft, run)]
     for run in sorted(alone, key=lambda run: run.id):
         job = draft.job_of(run)
         home = _free_home(draft, job)  # who went before may have taken it
@@ -48,6 +54,19 @@ def _free_home(draft: Draft, job: Job) -> Node | None:
     return home if home is not None and has_room(job.spec.request, view(draft, home.id)) else None
 
 
+def _can_be_saved(draft: Draft, run: Run) -> bool:
+    """Not if the last save that anything came of failed: nobody drives it out, and a program that does not
+    answer would be asked for ever, with a place at its home kept for it. One that works shows that it can."""
+    oldest = max(0, run.checkpoints - SAVES_LOOKED_AT)
+    for number in range(run.checkpoints, oldest, -1):
+        save = draft.state.checkpoints.get(checkpoint_id(run.id, number))
+        if save is None or save.trouble is CheckpointTrouble.SUPERSEDED:
+            continue
+        if save.phase in (CheckpointPhase.DURABLE, CheckpointPhase.FAILED):
+            return save.phase is CheckpointPhase.DURABLE
+    return True
+
+
 def _away_in_any_order(draft: Draft) -> Iterator[Run]:
     runs, jobs, running = draft.state.runs, draft.state.jobs, RunPhase.RUNNING
     for node_id, living in draft.state.living.items():
@@ -68,6 +87,8 @@ def _send_gang(draft: Draft, leader: Job) -> None:
     """All who are away go, or nobody does. The others are saved with them and stay where they are."""
     runs = gangs.running_together(draft, leader)
     away = [run for run in runs if draft.job_of(run).home != run.node_id]
+    if not all(_can_be_saved(draft, run) for run in runs):
+        return
     if not away or not _homes_take_all(draft, [draft.job_of(run) for run in away]):
         return
     ways = [_way(draft, draft.job_of(run), run, _home_of(draft, run)) for run in runs]

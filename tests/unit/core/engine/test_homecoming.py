@@ -134,7 +134,7 @@ def test_a_busy_uplink_keeps_a_job_away_until_the_next_look() -> None:
     assert [reason.subject for reason in decision.reasons if reason.why is Why.GOING_HOME] == ["two"]
 
 
-def test_a_last_save_that_fails_on_the_way_home_lets_the_job_stay() -> None:
+def test_a_last_save_that_fails_on_the_way_home_lets_the_job_stay_until_a_save_has_worked() -> None:
     headquarters = a_job_away()
     headquarters.reported("home", NodeResumed())
     headquarters.not_saved("job-e2-c1")
@@ -142,6 +142,11 @@ def test_a_last_save_that_fails_on_the_way_home_lets_the_job_stay() -> None:
     _, homeward = headquarters.state.migrations.values()
     assert homeward.phase is MigrationPhase.ABANDONED
     assert "checkpoint:job-e2" in headquarters.timers
+    for _ in range(3):
+        assert Why.GOING_HOME not in whys(headquarters.fires("replan"))
+    headquarters.fires("checkpoint:job-e2")
+    assert Why.GOING_HOME not in whys(headquarters.fires("replan"))  # it is asked, and has not answered
+    headquarters.durable("job-e2-c2", step=50)
     assert Why.GOING_HOME in whys(headquarters.fires("replan"))
 
 
