@@ -97,7 +97,7 @@ def _marks(settings: Settings, places: CampusPlaces, store: Store) -> PlaceMarks
         store,
         [replace(places.known[CAMPUS], directory=settings.vault_place), *folders],
         make=lambda directory: mark_of(Path(directory)),
-        why_not=why_not,
+        why_not=partial(why_not, where="where the coordinator runs"),
         ask=Patience(WHERE_LIMIT_S).ask,
     )
 

@@ -9,6 +9,8 @@ from gpunion.domain.reasons import Reason, Why
 
 # These come again and again; only the last of a row is worth a line.
 _FOLDED = frozenset({Why.SAVED, Why.WAITING})
+# And these while what is wrong stays the same: a vault that is away for an hour is one story, not a hundred.
+_FOLDED_ALIKE = frozenset({Why.SAVE_FAILED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,12 +23,19 @@ class Line:
 
 def tell(entries: Iterable[tuple[float, Reason]], subject: str) -> list[Line]:
     lines: list[Line] = []
+    last: Reason | None = None
     for at_s, reason in entries:
         if reason.subject != subject:
             continue
-        line = Line(at_s=at_s, why=reason.why, sentence=reason.sentence())
-        if lines and lines[-1].why is reason.why and reason.why in _FOLDED:
-            line = Line(at_s=at_s, why=line.why, sentence=line.sentence, times=lines[-1].times + 1)
-            lines.pop()
-        lines.append(line)
+        times = lines.pop().times + 1 if last is not None and _goes_on(last, reason) else 1
+        lines.append(Line(at_s=at_s, why=reason.why, sentence=reason.sentence(), times=times))
+        last = reason
     return lines
+
+
+def _goes_on(last: Reason, reason: Reason) -> bool:
+    if last.why is not reason.why:
+        return False
+    if reason.why in _FOLDED_ALIKE:
+        return dict(last.facts).get("trouble") == dict(reason.facts).get("trouble")
+    return reason.why in _FOLDED

@@ -299,6 +299,17 @@ def test_a_save_that_is_under_way_is_shown_with_the_job(
     assert f"Right now: a save is {why}" in gpunion.out
 
 
+def test_why_says_how_often_saves_failed_in_a_row(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.known = {AN_ID: a_job() | {"id": AN_ID}}
+    campus.stories = {AN_ID: [a_line("it was not saved", "save_failed", 3), a_line("saved", "saved", 9)]}
+    assert gpunion("why", AN_ID) == 0
+    told = [line for line in gpunion.out.splitlines() if "saved" in line]
+    assert [line.partition("  ")[2].partition("  ")[2] for line in told] == [
+        "it was not saved (3 times in a row, the last of them then)",
+        "saved",
+    ]
+
+
 def test_a_job_nobody_knows_is_not_found(gpunion: Terminal) -> None:
     for command in ("logs", "why", "stop", "checkpoints"):
         assert gpunion(command, "nothing") == 3

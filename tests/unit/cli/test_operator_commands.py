@@ -53,7 +53,7 @@ def test_a_machine_that_could_save_no_job_is_listed_with_the_reason(
     assert "sharing, DISK FULL  " in beta
     assert "silent  " in gamma
     assert "over " in gamma.rpartition("  ")[2]
-    assert below == "alpha gets no jobs that it could not save: not mounted. Next: mount it"
+    assert below == "alpha gets no jobs that it could not save. It says: not mounted. Next: mount it"
 
 
 def test_a_machine_that_left_is_shown_on_request_and_taken_off_the_list(

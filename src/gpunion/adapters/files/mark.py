@@ -29,13 +29,14 @@ def shares(folder: Path, mark: str) -> bool:
         return False
 
 
-def why_not(place: Place) -> str:
-    """Why the folder under the place's name is not that place now; nothing where it is."""
+def why_not(place: Place, where: str = "on this machine") -> str:
+    """Why the folder under the place's name is not that place now; nothing where it is. `where`: for who
+    reads it elsewhere."""
     if not place.mark or shares(Path(place.directory), place.mark):
         return ""
     return (
-        f"{place.directory} of this machine is not the place {place.name}: its mark is not there, so it is "
-        "not mounted, or was emptied. Next: mount it here as it is mounted elsewhere; "
+        f"{place.directory} {where} is not the place {place.name}: its mark is not there, so it is "
+        "not mounted, or was emptied. Next: mount it there as it is mounted elsewhere; "
         f"if it was emptied on purpose, gpunion places accept {place.name}"
     )
 

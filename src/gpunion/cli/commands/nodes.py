@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         for node in nodes:
             if _cannot_save(node):
                 context.screen.line(
-                    f"{node['id']} gets no jobs that it could not save: {node['vault_trouble']}"
+                    f"{node['id']} gets no jobs that it could not save. It says: {node['vault_trouble']}"
                 )
     return OK
 

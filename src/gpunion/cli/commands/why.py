@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     screen.line(f"{job_id} is {why['phase']}.")
     for line in why["story"]:
         if line["code"] not in UNTOLD_CODES:
-            screen.line(f"  {clock_time(line['at'])}  {line['sentence']}")
+            screen.line(f"  {clock_time(line['at'])}  {line['sentence']}{_how_often(line)}")
     if why["preparing"] is not None:
         screen.line(f"Right now: {shown_preparing(why['preparing'])}.")
     saving = why.get("saving")  # a coordinator of before does not say
@@ -48,6 +48,12 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         screen.line()
         _explain_waiting(context, why)
     return OK
+
+
+def _how_often(line: Json) -> str:
+    """Of what went wrong; that saves succeed again and again is no news."""
+    again = line["code"] == "save_failed" and line["times"] > 1
+    return f" ({line['times']} times in a row, the last of them then)" if again else ""
 
 
 def _saving(saving: Json) -> str:

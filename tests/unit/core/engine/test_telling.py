@@ -35,6 +35,15 @@ def test_what_comes_again_and_again_is_folded_into_its_last() -> None:
     assert lines[0].sentence == "step 3 is durable (1 bytes shipped)"
 
 
+def test_saves_that_fail_for_the_same_reason_are_one_line_and_another_reason_is_another() -> None:
+    troubles = ["full", "full", "away", "full"]
+    entries = [
+        (float(number), because("job", Why.SAVE_FAILED, checkpoint=f"c{number}", trouble=trouble))
+        for number, trouble in enumerate(troubles)
+    ]
+    assert [(line.at_s, line.times) for line in tell(entries, "job")] == [(1.0, 2), (2.0, 1), (3.0, 1)]
+
+
 def an_eventful_day() -> Campus:
     campus = a_campus()
     campus.submits("job", a_spec(expected_s=400))
