@@ -9,12 +9,13 @@ import pytest
 
 from gpunion.domain.commit import AgentCommit, Commit
 from gpunion.domain.ids import NodeId
+from gpunion.domain.reasons import Why
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.engine.transcript import transcript
 from gpunion.sim.crash_points import CrashPoint, Moment
 from gpunion.sim.fuzz import SeedOutcome, fuzz, run_seed, summary
 from gpunion.sim.run import main, run_scenario, table
-from gpunion.sim.scenario import Scenario
+from gpunion.sim.scenario import DUMPS, Scenario
 from gpunion.sim.scenario_file import read_scenario
 from gpunion.sim.tally import KINDS
 from gpunion.sim.watch import Watch
@@ -213,3 +214,20 @@ def test_a_guest_whose_owner_visits_its_gpu_stands_still_and_redoes_nothing() ->
     assert counts == [3, 2, 1]
     # The long visit alone made one of them move.
     assert sorted(job.moves for job in outcome.jobs.values()) == [0, 1]
+
+
+def test_where_guests_are_dumped_as_they_stand_the_long_visit_costs_no_step() -> None:
+    scenario = read_scenario(SCENARIOS / "parked.toml")
+    nodes = tuple(replace(node, facts=replace(node.facts, system=DUMPS)) for node in scenario.nodes)
+    scenario = replace(scenario, nodes=nodes)
+    outcome = run_scenario(scenario)
+    assert outcome.violations == ()
+    assert {job.phase for job in outcome.jobs.values()} == {"succeeded"}
+    told = [
+        reason.sentence()
+        for commit in recorded(scenario).coordinator
+        for reason in commit.decision.reasons
+        if reason.why in (Why.PARKED_GOES_ON, Why.PARKED_TOO_LONG, Why.MOVED)
+    ]
+    assert [sentence.rpartition(", ")[2] for sentence in told[1:]] == ["0 steps to redo"]
+    assert "in the memory of alpha it was taken as it stood there" in told[0]

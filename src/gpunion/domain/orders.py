@@ -68,6 +68,7 @@ class TakeCheckpoint:
     rate_bps: float
     at_step: int = 0  # of a gang: not before this step, so that all save the same one
     keep: CheckpointId | None = None  # the oldest it might go back to; from it on all stay
+    whole: bool = False  # as when it was started, by what is known now: machines come and go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

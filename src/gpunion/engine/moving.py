@@ -15,7 +15,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.records import maker
 from gpunion.domain.replacing import changer, replace
 from gpunion.domain.run import Run, RunPhase
-from gpunion.engine import gangs
+from gpunion.engine import dumps, gangs
 from gpunion.engine.draft import Draft
 from gpunion.engine.going_back import kept_from
 from gpunion.lifecycle.job import JOB
@@ -149,6 +149,7 @@ def request_checkpoint(
             rate_bps=rate_bps,
             at_step=gangs.step_to_save(draft, job),
             keep=kept_from(job),
+            whole=dumps.may_be_whole(draft, job, run),
         ),
     )
     return checkpoint

@@ -138,6 +138,8 @@ def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
     )
     if order.keep is not None:
         guest = replace(guest, keep=order.keep)
+    if order.whole is not guest.whole:
+        guest = replace(guest, whole=order.whole)
     saves.ask(draft, guest, saving, by_s=order.by_s)
 
 

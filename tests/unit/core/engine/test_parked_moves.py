@@ -196,6 +196,17 @@ def test_a_save_that_is_on_its_way_is_not_given_up_for_a_dump_that_may_fail() ->
     assert deeds(decision) == [KillGuest(run_id=RUN, cause=EndReason.DEADLINE)]
 
 
+def test_whether_another_machine_could_take_it_is_what_was_said_last() -> None:
+    agent = LoneAgent(of=able())
+    agent.ordered(a_start(RUN, gpu=0))
+    agent.hears(GuestStarted(run_id=RUN, restored=None, resumed_step=0, restore_s=0.1))
+    for number, whole in enumerate((True, False), start=1):
+        agent.ordered(a_save_order(RUN, number, whole=whole))
+        assert agent.guest().whole is whole
+        agent.saves(f"job-e1-c{number}")
+        agent.ships(f"job-e1-c{number}")
+
+
 def test_a_restarted_agent_has_it_dumped_again_and_not_asked() -> None:
     agent = a_parked_guest()
     agent.later(parking.PATIENCE_S).fires("park:job-e1")
