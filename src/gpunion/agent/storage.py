@@ -109,6 +109,11 @@ class Storage:
         with self._lock:
             return tuple(place for place in self._places.values() if self._is_kept_here(place))
 
+    def folders(self) -> dict[str, str]:
+        """The names of the places that are folders, the campus's own vault among them, by their marks."""
+        with self._lock:
+            return {place.mark: place.name for place in self._places.values() if place.mark}
+
     def ask(self, name: str) -> None:
         """Whether it answers, now. VaultUnavailable, VaultDenied."""
         with self._lock:

@@ -69,9 +69,17 @@ class Keepers:
         if node.facts.keeping is None:
             return (
                 f"the owner of {place.node} lends no disk for checkpoints. Next: ask them to write [keeps] "
-                "into its agent.toml and to start the agent again"
+                "into its agent.toml and to start the agent again; where it is written there, gpunion "
+                "status on that machine says what is wrong"
             )
-        return f"nothing is heard of {place.node}" if node.phase is NodePhase.SILENT else ""
+        if node.phase is NodePhase.SILENT:
+            return f"nothing is heard of {place.node}"
+        if place.name not in node.facts.places:
+            return (
+                f"{place.node} cannot use the disk that it lends, or has just begun to. Next: gpunion status "
+                "on that machine says what is wrong"
+            )
+        return ""
 
     def _node(self, place: Place) -> Node | None:
         return self._nodes().get(NodeId(place.node)) if place.kind is PlaceKind.NODE else None

@@ -56,6 +56,7 @@ def places_from(tables: Any, usual: str, replicas: int = 1) -> CampusPlaces:
     known = dict(CampusPlaces().known)
     for name, table in tables.items():
         known[name] = place_of(name, table)
+    _refuse_one_disk_twice(known)
     if known[CAMPUS].kind is not PlaceKind.CAMPUS:
         raise ValueError(f"{CAMPUS} is the campus's own vault; call another place otherwise")
     if usual not in known:
@@ -64,3 +65,13 @@ def places_from(tables: Any, usual: str, replicas: int = 1) -> CampusPlaces:
     if not 1 <= replicas <= len(kinds) + 1:
         raise ValueError(f"replicas: {replicas} are asked for, and there are {len(kinds) + 1} places")
     return CampusPlaces(known=known, usual=usual, replicas=replicas)
+
+
+def _refuse_one_disk_twice(known: Mapping[str, Place]) -> None:
+    """A machine keeps one folder: copies in two places there would be one."""
+    kept: dict[str, str] = {}
+    for place in known.values():
+        if place.kind is PlaceKind.NODE and (other := kept.setdefault(place.node, place.name)) != place.name:
+            raise ValueError(
+                f"{other} and {place.name} are both on the disk of {place.node}; leave one of them out"
+            )

@@ -14,6 +14,10 @@ from gpunion.domain.records import dataclass
 DAY_S = 86_400.0
 # Clocks of two machines may differ by this much before an admission counts as over.
 SKEW_S = 300.0
+OVER = (
+    "its admission is over. Next: let it reach the coordinator, which gives another; or set the clocks, "
+    "if those of the two machines differ by a day"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,7 @@ def why_not_admitted(key: str, shown: str, now_s: float) -> str:
         case [bearer, until, proof] if until.isdecimal() and len(until) < 16:
             if not hmac.compare_digest(_proof(key, bearer, int(until)).encode(), proof.encode()):
                 return "its admission is not good"
-            return "its admission is over" if now_s > int(until) + SKEW_S else ""
+            return OVER if now_s > int(until) + SKEW_S else ""
         case _:
             return "it shows no admission"
 

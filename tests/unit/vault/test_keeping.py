@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunion.adapters.files.allowance import Allowance
+from gpunion.adapters.files.allowance import ADD_UP_EVERY_S, Allowance
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.memory.store import MemoryStore
 from gpunion.agent.compose.keeping import KeptHere, keeper_server
+from gpunion.agent.compose.storage import open_at_keeper
 from gpunion.agent.keeps_settings import Keeps
 from gpunion.agent.settings import SettingsTrouble, settings_of
 from gpunion.coordinator.keepers import Keepers
+from gpunion.coordinator.places import places_from
 from gpunion.domain.ids import NodeId
-from gpunion.domain.keeping import DAY_S, SKEW_S, Keeping, admission, key_of_place, why_not_admitted
+from gpunion.domain.keeping import DAY_S, OVER, SKEW_S, Keeping, admission, key_of_place, why_not_admitted
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.place import place_of, table_of
 from gpunion.ports.vault import VaultFull, VaultUnavailable
@@ -39,7 +42,7 @@ def test_an_admission_is_good_for_a_day_and_for_its_own_place_only(
     key = key_of_place(SECRET, "attic", keeper)
     shown = admission(key, bearer, now_s)
     assert why_not_admitted(key, shown, now_s + later_s) == ""
-    assert why_not_admitted(key, shown, now_s + 2 * DAY_S + SKEW_S + 1) == "its admission is over"
+    assert why_not_admitted(key, shown, now_s + 2 * DAY_S + SKEW_S + 1) == OVER
     for other in (key_of_place(SECRET, "cellar", keeper), key_of_place("5b" * 32, "attic", keeper)):
         assert why_not_admitted(other, shown, now_s) == "its admission is not good"
 
@@ -77,7 +80,7 @@ def box(**changes: object) -> Node:
     keeping = Keeping(endpoint="https://10.0.0.7:8476", certificate="PEM")
     node = Node(
         id=NodeId("box"),
-        facts=replace(facts(), keeping=keeping),
+        facts=replace(facts(), keeping=keeping, places=("attic",)),
         phase=NodePhase.SHARING,
         incarnation="i",
         joined_s=0.0,
@@ -112,6 +115,7 @@ def test_the_secret_outlives_the_coordinator() -> None:
         (box(phase=NodePhase.LEFT), "has left the campus"),
         (box(facts=facts()), "lends no disk"),
         (box(phase=NodePhase.SILENT), "nothing is heard"),
+        (box(facts=replace(box().facts, places=("cellar",))), "box cannot use the disk that it lends"),
     ],
 )
 def test_what_is_wrong_with_it_is_told(node: Node | None, words: str) -> None:
@@ -141,6 +145,40 @@ def test_the_last_of_the_disk_is_its_owners(tmp_path: Path) -> None:
         Allowance(tmp_path, 10**18, keep_free_bytes=10**18)(1)
 
 
+def test_adding_up_a_large_disk_keeps_nobody_from_saving(tmp_path: Path) -> None:
+    now, quick, sizes = [0.0], threading.Event(), iter((100, 300))
+    quick.set()
+
+    def measure(root: Path) -> int:
+        quick.wait()
+        return next(sizes)
+
+    allowance = Allowance(tmp_path, 1000, keep_free_bytes=0, now_s=lambda: now[0], measure=measure)
+    allowance(50)
+    now[0] += 1000.0
+    quick.clear()
+    allowance(50)  # while what lies there is added up
+    assert allowance.known_bytes == 200
+    quick.set()
+    allowance.add_up(ADD_UP_EVERY_S)
+    assert allowance.known_bytes == 350  # what came meanwhile may not have been seen
+
+
+def test_a_folder_that_is_another_place_already_is_not_kept_in_as_well(tmp_path: Path) -> None:
+    keeps = Keeps(directory=tmp_path / "disk", limit_bytes=10**9, port=1, host="")
+    kept = KeptHere(keeps, tmp_path / "state")
+    kept.opened()
+    kept.others = lambda: {(tmp_path / "disk" / "mark").read_text().strip(): "campus"}
+    with pytest.raises(VaultUnavailable, match="is the place campus already"):
+        kept.opened()
+
+
+def test_two_places_on_one_machine_are_refused() -> None:
+    tables = {name: {"kind": "node", "node": "box"} for name in ("attic", "cellar")}
+    with pytest.raises(ValueError, match="attic and cellar are both on the disk of box"):
+        places_from(tables, "attic")
+
+
 def test_a_disk_that_is_not_mounted_is_not_taken_for_an_empty_vault(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     keeps = Keeps(directory=disk, limit_bytes=10**9, port=1, host="")
@@ -168,6 +206,9 @@ TABLE = {"coordinator": "http://campus:8765", "node_id": "box", "vault": "campus
         ({"directory": "/disk", "limit": "much"}, "no amount"),
         ({"directory": "/disk", "limit": "1 GB", "port": 0}, "no port"),
         ({"directory": "/disk", "limit": "1 GB", "ports": 1}, "did you mean 'port'"),
+        ({"directory": "/disk", "limit": "1 GB", "host": "0.0.0.0"}, "no address of this machine"),
+        ({"directory": "/disk", "limit": "1 GB", "host": "https://box"}, "no address of this machine"),
+        ({"directory": "/disk", "limit": "1 GB", "host": 10}, "no address of this machine"),
         (True, "must be a table"),
     ],
 )
@@ -216,3 +257,15 @@ def test_a_disk_that_hangs_is_told_to_who_asks_and_holds_up_nobody(tmp_path: Pat
             pytest.fail("the disk is back, and nobody is served")
     finally:
         server.close()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "certificate"),
+    [("https://10.0.0.7:8476", "no certificate"), ("https://[::", ""), ("https://10.0.0.7:port", "")],
+)
+def test_what_a_machine_says_of_itself_and_makes_no_sense_is_a_place_out_of_reach(
+    tmp_path: Path, endpoint: str, certificate: str
+) -> None:
+    place = replace(ATTIC, endpoint=endpoint, certificate=certificate, admission="a")
+    with pytest.raises(VaultUnavailable, match="makes no sense"):
+        open_at_keeper(place, tmp_path, 0)

@@ -18,7 +18,11 @@ KEEP_FREE_BYTES = 2 * 1024**3  # of the disk: its owner works on it too
 
 
 class Allowance:
-    """Asked before a block is stored. VaultFull where there is no room for it. Any number of threads."""
+    """Asked before a block is stored. VaultFull where there is no room for it. Any number of threads.
+
+    Adding up a large disk takes minutes. It is done beside what is stored meanwhile, which nobody waits with
+    but where it is not known otherwise whether there is room.
+    """
 
     def __init__(
         self,
@@ -27,20 +31,27 @@ class Allowance:
         *,
         keep_free_bytes: int = KEEP_FREE_BYTES,
         now_s: Callable[[], float] = time.monotonic,
+        measure: Callable[[Path], int] | None = None,
     ) -> None:
+        """`measure` adds up what lies in a folder."""
         self._root = root
+        self._measure = measure or _size_bytes
         self.limit_bytes = limit_bytes
         self._keep_free_bytes = keep_free_bytes
         self._now_s = now_s
         self._lock = threading.Lock()
         self._used_bytes = 0
         self._added_up_s: float | None = None
+        self._adding_up: threading.Thread | None = None
+        self._meanwhile_bytes = 0  # stored since the adding up began, which may have counted it or not
 
     def __call__(self, more_bytes: int) -> None:
+        adding_up = self._add_up(ADD_UP_EVERY_S)
+        if self._added_up_s is None and adding_up is not None:
+            adding_up.join()
+        if self._used_bytes + more_bytes > self.limit_bytes:
+            self.add_up(ADD_UP_AGAIN_S)
         with self._lock:
-            self._add_up(ADD_UP_EVERY_S)
-            if self._used_bytes + more_bytes > self.limit_bytes:
-                self._add_up(ADD_UP_AGAIN_S)
             if self._used_bytes + more_bytes > self.limit_bytes:
                 raise VaultFull(
                     f"{self._root} is full: its owner lends {_gb(self.limit_bytes)} for checkpoints"
@@ -50,21 +61,38 @@ class Allowance:
                     f"the disk of {self._root} is nearly full: {_gb(self._keep_free_bytes)} of it stay free"
                 )
             self._used_bytes += more_bytes
+            self._meanwhile_bytes += more_bytes
 
     @property
     def known_bytes(self) -> int:
         """What is used, as far as it was added up."""
         return self._used_bytes
 
-    def add_up(self) -> None:
-        with self._lock:
-            self._add_up(0.0)
+    def add_up(self, every_s: float = 0.0) -> None:
+        """Returns when it is done, or was done that lately."""
+        if adding_up := self._add_up(every_s):
+            adding_up.join()
 
-    def _add_up(self, every_s: float) -> None:
-        now_s = self._now_s()
-        if self._added_up_s is None or now_s - self._added_up_s >= every_s:
-            self._used_bytes = _size_bytes(self._root)
-            self._added_up_s = now_s
+    def begin_to_add_up(self) -> None:
+        self._add_up(0.0)
+
+    def _add_up(self, every_s: float) -> threading.Thread | None:
+        """The one that is under way."""
+        with self._lock:
+            if self._adding_up is None and (
+                self._added_up_s is None or self._now_s() - self._added_up_s >= every_s
+            ):
+                self._meanwhile_bytes = 0
+                self._adding_up = threading.Thread(target=self._look, daemon=True, name="gpunion-allowance")
+                self._adding_up.start()
+            return self._adding_up
+
+    def _look(self) -> None:
+        found_bytes = self._measure(self._root)
+        with self._lock:
+            self._used_bytes = found_bytes + self._meanwhile_bytes
+            self._added_up_s = self._now_s()
+            self._adding_up = None
 
     def _free_bytes(self) -> int:
         about = os.statvfs(self._root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
@@ -41,27 +42,33 @@ class HttpVaultDesk:
         name: str = "the campus's vault",
         certificate: str = "",
     ) -> None:
-        """`certificate`: the only one that is believed there. Else those that the system believes."""
+        """`certificate`: the only one that is believed there. Else those that the system believes.
+        VaultUnavailable where it or the address makes no sense."""
         self._name = name
         self._url = url
         self._silence_limit_s = silence_limit_s
         headers = {"Authorization": f"Bearer {credential}"}
         connect_limit_s = min(silence_limit_s, CONNECT_LIMIT_S)
-        security = believing(certificate) if certificate else httpx.create_ssl_context(trust_env=False)
-        self._client = httpx.Client(
-            base_url=f"{url}{ROUTES}",
-            headers=headers,
-            timeout=httpx.Timeout(silence_limit_s, connect=connect_limit_s),
-            trust_env=False,
-            verify=security,
-        )
-        self._lines = Lines(
-            f"{url}{ROUTES}",
-            headers,
-            connect_limit_s=connect_limit_s,
-            silence_limit_s=silence_limit_s,
-            security=security,
-        )
+        try:
+            security = believing(certificate) if certificate else httpx.create_ssl_context(trust_env=False)
+            self._client = httpx.Client(
+                base_url=f"{url}{ROUTES}",
+                headers=headers,
+                timeout=httpx.Timeout(silence_limit_s, connect=connect_limit_s),
+                trust_env=False,
+                verify=security,
+            )
+            self._lines = Lines(
+                f"{url}{ROUTES}",
+                headers,
+                connect_limit_s=connect_limit_s,
+                silence_limit_s=silence_limit_s,
+                security=security,
+            )
+        except (ssl.SSLError, httpx.InvalidURL, ValueError) as error:  # as another machine says of itself
+            raise VaultUnavailable(
+                f"{self.describe()} cannot be asked: its address or certificate makes no sense ({error})"
+            ) from error
 
     def describe(self) -> str:
         return f"{self._name} at {self._url}"

@@ -86,6 +86,8 @@ def compose(settings: Settings) -> Parts:
     link = HttpLink(settings.coordinator, settings.credential())
     kept = kept_here(settings)
     storage, caps = storage_of(settings, kept), Caps()
+    if kept is not None:
+        kept.others = storage.folders
     return Parts(
         runtime=runtime,
         link=link,

@@ -6,7 +6,7 @@ import os
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ class KeptHere:
         self._remembered = state_dir / AGENT_DIR / MARK_FILE
         self._lock = threading.Lock()
         self._opened: Opened | None = None
+        # By their marks: the folders that other places of the campus are.
+        self.others: Callable[[], Mapping[str, str]] = dict
 
     def opened(self) -> Opened:
         """VaultUnavailable says why not. One desk for all: it knows what is held."""
@@ -49,7 +51,7 @@ class KeptHere:
             self._check()
             if self._opened is None:
                 vault = DirectoryVault(self.keeps.directory, allow=self._allowance)
-                self._allowance.add_up()
+                self._allowance.begin_to_add_up()
                 self._opened = Opened(vault, DirectoryDesk(vault))
             return self._opened
 
@@ -71,6 +73,11 @@ class KeptHere:
                     f"{self.keeps.directory} is not what this machine kept checkpoints in: its mark is not "
                     "there, so it is not mounted, or was emptied. Next: mount it; if it was emptied on "
                     f"purpose, remove {self._remembered}"
+                )
+            if other := self.others().get(known):
+                raise VaultUnavailable(
+                    f"{self.keeps.directory} is the place {other} already, so that a copy in both would be "
+                    "one. Next: lend another directory (keeps.directory in agent.toml)"
                 )
             return
         mark = mark_of(self.keeps.directory)
