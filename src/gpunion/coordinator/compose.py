@@ -54,6 +54,9 @@ PLACES_DIR = "places"
 WHERE_LIMIT_S = 5.0
 READ_LIMIT_S = 10.0
 DESK_STALL_S = 40.0  # a node waits for a minute: it is told before
+# Of a machine that keeps a place, for somebody who waits: once more, since it hangs up on idle connections.
+KEEPER_SILENCE_S = 20.0
+KEEPER_TRIES = 2
 MIRROR_LIMIT_BYTES = 2 * 1024**3  # what was fetched for `gpunion cp`, of each bucket
 
 
@@ -110,6 +113,9 @@ def _open_elsewhere(place: Place, mirrors: Path) -> Vault:
     desk = HttpVaultDesk(
         place.endpoint,
         place.admission,
+        silence_limit_s=KEEPER_SILENCE_S,
+        connect_limit_s=WHERE_LIMIT_S,
+        tries=KEEPER_TRIES,
         name=f"the place {place.name} on {place.node}",
         certificate=place.certificate,
     )

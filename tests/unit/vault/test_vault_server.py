@@ -6,6 +6,7 @@ import http.client
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -276,3 +277,11 @@ def test_an_address_of_the_newer_kind_is_as_good(tmp_path: Path) -> None:
         over_there.begin("job-1", 1)
         with pytest.raises(MissingBlock):
             over_there.fetch("a" * 64)
+
+
+def test_somebody_who_waits_is_told_at_once_that_nobody_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("nobody was to be waited for"))
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        host, port = bound.getsockname()
+    with pytest.raises(VaultUnavailable, match="cannot be reached"):
+        HttpVaultDesk(f"http://{host}:{port}", GOOD, tries=1).latest("job-1")

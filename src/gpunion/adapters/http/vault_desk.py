@@ -39,6 +39,8 @@ class HttpVaultDesk:
         credential: str,
         *,
         silence_limit_s: float = SILENCE_LIMIT_S,
+        connect_limit_s: float = CONNECT_LIMIT_S,
+        tries: int = TRIES,
         name: str = "the campus's vault",
         certificate: str = "",
     ) -> None:
@@ -48,7 +50,8 @@ class HttpVaultDesk:
         self._url = url
         self._silence_limit_s = silence_limit_s
         headers = {"Authorization": f"Bearer {credential}"}
-        connect_limit_s = min(silence_limit_s, CONNECT_LIMIT_S)
+        self._tries = tries
+        connect_limit_s = min(silence_limit_s, connect_limit_s)
         try:
             security = believing(certificate) if certificate else httpx.create_ssl_context(trust_env=False)
             self._client = httpx.Client(
@@ -146,7 +149,7 @@ class HttpVaultDesk:
         raise _fault(answer.status_code, answer.content, self.describe())
 
     def _patiently(self, ask: Callable[[], T], limit_s: float | None = None) -> T:
-        for attempt in range(1, TRIES + 1):
+        for attempt in range(1, self._tries + 1):
             try:
                 return ask()
             except HANGS as error:
@@ -157,7 +160,7 @@ class HttpVaultDesk:
                 ) from error
             except (httpx.TransportError, LineBroken) as error:
                 trouble = f"{self.describe()} cannot be reached: {str(error) or type(error).__name__}"
-                if attempt == TRIES:
+                if attempt == self._tries:
                     raise VaultUnavailable(trouble) from error
                 time.sleep(WAIT_S * 2**attempt)
         raise AssertionError("unreachable")

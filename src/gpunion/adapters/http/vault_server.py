@@ -38,9 +38,9 @@ SILENCE_S = 60.0
 ADMIT_S = 10.0
 # Before the next try, after the system would not accept a connection.
 PAUSE_S = 0.2
-# While the owner's cap on the network makes a caller wait it hears this often that it does; it hangs up
-# after a minute of silence.
-SIGN_OF_LIFE_S = 15.0
+# While the owner's cap on the network makes a caller wait it hears this often that it does: it hangs up
+# after a minute of silence, the coordinator after a third of one.
+SIGN_OF_LIFE_S = 5.0
 SIGN_OF_LIFE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STORED_MAX_BYTES = BLOCK_SIZE_BYTES + 4096
 QUESTION_MAX_BYTES = 1024**2
