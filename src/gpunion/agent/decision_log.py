@@ -6,12 +6,12 @@ import os
 import sys
 
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import Processor
 
 from gpunion.domain.commit import AgentCommit
 from gpunion.domain.effects import CancelTimer, LimitGuest, SendReport, SetTimer
 from gpunion.domain.events import LeaseRenewed, OrderReceived, TimerFired
-from gpunion.engine.transcript import Transcript
+from gpunion.engine.transcript import Transcript, for_reading
 
 log = structlog.get_logger()
 
@@ -20,7 +20,7 @@ def configure_logs(log_format: str | None = None) -> None:
     """`text` or `json`; where nobody says, whoever sits at a terminal gets text."""
     at_terminal = sys.stderr.isatty()
     for_people: list[Processor] = [
-        _for_reading,
+        for_reading,
         structlog.dev.ConsoleRenderer(colors=at_terminal and not os.environ.get("NO_COLOR")),
     ]
     for_programs: list[Processor] = [
@@ -37,11 +37,6 @@ def configure_logs(log_format: str | None = None) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
-
-
-def _for_reading(_logger: WrappedLogger, _name: str, fields: EventDict) -> EventDict:
-    """Without what is empty, and without the transcript: that is for laying two logs beside each other."""
-    return {name: value for name, value in fields.items() if name != "told" and value != []}
 
 
 class DecisionLog:

@@ -22,6 +22,7 @@ from typing import IO
 
 import structlog
 import uvicorn
+from structlog.typing import Processor
 
 from gpunion.coordinator.app import make_app
 from gpunion.coordinator.auth import ADMIN_FILE
@@ -29,6 +30,7 @@ from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.compose import open_campus
 from gpunion.coordinator.settings import BadSettings, Settings
 from gpunion.coordinator.sweeping import keep_sweeping
+from gpunion.engine.transcript import for_reading
 from gpunion.ports.store import StoreFault
 from gpunion.ports.trees import TreesFault
 from gpunion.wire.codec import FRAME_LIMIT_BYTES
@@ -198,16 +200,16 @@ def in_colour(stream: IO[str], environment: Mapping[str, str]) -> bool:
 
 
 def _configure_logs(log_format: str) -> None:
-    shown: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=in_colour(sys.stderr, os.environ))
-    )
+    for_people: list[Processor] = [
+        for_reading,
+        structlog.dev.ConsoleRenderer(colors=in_colour(sys.stderr, os.environ)),
+    ]
+    for_programs: list[Processor] = [structlog.processors.JSONRenderer()]
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            shown,
+            *(for_programs if log_format == "json" else for_people),
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,

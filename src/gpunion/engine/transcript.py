@@ -7,7 +7,8 @@ saves are left out, and a decision with nothing else in it has no line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.commit import AgentCommit, Commit
@@ -193,3 +194,9 @@ def _named(thing: object) -> str:
 
 def _reason(reason: Reason) -> str:
     return f"{reason.why} {reason.subject}"
+
+
+def for_reading(_logger: object, _name: str, fields: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A line of a shell's log as people want it, in the way that structlog asks: without what is empty, and
+    without the transcript, which is for laying two logs beside each other."""
+    return {name: value for name, value in fields.items() if name != "told" and value != []}

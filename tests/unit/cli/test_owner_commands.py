@@ -150,9 +150,10 @@ def test_who_has_joined_is_told_so_whatever_the_environment_says_over_its_settin
     monkeypatch.setattr("gpunion.agent.compose.campus.join", join)
     monkeypatch.setattr(join_command, "_runtime", lambda arguments: "sandbox")
     gpunion.environment["GPUNION_RUNTIME"] = "magic"
-    words = ("join", "http://x.example", "--token", "t", "--state-dir", str(gpunion.here))
+    words = ("join", "http://x.example", "--token", "t", "--name", "b", "--state-dir", str(gpunion.here))
     assert gpunion(*words) == 0
     assert "This machine is a of the campus" in gpunion.out
+    assert "It is called so because 'b' is taken there" in gpunion.out
     assert "An agent would not start as it is: " in gpunion.out
     assert "magic" in gpunion.out
 
@@ -196,6 +197,8 @@ def test_guests_are_not_said_to_come_where_the_disk_has_no_room(room: str, troub
     lines = status_command._lines(status)
     assert means in lines[1]
     assert ("WARNING: it is full" in lines) == bool(trouble)
+    away = {"coordinator": {"url": "http://x.example", "connected": False, "trouble": ""}}
+    assert "sharing: but no" in status_command._lines({**status, **away})[1]
     lost = status_command._lines({**status, "vault_trouble": "the vault is not mounted"})
     assert "WARNING: the vault is not mounted" in lost
     assert "sharing: but no" in lost[1]

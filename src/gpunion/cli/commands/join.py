@@ -132,6 +132,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.data(shown)
     else:
         context.screen.line(f"This machine is {joined.node_id} of the campus at {url}. Nobody is on it yet.")
+        if joined.node_id != request.name:
+            context.screen.line(f"It is called so because {request.name!r} is taken there, or no name.")
         context.screen.line(lends)
         context.screen.line("To see and change your terms: gpunion terms")
         context.screen.line(f"Next: {joined.next_step}")

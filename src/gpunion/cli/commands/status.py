@@ -24,6 +24,7 @@ TENURES = {
 }
 NO_ROOM = "but no new guests come before there is room on its disk"
 FAILING = "but no new guests come while its disk fails"
+OUT_OF_TOUCH = "but no new guests come while the coordinator is out of reach"
 NOT_SAVED = "but no guests come whose work could not be saved from here"
 EXAMPLES = ("gpunion status",)
 
@@ -144,8 +145,9 @@ def _lines(status: Json) -> list[str]:
     why_not = FAILING if disk is not None and disk["room"] == "failing" else NO_ROOM
     means = why_not if no_room and status["tenure"] == "sharing" else TENURES[status["tenure"]]
     vault_trouble = status.get("vault_trouble")
-    if vault_trouble and not no_room and status["tenure"] == "sharing":
-        means = NOT_SAVED
+    if status["tenure"] == "sharing" and not no_room:
+        means = means if coordinator["connected"] else OUT_OF_TOUCH
+        means = NOT_SAVED if vault_trouble else means
     lines = ["", f"{status['node_id']}{lab} is {status['tenure']}: {means}."]
     if status["because"]:
         lines.append(f"Your terms say so: {status['because']}.")
