@@ -165,7 +165,7 @@ def _given(table: dict[str, Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def _room_in(state_dir: Path) -> Iterator[None]:
     """Tried, not asked: quotas, read-only mounts and file servers tell only who writes."""
-    room = state_dir / f"{ROOM_PREFIX}{os.getpid()}"
+    room, made = state_dir / f"{ROOM_PREFIX}{os.getpid()}", not state_dir.exists()
     try:
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -182,9 +182,18 @@ def _room_in(state_dir: Path) -> Iterator[None]:
                 "then the same command again"
             ) from error
         yield
-    finally:
-        with contextlib.suppress(OSError):
-            room.unlink()
+    except BaseException:
+        _take_away(room, state_dir if made else None)
+        raise
+    _take_away(room, None)
+
+
+def _take_away(room: Path, folder: Path | None) -> None:
+    with contextlib.suppress(OSError):
+        room.unlink()
+    if folder is not None:
+        with contextlib.suppress(OSError):  # it is not empty where somebody else has joined meanwhile
+            folder.rmdir()
 
 
 def _clear_rooms(state_dir: Path) -> None:

@@ -122,7 +122,10 @@ def _choose(files: tuple[FileEntry, ...], wanted: Wanted) -> tuple[list[FileEntr
         raise Trouble(
             f"the output of {short(wanted.job_id)} has no {path}",
             why=f"it has {known}" if known else "it is empty",
-            next_step=f"gpunion cp {short(wanted.job_id)}: DIR fetches all of it",
+            next_step=f"gpunion cp {short(wanted.job_id)}: DIR fetches all of it"
+            if known
+            else f"gpunion logs {short(wanted.job_id)} shows what it printed; what is to be kept, a program "
+            "writes into $GPUNION_OUTPUT_DIR",
             code=NOT_FOUND,
         )
     return inside, target / name if target.is_dir() else target

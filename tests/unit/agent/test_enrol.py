@@ -103,7 +103,7 @@ async def test_a_disk_without_room_does_not_cost_the_token(tmp_path: Path) -> No
     with files_end_after(100_000), pytest.raises(JoinTrouble, match="token is as good as before"):
         await join(a_request(tmp_path), registrar)
     assert registrar.applications == []
-    assert list((tmp_path / "state").iterdir()) == []
+    assert not (tmp_path / "state").exists()
     await join(a_request(tmp_path), registrar)  # the same command again, once there is room
     assert load_settings(tmp_path / "state", {}).credential() == "secret"
     assert sorted(file.name for file in (tmp_path / "state").iterdir()) == ["agent.toml", "credential"]

@@ -83,6 +83,12 @@ def test_what_is_not_there_says_what_is(terminal: Terminal) -> None:
     assert terminal("cp", "train:", ".") == 3
 
 
+def test_of_an_empty_output_it_is_told_how_a_job_leaves_something(terminal: Terminal) -> None:
+    terminal.campus.made = a_tree({}, {})
+    assert terminal("cp", "train:nothing", ".") == 3
+    assert "$GPUNION_OUTPUT_DIR" in terminal.err
+
+
 def test_the_other_way_is_refused_in_words(terminal: Terminal) -> None:
     assert terminal("cp", "data", "train:data") == 2
     assert "when it is handed in" in terminal.err

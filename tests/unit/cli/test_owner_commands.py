@@ -241,7 +241,7 @@ def test_a_campus_that_does_not_answer_cannot_be_joined(gpunion: Terminal) -> No
     assert gpunion("join", "http://127.0.0.1:1", "--token", "t", "--state-dir", str(state)) == 6
     assert "cannot be reached" in gpunion.err
     assert "Next: check the address" in gpunion.err
-    assert not (state / "agent.toml").exists()
+    assert not state.exists()
 
 
 def test_kill_is_the_same_command_here(gpunion: Terminal, capsys: pytest.CaptureFixture[str]) -> None:
