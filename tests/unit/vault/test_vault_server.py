@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -285,3 +286,29 @@ def test_somebody_who_waits_is_told_at_once_that_nobody_is_there(monkeypatch: py
         host, port = bound.getsockname()
     with pytest.raises(VaultUnavailable, match="cannot be reached"):
         HttpVaultDesk(f"http://{host}:{port}", GOOD, tries=1).latest("job-1")
+
+
+def test_who_comes_while_others_are_served_gets_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vault_server, "SERVED_MAX", 1)
+    monkeypatch.setattr(vault_server, "TURN_S", 0.01)
+    monkeypatch.setattr(vault_server, "SIGN_OF_LIFE_S", 0.0)
+    desk, together, met = (
+        DirectoryDesk(DirectoryVault(tmp_path / "vault")),
+        threading.Barrier(2),
+        list[bool](),
+    )
+
+    def busy() -> VaultDesk:
+        try:
+            together.wait(0.2)
+            met.append(True)
+        except threading.BrokenBarrierError:
+            met.append(False)
+        return desk
+
+    with opened(tmp_path, busy) as counter, ThreadPoolExecutor(3) as callers:
+        asked = [callers.submit(counter.ask, "GET", "/jobs/job-1/manifests") for _ in range(3)]
+        assert [one.result(60) for one in asked] == [(200, b'{"manifests": []}')] * 3
+    assert met == [False] * 3  # one at a time

@@ -13,9 +13,9 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
 from socketserver import TCPServer
@@ -29,7 +29,11 @@ from gpunion.domain.tree import BLOCK_SIZE_BYTES
 from gpunion.ports.vault import VaultFault, VaultUnavailable
 from gpunion.ports.vault_desk import FAULT_WORDS, UNAVAILABLE_WORDS, VaultDesk
 
-CONNECTIONS_MAX = 64
+# An agent that saves or restores has eight: when a whole floor is taken back at once, so many are needed.
+CONNECTIONS_MAX = 256
+# Of them, in service at once: each may have a block of 4 MiB in memory. The others wait for their turn.
+SERVED_MAX = 32
+TURN_S = 1.0
 # Unpacking and verifying takes some 20 MB of memory in each thread that does it: not in every connection's.
 HANDS = 8
 SILENCE_S = 60.0
@@ -38,8 +42,8 @@ SILENCE_S = 60.0
 ADMIT_S = 10.0
 # Before the next try, after the system would not accept a connection.
 PAUSE_S = 0.2
-# While the owner's cap on the network makes a caller wait it hears this often that it does: it hangs up
-# after a minute of silence, the coordinator after a third of one.
+# While the owner's cap on the network, or others, make a caller wait it hears this often that it does: it
+# hangs up after a minute of silence, the coordinator after a third of one.
 SIGN_OF_LIFE_S = 5.0
 SIGN_OF_LIFE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STORED_MAX_BYTES = BLOCK_SIZE_BYTES + 4096
@@ -149,6 +153,7 @@ class _Server(ThreadingHTTPServer):
         self._free = threading.Semaphore(CONNECTIONS_MAX)
         self._open: set[socket.socket] = set()
         self.closed = threading.Event()
+        self.turns = threading.Semaphore(SERVED_MAX)
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)
@@ -254,8 +259,9 @@ class _Handler(BaseHTTPRequestHandler):
             path = urlsplit(self.path)
             answer, names = answer_to(self.command, path.path)
             names["query"] = path.query
-            body = self._body()
-            self._answer(200, self._found(lambda: answer(self.server.desk(), names, body)))
+            with self._turn():
+                body = self._body()
+                self._answer(200, self._found(lambda: answer(self.server.desk(), names, body)))
         except BadRequest as request:
             self.close_connection = True  # its body may still be on the way
             self._answer(request.status, {"code": "bad_request", "detail": str(request)})
@@ -267,6 +273,18 @@ class _Handler(BaseHTTPRequestHandler):
         shown = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if trouble := self.server.why_not(shown):
             raise BadRequest(401, f"this machine is not let in: {trouble}")
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        waiting = _Patience(self)
+        while not self.server.turns.acquire(timeout=TURN_S):
+            if waiting():
+                raise OSError("closed meanwhile")
+            waiting.wait(0.0)
+        try:
+            yield
+        finally:
+            self.server.turns.release()
 
     def _body(self) -> bytes:
         length = self.headers.get("Content-Length", "0")
@@ -308,7 +326,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Patience:
-    """A caller that has to wait for the owner's cap, and is told so."""
+    """A caller that has to wait, for the owner's cap or for others, and is told so."""
 
     def __init__(self, handler: _Handler) -> None:
         self._handler = handler
