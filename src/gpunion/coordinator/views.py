@@ -14,6 +14,7 @@ from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason, Verdict
 from gpunion.domain.run import Run, RunPhase
+from gpunion.engine import moving
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.engine.state import CampusState
 from gpunion.ports.store import LoggedDecision
@@ -30,7 +31,9 @@ def job_out(campus: Campus, job: Job) -> jobs.JobOut:
         live=campus.state.progress.get(run.id) if run else None,
         preparing=campus.state.preparing.get(run.id) if run and to_start else None,
         saving=saving(campus.station, job, campus.clock.now_s()),
-        moves=sum(one.went_elsewhere for one in migrations_of(campus, job)),
+        moves=sum(
+            one.went_elsewhere and moving.moved_off(campus.state, one) for one in migrations_of(campus, job)
+        ),
     )
     return convert.job_out(job, now)
 

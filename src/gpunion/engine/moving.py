@@ -18,6 +18,7 @@ from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import dumps, gangs
 from gpunion.engine.draft import Draft
 from gpunion.engine.going_back import kept_from
+from gpunion.engine.state import CampusState
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.run import RUN
@@ -206,6 +207,8 @@ def arrived(draft: Draft, job: Job, run: Run) -> None:
     )
     draft.put(done)
     draft.put(replace(job, migration=None))
+    if not moved_off(draft.state, done):
+        return  # that it has started is told already, and where it never ran it stood still for nobody
     # A program that counts no steps has none to do again, and yet begins anew.
     _tell_arrival(draft, done, anew=resumed_from is None and redone == 0)
 
@@ -226,4 +229,12 @@ def _tell_arrival(draft: Draft, done: Migration, *, anew: bool) -> None:
 def moves(draft: Draft, job: Job) -> int:
     """How often it went on elsewhere so far."""
     ids = (migration_id(job.id, number) for number in range(1, job.migrations + 1))
-    return sum(draft.state.migrations[id].went_elsewhere for id in ids)
+    done = (draft.state.migrations[id] for id in ids)
+    return sum(one.went_elsewhere and moved_off(draft.state, one) for one in done)
+
+
+def moved_off(state: CampusState, migration: Migration) -> bool:
+    """Whether there was anything to move: a run that was refused, or lost with its machine before it began,
+    leaves its job where it was, waiting."""
+    source = state.runs.get(migration.source_run)
+    return source is None or source.started_s is not None

@@ -63,6 +63,10 @@ def test_a_refused_run_is_tried_elsewhere_and_the_reason_kept() -> None:
     assert whys(decision) == [Why.RUN_REFUSED, Why.PLACED]
     assert headquarters.run("job-e2").node_id != first
     assert headquarters.job().start_failures == 0
+    # It has never run, so nothing of it moved or stood still.
+    assert whys(headquarters.started("job-e2")) == [Why.STARTED]
+    ended = headquarters.ended("job-e2", EndReason.FINISHED)
+    assert "after 0 move(s)" in ended.reasons[0].sentence()
 
 
 def test_a_refusal_without_a_reason_is_told_as_such() -> None:
