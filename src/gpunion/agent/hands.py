@@ -223,8 +223,8 @@ class GuestHands:
     def ship(self, effect: ShipCheckpoint) -> None:
         self._shipments.ship(effect, still=self.gone)
 
-    def ship_output(self, step: int) -> None:
-        self._shipments.ship_output(step)
+    def ship_output(self, step: int, keep: CheckpointId | None = None) -> None:
+        self._shipments.ship_output(step, keep)
 
     def cancel_shipping(self) -> None:
         self._shipments.cancel()

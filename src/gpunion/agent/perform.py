@@ -74,7 +74,7 @@ class Performer:
             case CancelShipping():
                 self._of(effect.run_id).cancel_shipping()
             case ShipOutput():
-                self._of(effect.run_id).ship_output(self._step(effect.run_id))
+                self._of(effect.run_id).ship_output(self._step(effect.run_id), effect.keep)
             case TellNotice():
                 self._of(effect.run_id).notice(effect.deadline_s, effect.reason)
             case LimitGuest():

@@ -12,7 +12,7 @@ from gpunion.agent.world import World
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import ShipCheckpoint
 from gpunion.domain.events import CheckpointNotShipped, OutputShipped
-from gpunion.domain.ids import RunId
+from gpunion.domain.ids import CheckpointId, RunId
 
 
 class Shipments:
@@ -42,18 +42,21 @@ class Shipments:
             raise
         self._world.post(outcome)
 
-    def ship_output(self, step: int) -> None:
+    def ship_output(self, step: int, keep: CheckpointId | None) -> None:
         note = self._world.notebook.get(self._run_id)
         if note is None:
             detail = "its output could not be saved: its directories are gone"
             self._world.post(OutputShipped(run_id=self._run_id, output=None, detail=detail))
             return
         cancelled = self._replace()
-        self._under_way = (cancelled, self._tasks.begin(self._ship_output(note, step, cancelled)))
+        shipping = self._ship_output(note, step, keep, cancelled)
+        self._under_way = (cancelled, self._tasks.begin(shipping))
 
-    async def _ship_output(self, note: RunNote, step: int, cancelled: Cancelled) -> None:
+    async def _ship_output(
+        self, note: RunNote, step: int, keep: CheckpointId | None, cancelled: Cancelled
+    ) -> None:
         try:
-            outcome = await in_own_thread(lambda: ship_output(self._world, note, step, cancelled))
+            outcome = await in_own_thread(lambda: ship_output(self._world, note, step, keep, cancelled))
         except Exception as bug:
             detail = f"its output could not be saved: a fault in the agent ({bug!r})"
             self._world.post(OutputShipped(run_id=self._run_id, output=None, detail=detail))

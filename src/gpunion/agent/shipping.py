@@ -99,7 +99,9 @@ def ship_checkpoint(world: World, shipment: Shipment) -> CheckpointShipped | Che
     )
 
 
-def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) -> OutputShipped:
+def ship_output(
+    world: World, note: RunNote, step: int, keep: CheckpointId | None, cancelled: Cancelled
+) -> OutputShipped:
     """Blocks; called from a thread, after the guest is gone. Files are named as in the output directory."""
     output_id = CheckpointId(f"{note.run_id}-output")
     left_out = ""
@@ -109,7 +111,7 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         if not any(note.paths.output_dir.iterdir()):
             return OutputShipped(run_id=note.run_id, output=None, left_out=left_out)
         label = _label(note, output_id, step=step, progress=1.0, tier=OUTPUT_TIER)
-        sent = _sent_in_the_end(world, note, label, cancelled)
+        sent = _sent_in_the_end(world, note, label, keep, cancelled)
         world.replicate(note.job_id, note.places)
         output = CheckpointId(sent.manifest.checkpoint_id)
         return OutputShipped(run_id=note.run_id, output=output, left_out=left_out)
@@ -125,12 +127,14 @@ def ship_output(world: World, note: RunNote, step: int, cancelled: Cancelled) ->
         world.saves.clear(note.run_id, output_id)
 
 
-def _sent_in_the_end(world: World, note: RunNote, label: CheckpointLabel, cancelled: Cancelled) -> Sent:
+def _sent_in_the_end(
+    world: World, note: RunNote, label: CheckpointLabel, keep: CheckpointId | None, cancelled: Cancelled
+) -> Sent:
     until_s, wait_s = time.monotonic() + OUTPUT_PATIENCE_S, OUTPUT_WAIT_S
     pace = pace_of(0.0, cancelled)
     while True:
         try:
-            return _send(world, note, note.paths.output_dir, label, pace, cancelled)
+            return _send(world, note, note.paths.output_dir, label, pace, cancelled, keep)
         except VaultFault as fault:
             if not fault.temporary or cancelled() or time.monotonic() >= until_s:
                 raise
@@ -195,7 +199,8 @@ def _ship_dump(world: World, shipment: Shipment) -> Sent:
     if not place.is_dir():
         raise CheckpointTorn(f"the dump {effect.checkpoint_id} is not there any more")
     label = _label(note, effect.checkpoint_id, step=effect.step, progress=effect.progress, tier=effect.tier)
-    sent = _send(world, note, place, label, pace_of(effect.rate_bps, cancelled), cancelled)
+    pace = pace_of(effect.rate_bps, cancelled)
+    sent = _send(world, note, place, label, pace, cancelled, effect.keep)
     shutil.rmtree(place, ignore_errors=True)
     return sent
 
@@ -207,7 +212,7 @@ def _send(
     label: CheckpointLabel,
     pace: Callable[[int], None],
     cancelled: Cancelled,
-    keep: CheckpointId | None = None,
+    keep: CheckpointId | None,
 ) -> Sent:
     pace = both(pace, world.caps, cancelled)
     sending = Sending(

@@ -105,6 +105,7 @@ class ShipOutput:
     """Outcome: OutputShipped."""
 
     run_id: RunId
+    keep: CheckpointId | None = None  # as of a checkpoint: it may have to run again, from there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

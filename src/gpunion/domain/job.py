@@ -172,7 +172,7 @@ class Job:
     def request(self) -> Request:
         """What its next run needs: what was asked for, and for a whole guest a GPU like the one it had."""
         needs = self.spec.request
-        return needs if self.dump is None or not self.dump.gpu else replace(needs, models=(self.dump.gpu,))
+        return needs if self.dump is None or not self.dump.gpu else replace(needs, alike=self.dump.gpu)
 
     def copy_on(self, node_id: NodeId) -> StateCopy | None:
         for copy in self.copies:

@@ -42,6 +42,7 @@ class Request:
     vram_bytes: int = 0
     models: tuple[str, ...] = ()
     exclude_models: tuple[str, ...] = ()
+    alike: str = ""  # of this very model and no other: what a driver brings back needs a card like it
     cpus: float = 1.0
     memory_bytes: int = GIB
     network: bool = False  # it has to reach the places that a node's owner allows

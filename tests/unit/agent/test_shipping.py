@@ -275,6 +275,19 @@ async def test_an_output_does_not_wait_for_ever(fake: FakeWorld, monkeypatch: py
     assert fake.posted == [OutputShipped(run_id=RUN, output=None, detail=detail)]
 
 
+async def test_room_for_an_output_is_not_made_of_what_its_job_might_go_back_to(
+    fake: FakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipping, "OUTPUT_PATIENCE_S", 0.0)
+    hands = await started(fake)
+    (fake.runtime.paths(RUN).output_dir / "weights").write_text("done")
+    fake.vault.sealed = [a_manifest(f"c{number}", number) for number in (1, 2, 3, 4, 5, 6)]
+    fake.vault.ship_fault = VaultFull("no space left")
+    hands.ship_output(7, CheckpointId("c2"))
+    await until(lambda: fake.of(OutputShipped))
+    assert fake.vault.kept == 5
+
+
 async def test_shipping_for_a_guest_nobody_knows_is_trouble_and_no_crash(fake: FakeWorld) -> None:
     hands = GuestHands(fake.world, RUN)
     hands.ship(ship())

@@ -33,7 +33,7 @@ from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import SystemAbility, Tier
 from gpunion.ports.checkpointer import DumpRefused, RestoreRefused
 from gpunion.ports.runtime import GuestSpec
-from gpunion.ports.vault import Manifest, VaultUnavailable
+from gpunion.ports.vault import Manifest, VaultFull, VaultUnavailable
 from tests.builders.memory_vault import a_manifest
 from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.values import RUN, a_checkpoint, an_order
@@ -222,6 +222,30 @@ async def test_a_dump_is_shipped_as_what_it_is_and_kept_until_it_is_durable(fake
     (lost,) = fake.of(CheckpointNotShipped)
     assert isinstance(lost, CheckpointNotShipped)
     assert lost.trouble is CheckpointTrouble.TORN
+
+
+async def test_room_for_a_dump_is_not_made_of_what_its_job_might_go_back_to(
+    fake: Whole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr(fake.vault, "forget", lambda job_id, keep: kept.append(keep))
+    hands = await started(fake)
+    hands.ask_to_save(ask())
+    await until(lambda: fake.of(GuestSaved))
+    fake.vault.sealed = [a_manifest(f"c{number}", number) for number in (2, 3, 4, 5, 6)]
+    fake.vault.ship_fault = VaultFull("no space left")
+    effect = ShipCheckpoint(
+        run_id=RUN,
+        checkpoint_id=C1,
+        step=7,
+        progress=0.0,
+        rate_bps=0.0,
+        tier=Tier.SYSTEM,
+        keep=CheckpointId("c2"),
+    )
+    hands.ship(effect)
+    await until(lambda: fake.of(CheckpointShipped))
+    assert kept == [5, 6]  # before it was sent, and after
 
 
 def whole_manifest(fake: Whole) -> Manifest:

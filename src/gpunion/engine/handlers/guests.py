@@ -71,13 +71,13 @@ def exited(draft: AgentDraft, event: GuestExited) -> None:
     guest = _settle_saving(draft, guest, reason)
     if reason is EndReason.FINISHED:
         draft.put(replace(guest, phase=GuestPhase.SHIPPING))
-        draft.do(ShipOutput(run_id=guest.run_id))
+        draft.do(ShipOutput(run_id=guest.run_id, keep=guest.keep))
         return
     if reason is EndReason.FAILED and guest.saving is None:
         # What it has made so far may be all that its user wants, or tell why it failed.
         failed = replace(guest, phase=GuestPhase.SHIPPING, end_cause=reason, end_detail=event.detail)
         draft.put(failed)
-        draft.do(ShipOutput(run_id=guest.run_id))
+        draft.do(ShipOutput(run_id=guest.run_id, keep=guest.keep))
         return
     detail = draft.sickness_of(guest) if reason is EndReason.SICK_GPU else ""
     _report_end(draft, guest, reason, detail=detail or event.detail)

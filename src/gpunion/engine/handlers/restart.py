@@ -108,4 +108,4 @@ def _ship_again(draft: AgentDraft, guest: Guest) -> None:
     if guest.saving is not None:
         saves.ship(draft, guest)
     else:
-        draft.do(ShipOutput(run_id=guest.run_id))
+        draft.do(ShipOutput(run_id=guest.run_id, keep=guest.keep))

@@ -67,7 +67,7 @@ def has_room(request: Request, view: NodeView) -> bool:
 
 
 def suitable(gpus: tuple[Gpu, ...], request: Request) -> tuple[Gpu, ...]:
-    if not request.models and not request.exclude_models and not request.vram_bytes:
+    if not (request.models or request.exclude_models or request.vram_bytes or request.alike):
         return gpus  # most ask for any
     return tuple(gpu for gpu in gpus if _model_fits(gpu, request) and gpu.memory_bytes >= request.vram_bytes)
 
@@ -201,6 +201,8 @@ def _too_few_free(request: Request, view: NodeView, free: int) -> Reason:
 
 
 def _model_fits(gpu: Gpu, request: Request) -> bool:
+    if request.alike and gpu.model != request.alike:
+        return False
     if any(is_model(gpu.model, name) for name in request.exclude_models):
         return False
     return not request.models or any(is_model(gpu.model, name) for name in request.models)

@@ -105,6 +105,12 @@ def test_of_a_machine_s_gpus_a_dump_takes_one_like_it_had() -> None:
     assert refused_there.why is Why.TOO_FEW_FREE_GPUS
 
 
+def test_a_card_whose_name_has_more_to_it_is_not_like_the_one_a_dump_had() -> None:
+    cards = (*some_gpus(1, model="RTX 3080 Ti", speed=9.0), *some_gpus(1, model="RTX 3080", first=1))
+    view = a_view(a_node(of=replace(facts(gpus=cards), system=able().system)))
+    assert [gpu.model for gpu in choose_gpus(with_gpu("RTX 3080"), view)] == ["RTX 3080"]
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_dump_remembers_which_gpu_it_had_where_a_driver_is_behind_it(declared: bool) -> None:
     cards = tuple(replace(gpu, declared=declared) for gpu in some_gpus(1, model="H200"))
