@@ -158,6 +158,27 @@ def test_a_save_that_takes_as_long_as_ever_is_not_given_up_for_the_last_one(
     assert allowance.over() is given_up
 
 
+def test_a_last_save_that_hangs_makes_way_for_the_one_of_a_notice(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first was asked for to go home, with no deadline, and its agent has given it up."""
+    monkeypatch.setattr(wrapper, "IN_THE_WAY_SHARE", 0.0)
+    monkeypatch.setenv("GPUNION_CONTROL_DIR", str(guest.control_dir))
+    allowance = wrapper.Allowance(Mailbox(), Request(id="one", final=True), 0.0)
+    assert not allowance.over()
+    asks(guest, "two", final=True, deadline=time.time() + 3600.0)
+    guest.until(allowance.over)
+
+
+def test_a_command_that_hangs_does_not_keep_a_program_that_is_over(guest: Guest) -> None:
+    ends_soon = ("sh", "-c", "until test -s $GPUNION_CONTROL_DIR/held; do sleep 0.01; done; exit 3")
+    guest.runs(*words_of("sh", "-c", hangs_until("false")), "--", *ends_soon)
+    asks(guest, "one", final=False)
+    assert guest.ends() == 3
+    held = int(guest.held())
+    guest.until(lambda: not _lives(held))
+
+
 def _lives(pid: int) -> bool:
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()

@@ -57,14 +57,14 @@ class Allowance:
         self._longest_s = longest_s
         self._began_s = time.monotonic()
         self._until_s = self._began_s + SAVE_LIMIT_S
-        self._wanted = request.final
+        self._pressed = False  # a last save is wanted, and it is not this one
         if request.final and request.deadline is not None:
             self._until_s = min(self._until_s, self._began_s + _usable_s(request.deadline))
 
     def over(self) -> bool:
-        newer = None if self._wanted else self._mailbox.request()
+        newer = None if self._pressed else self._mailbox.request()
         if newer is not None and newer.final and newer.id != self._request.id:
-            self._wanted = True
+            self._pressed = True
             now_s = time.monotonic()
             usable_s = ANSWER_S if newer.deadline is None else _usable_s(newer.deadline)
             usual_s = LONGEST_TIMES * self._longest_s - (now_s - self._began_s)
@@ -74,7 +74,7 @@ class Allowance:
 
     def in_words(self) -> str:
         waited_s = time.monotonic() - self._began_s
-        why = ", since the last save is wanted" if self._wanted else ""
+        why = ", since the last save is wanted" if self._pressed or self._request.final else ""
         return f"nothing was saved within {waited_s:.1f} s, so it was given up{why}"
 
 
@@ -141,6 +141,8 @@ class Wrapped:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = command.wait(LOOK_S)
                 return "" if code == 0 else f"{name} ended with status {code}"
+            if self._child.poll() not in (None, SAVED_RUN_ME_AGAIN):
+                break  # of a program that is over nobody needs a save, and its end is waited for
         with contextlib.suppress(OSError):
             os.killpg(command.pid, signal.SIGKILL)
         command.wait()
