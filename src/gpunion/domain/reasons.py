@@ -11,7 +11,7 @@ from gpunion.domain.records import dataclass, maker
 from gpunion.domain.sentences import SENTENCES, WITHOUT_NOTICE
 from gpunion.domain.why import Why
 
-__all__ = ["Fact", "Reason", "Verdict", "Why", "because"]
+__all__ = ["Fact", "Reason", "Verdict", "Why", "because", "told"]
 
 Fact = str | int | float
 LEAST_NOTICE_S = 0.05  # less would be shown as nothing
@@ -31,6 +31,14 @@ class Reason:
         if isinstance(notice_s, int | float) and notice_s < LEAST_NOTICE_S:
             return WITHOUT_NOTICE.get(self.why, SENTENCES[self.why])
         return SENTENCES[self.why]
+
+
+def told(reason: Reason) -> str:
+    """Of one that was stored: a coordinator of before may have known less than is told today."""
+    try:
+        return reason.sentence()
+    except KeyError:
+        return reason.why.value.replace("_", " ")
 
 
 def because(subject: str, why: Why, **facts: Fact) -> Reason:

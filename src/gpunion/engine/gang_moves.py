@@ -10,12 +10,12 @@ from gpunion.domain.checkpoint import CheckpointPhase
 from gpunion.domain.gang import leader_of
 from gpunion.domain.ids import JobId, NodeId, checkpoint_id
 from gpunion.domain.job import Job, JobPhase
-from gpunion.domain.migration import Cause, MigrationPhase
+from gpunion.domain.migration import Cause, Migration, MigrationPhase
 from gpunion.domain.node import NodePhase
 from gpunion.domain.orders import StopRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
-from gpunion.domain.run import Run, RunPhase
+from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.engine import gang_back, gangs, moving
 from gpunion.engine.departing import active_flush_bps
 from gpunion.engine.draft import Draft
@@ -45,6 +45,17 @@ _WORDS = {
     Cause.OUTPUT_LOST: "it had finished, but what it made could not be kept",
     Cause.SPOILED_SAVE: "it could not go on from what was saved",
     Cause.GANG: "another member had to go",
+}
+# What keeps a member from going on that had a place again already. Others ended as they were told to.
+_ON_THE_WAY = {
+    EndReason.START_FAILED: Cause.START_TROUBLE,
+    EndReason.REFUSED: Cause.START_TROUBLE,
+    EndReason.KILLED_BY_OWNER: Cause.OWNER_KILL,
+    EndReason.DEADLINE: Cause.OWNER_RECLAIM,
+    EndReason.NODE_LOST: Cause.NODE_LOST,
+    EndReason.LEASE_ENDED: Cause.LEASE_ENDED,
+    EndReason.SICK_GPU: Cause.SICK_GPU,
+    EndReason.GUEST_LOST: Cause.GUEST_LOST,
 }
 
 
@@ -243,9 +254,18 @@ def _blame(draft: Draft, members: list[Job]) -> Blame:
     for rank, one in enumerate(members):
         migration = moving.migration_of(draft, one)
         if migration is not None:
-            node, because = migration.source_node, _WORDS[migration.cause]
-            found.append((migration.cause is Cause.GANG, Blame(rank=rank, node=node, because=because)))
+            node, cause = _last_interrupted(draft, one, migration)
+            found.append((cause is Cause.GANG, Blame(rank=rank, node=node, because=_WORDS[cause])))
     return min(found, key=lambda pair: (pair[0], pair[1].rank))[1]
+
+
+def _last_interrupted(draft: Draft, job: Job, migration: Migration) -> tuple[NodeId, Cause]:
+    """Where, and why. Who is interrupted once more before it runs again is still on the same way."""
+    last = gangs.newest_run(draft, job)
+    cause = None if last is None or last.end_reason is None else _ON_THE_WAY.get(last.end_reason)
+    if last is None or last.id == migration.source_run or cause is None:
+        return migration.source_node, migration.cause
+    return last.node_id, Cause.SPOILED_SAVE if last.restored_from in job.spoiled else cause
 
 
 def _run(draft: Draft, job: Job) -> Run:

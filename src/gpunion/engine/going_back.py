@@ -21,7 +21,9 @@ VAULTS_KEEP = 3  # the newest, where nothing else was said
 GOES_BACK_MOST = VAULTS_KEEP - 1
 # Steps of a program that is saved from outside are seconds of work, and count while it still reads its files.
 SECONDS_TO_LOAD = 30
-SPOILED_KEPT = 8
+# While no sound save is made they all stay in the vault, newer than what their job goes back to: one that is
+# forgotten here would be taken first. Each costs an interruption, so there are never many.
+SPOILED_KEPT = 64
 
 
 def before_what_failed(draft: Draft, job: Job, run: Run, report: RunEnded, detail: str) -> Job | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpunion.domain.reasons import Reason, Why
+from gpunion.domain.reasons import Reason, Why, told
 
 # These come again and again; only the last of a row is worth a line.
 _FOLDED = frozenset({Why.SAVED, Why.WAITING})
@@ -28,7 +28,7 @@ def tell(entries: Iterable[tuple[float, Reason]], subject: str) -> list[Line]:
         if reason.subject != subject:
             continue
         times = lines.pop().times + 1 if last is not None and _goes_on(last, reason) else 1
-        lines.append(Line(at_s=at_s, why=reason.why, sentence=reason.sentence(), times=times))
+        lines.append(Line(at_s=at_s, why=reason.why, sentence=told(reason), times=times))
         last = reason
     return lines
 

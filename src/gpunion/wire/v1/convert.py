@@ -13,7 +13,7 @@ from gpunion.domain.gang import Seat, member_ids
 from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobPhase, JobSpec, Priority
 from gpunion.domain.migration import Migration
 from gpunion.domain.node import Node
-from gpunion.domain.reasons import Reason, Verdict
+from gpunion.domain.reasons import Reason, Verdict, told
 from gpunion.domain.resources import Request
 from gpunion.domain.run import Run
 from gpunion.domain.system_tier import Tier
@@ -244,7 +244,7 @@ def nobody_knows(heard_s: float | None) -> jobs.UnderWayOut:
 
 
 def reason_out(reason: Reason) -> jobs.ReasonOut:
-    return jobs.ReasonOut(subject=reason.subject, code=reason.why.value, sentence=reason.sentence())
+    return jobs.ReasonOut(subject=reason.subject, code=reason.why.value, sentence=told(reason))
 
 
 def verdict_out(verdict: Verdict) -> jobs.VerdictOut:

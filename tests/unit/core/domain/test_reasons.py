@@ -14,7 +14,7 @@ import pytest
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.migration import Cause
-from gpunion.domain.reasons import Reason, Verdict, Why, because
+from gpunion.domain.reasons import Reason, Verdict, Why, because, told
 from gpunion.domain.run import EndReason
 from gpunion.domain.sentences import SENTENCES, WITHOUT_NOTICE
 from gpunion.domain.wording import END_IN_WORDS, TROUBLE_IN_WORDS
@@ -147,3 +147,8 @@ def test_long_times_are_not_told_in_seconds(notice_s: float, shown: str) -> None
 def test_what_a_coordinator_of_before_has_written_down_can_be_told(why: Why, told: str) -> None:
     facts = (("downtime_s", 3.0), ("node", "beta"), ("redone", 7), ("source", "alpha"))
     assert Reason(subject="job", why=why, facts=facts).sentence() == told
+
+
+def test_a_reason_stored_when_less_was_said_of_it_can_still_be_told() -> None:
+    assert told(because("alpha", Why.WRONG_MODEL)) == "wrong model"
+    assert told(because("alpha", Why.WRONG_MODEL, models="A100")).startswith("its GPUs (A100)")

@@ -168,6 +168,25 @@ def test_blocks_of_one_members_save_that_cannot_be_read_send_all_back_once() -> 
     assert headquarters.job("job-r1").avoid == ()  # its machine is not to blame
 
 
+@pytest.mark.parametrize(
+    ("why", "because"),
+    [
+        (Why.SAVE_UNREADABLE, "it could not go on from what was saved"),
+        (None, "it could not be started there"),
+    ],
+)
+def test_the_others_are_told_what_kept_a_member_from_starting_again_and_not_why_it_had_to_go_before(
+    why: Why | None, because: str
+) -> None:
+    headquarters = interrupted(saves=3)
+    headquarters.started("job-e2", step=30, restored="job-e1-c3")
+    node = headquarters.run("job-r1-e2").node_id
+    headquarters.ended("job-r1-e2", EndReason.START_FAILED, why=why, detail="no such block")
+    assert told(headquarters, "job", Why.GANG_STOPS)[-1].startswith(
+        f"member 1 is gone from {node}: {because}"
+    )
+
+
 def test_two_members_that_cannot_read_one_round_go_back_by_one() -> None:
     headquarters = interrupted(saves=3)
     cannot_read(headquarters, "job-r1", 2, 3)

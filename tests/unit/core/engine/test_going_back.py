@@ -74,6 +74,22 @@ def test_saves_that_are_of_no_use_do_not_drive_sound_ones_out_of_the_vault() -> 
     assert start.spoiled == ("job-e1-c4", "job-e3-c1")
 
 
+def test_a_save_of_no_use_is_never_forgotten_while_it_is_newer_than_what_its_job_goes_back_to() -> None:
+    headquarters = saved_and_moved(saves=2)
+    useless = ["job-e1-c2"]
+    for epoch in range(3, 33, 2):
+        headquarters.ended(f"job-e{epoch - 1}", EndReason.FAILED, step=20, exit_code=1)
+        headquarters.started(f"job-e{epoch}", step=10, restored="job-e1-c1")
+        headquarters.fires(f"checkpoint:job-e{epoch}")
+        headquarters.durable(f"job-e{epoch}-c1", step=20)
+        headquarters.ended(f"job-e{epoch}", EndReason.KILLED_BY_OWNER, step=20)
+        headquarters.started(f"job-e{epoch + 1}", step=20, restored=f"job-e{epoch}-c1")
+        useless.append(f"job-e{epoch}-c1")
+    decision = headquarters.ended("job-e32", EndReason.FAILED, step=20, exit_code=1)
+    [start] = [order for _, order in orders(decision) if isinstance(order, StartRun)]
+    assert (start.restore, start.keep, start.spoiled) == ("job-e1-c1", "job-e1-c1", tuple(useless))
+
+
 def kept(decision: Decision) -> list[str | None]:
     return [order.keep for _, order in orders(decision) if isinstance(order, TakeCheckpoint)]
 
