@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,6 +146,18 @@ def test_the_last_of_the_disk_is_its_owners(tmp_path: Path) -> None:
         Allowance(tmp_path, 10**18, keep_free_bytes=10**18)(1)
 
 
+def test_who_has_made_room_can_use_it_at_once(tmp_path: Path) -> None:
+    allowance = Allowance(tmp_path, 10_000, keep_free_bytes=0)
+    vault = DirectoryVault(tmp_path, allow=allowance, freed=allowance.freed)
+    blocks = [os.urandom(6000) for _ in range(2)]
+    vault.put(blake3(blocks[0]).hexdigest(), blocks[0])
+    with pytest.raises(VaultFull):
+        vault.put(blake3(blocks[1]).hexdigest(), blocks[1])
+    os.utime(next(vault.stored()), (0.0, 0.0))  # long ago
+    assert vault.collect_garbage().blocks == 1
+    vault.put(blake3(blocks[1]).hexdigest(), blocks[1])
+
+
 def test_adding_up_a_large_disk_keeps_nobody_from_saving(tmp_path: Path) -> None:
     now, quick, sizes = [0.0], threading.Event(), iter((100, 300))
     quick.set()
@@ -184,6 +197,7 @@ def test_a_disk_that_is_not_mounted_is_not_taken_for_an_empty_vault(tmp_path: Pa
     keeps = Keeps(directory=disk, limit_bytes=10**9, port=1, host="")
     kept = KeptHere(keeps, tmp_path / "state")
     assert isinstance(kept.opened().vault, DirectoryVault)
+    assert disk.stat().st_mode & 0o077 == 0  # what others save is not for everybody here
     disk.rename(tmp_path / "unmounted")
     disk.mkdir()
     for again in (kept, KeptHere(keeps, tmp_path / "state")):

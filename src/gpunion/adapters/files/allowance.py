@@ -63,6 +63,11 @@ class Allowance:
             self._used_bytes += more_bytes
             self._meanwhile_bytes += more_bytes
 
+    def freed(self, fewer_bytes: int) -> None:
+        """Who makes room stores something at once."""
+        with self._lock:
+            self._used_bytes = max(0, self._used_bytes - fewer_bytes)
+
     @property
     def known_bytes(self) -> int:
         """What is used, as far as it was added up."""

@@ -66,10 +66,13 @@ class DirectoryVault:
         grace_s: float = GRACE_S,
         operations: FileOperations | None = None,
         allow: Callable[[int], None] = lambda more_bytes: None,
+        freed: Callable[[int], None] = lambda fewer_bytes: None,
     ) -> None:
-        """`allow` is asked before so many bytes are stored, and raises VaultFull where they may not be."""
+        """`allow` is asked before so many bytes are stored, and raises VaultFull where they may not be.
+        `freed` hears of what was collected."""
         self._root = Path(root)
         self._allow = allow
+        self._freed = freed
         self._grace_s = grace_s
         self._do = operations or FileOperations()
         self._key_of: str | None = None
@@ -173,7 +176,7 @@ class DirectoryVault:
 
     def collect_garbage(self) -> Garbage:
         with translated("collecting garbage"), locked(self._root / COLLECT_LOCK):
-            return collect(
+            garbage = collect(
                 self._root,
                 self._do,
                 self._common,
@@ -182,6 +185,8 @@ class DirectoryVault:
                 grace_s=self._grace_s,
                 begun_lease_s=BEGUN_LEASE_S,
             )
+            self._freed(garbage.stored_bytes)
+            return garbage
 
     def shelves(self) -> list[Shelf]:
         """Of every job that has one."""

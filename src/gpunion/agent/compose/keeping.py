@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ class KeptHere:
         with self._lock:
             self._check()
             if self._opened is None:
-                vault = DirectoryVault(self.keeps.directory, allow=self._allowance)
+                allowance = self._allowance
+                vault = DirectoryVault(self.keeps.directory, allow=allowance, freed=allowance.freed)
                 self._allowance.begin_to_add_up()
                 self._opened = Opened(vault, DirectoryDesk(vault))
             return self._opened
@@ -80,6 +82,8 @@ class KeptHere:
                     "one. Next: lend another directory (keeps.directory in agent.toml)"
                 )
             return
+        with suppress(OSError):  # what jobs save is not for everybody on this machine to read
+            self.keeps.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark = mark_of(self.keeps.directory)
         if not mark:
             raise VaultUnavailable(
