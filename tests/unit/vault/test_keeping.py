@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -18,7 +19,7 @@ from gpunion.adapters.files.allowance import ADD_UP_EVERY_S, Allowance
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.memory.store import MemoryStore
-from gpunion.agent.compose.keeping import KeptHere, keeper_server
+from gpunion.agent.compose.keeping import KeptHere, keeper_server, refuse_own_name
 from gpunion.agent.compose.storage import open_at_keeper
 from gpunion.agent.keeps_settings import Keeps
 from gpunion.agent.settings import SettingsTrouble, settings_of
@@ -283,3 +284,13 @@ def test_what_a_machine_says_of_itself_and_makes_no_sense_is_a_place_out_of_reac
     place = replace(ATTIC, endpoint=endpoint, certificate=certificate, admission="a")
     with pytest.raises(VaultUnavailable, match="makes no sense"):
         open_at_keeper(place, tmp_path, 0)
+
+
+def test_a_name_that_is_this_machine_only_for_itself_is_not_told_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for address in ("127.0.0.1", "10.0.0.7", "::1"):
+        refuse_own_name(address)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, port: [(0, 0, 0, "", ("127.0.1.1", 0))])
+    with pytest.raises(ValueError, match=r"box is 127\.0\.1\.1, which nobody else reaches"):
+        refuse_own_name("box")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,7 @@ def keeper_server(
 ) -> tuple[BlockServing, Keeping]:
     """With what others are told of it. `places`: those of the campus that lie here, with the keys that
     admissions to them are made with. OSError: the address is not this machine's, or is taken; ValueError."""
+    refuse_own_name(host)
     certificate, security = _certificate(settings)
     patience = Patience(stall_s=stall_s)
     disk = f"the disk of {settings.node_id}"
@@ -135,6 +138,16 @@ def keeper_server(
     )
     shown = f"[{host}]" if ":" in host else host
     return server, Keeping(endpoint=f"https://{shown}:{kept.keeps.port}", certificate=certificate)
+
+
+def refuse_own_name(host: str) -> None:
+    """Many systems know their own name as an address that leads nowhere else. OSError: nobody knows it."""
+    address = socket.getaddrinfo(host, None)[0][4][0]
+    if address != host and host != "localhost" and ip_address(address).is_loopback:
+        raise ValueError(
+            f"on this machine {host} is {address}, which nobody else reaches. Next: write the address that "
+            "others use as keeps.host in agent.toml"
+        )
 
 
 def _certificate(settings: Settings) -> tuple[str, ssl.SSLContext]:
