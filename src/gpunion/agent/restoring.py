@@ -77,11 +77,18 @@ def candidates(world: World, order: StartRun) -> list[Manifest]:
     return sealed
 
 
+def _not_there(order: StartRun, sealed: list[Manifest]) -> list[str]:
+    """What was promised, where only older ones are left: nobody goes on from those without a word."""
+    if order.restore is None or not sealed or sealed[0].step >= order.restore_step:
+        return []
+    return [f"{order.restore}: it is not in the vault, or what it consists of cannot be read there"]
+
+
 def restore_newest(
     world: World, order: StartRun, sealed: list[Manifest], paths: GuestPaths, cancelled: Callable[[], bool]
 ) -> Restored:
     """Blocks; called from a thread. Again after a crash: what was there before is replaced."""
-    skipped: list[str] = []
+    skipped = _not_there(order, sealed)
     key = job_key(order.job_id, order.vault_key)
     for manifest in sealed:
         landing = world.spool(order.run_id) / "restore"

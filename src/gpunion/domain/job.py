@@ -158,6 +158,7 @@ class Job:
     vanished: int = 0  # how often in a row its guest or machine was lost, with nothing done
     outputs_lost: int = 0  # how often it had finished, and what it made could not be kept
     went_back: int = 0  # how often in a row it went on from an earlier save for that
+    unread: bool = False  # a save of it could not be read once, and lies among the newest in its vault
     # Saves before `durable` that its vault keeps, the newest last: of a gang's member those that all members
     # have; of other jobs only once a save was of no use.
     earlier: tuple[DurablePoint, ...] = ()

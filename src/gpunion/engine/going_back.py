@@ -78,14 +78,16 @@ def to_what_could_be_read(draft: Draft, job: Job, report: RunStarted) -> Job:
     ahead = job.durable is not None and job.durable.step > report.resumed_step
     if not ahead or found is None or found.phase is not CheckpointPhase.DURABLE:
         return job
-    earlier = tuple(point for point in job.earlier if point.step < found.step)
-    return replace(job, durable=_point(found), earlier=earlier)
+    held = _held(draft, job, found.id)
+    names = [point.checkpoint_id for point in held]
+    earlier = tuple(held[: names.index(found.id)]) if found.id in names else ()
+    return replace(job, durable=_point(found), earlier=earlier, unread=True)
 
 
 def remembers(job: Job) -> bool:
     """Whether it has to be known what its vault keeps of it: of a gang, what all have; of others once a save
     was of no use, since such saves take the places of sound ones among the newest."""
-    return job.spec.seat is not None or bool(job.spoiled)
+    return job.spec.seat is not None or bool(job.spoiled) or job.unread
 
 
 def kept_from(job: Job) -> CheckpointId | None:
@@ -118,7 +120,7 @@ def _without(draft: Draft, job: Job, useless: CheckpointId) -> Job | None:
 
 def _held(draft: Draft, job: Job, useless: CheckpointId) -> list[DurablePoint]:
     """What its vault still has of it, the newest last."""
-    if job.durable is not None and job.spoiled:
+    if job.durable is not None and remembers(job):
         return [*job.earlier, job.durable]
     known = sorted(_durable_ones(draft, job.id), key=lambda one: (one.epoch, one.step))
     # Where the word of it was lost, it was sealed after all that are known.

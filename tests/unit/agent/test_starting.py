@@ -123,6 +123,18 @@ async def test_a_seal_that_cannot_be_read_gives_way_to_an_older_one(fake: FakeWo
     assert event.unreadable == "c2: bits rotted"
 
 
+async def test_a_promised_save_that_is_not_there_any_more_is_told_of_where_an_older_one_does(
+    fake: FakeWorld,
+) -> None:
+    fake.vault.sealed = [a_manifest("c1", 10)]
+    start(fake, an_order(restore=CheckpointId("c2"), restore_step=20))
+    await until(lambda: fake.of(GuestStarted))
+    [event] = fake.of(GuestStarted)
+    assert isinstance(event, GuestStarted)
+    assert (event.restored, event.resumed_step) == ("c1", 10)
+    assert event.unreadable.startswith("c2: it is not in the vault")
+
+
 async def test_a_save_that_its_program_could_not_go_on_from_is_not_given_to_it_again(fake: FakeWorld) -> None:
     fake.vault.sealed = [a_manifest("c1", 10), a_manifest("c2", 20)]
     start(fake, an_order(restore=CheckpointId("c1"), restore_step=10, spoiled=(CheckpointId("c2"),)))

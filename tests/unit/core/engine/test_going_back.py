@@ -123,22 +123,46 @@ def test_a_program_saved_from_outside_counts_seconds_while_it_reads() -> None:
         assert headquarters.job().phase is phase
 
 
-def test_saves_that_cannot_be_read_are_told_of_and_count_as_saved_no_more() -> None:
+def cannot_read_the_newest(headquarters: Headquarters, epoch: int, found: int) -> Decision:
+    """The machine where it begins again is given an older save."""
+    report = RunStarted(
+        run_id=RunId(f"job-e{epoch}"),
+        job_id=JobId("job"),
+        epoch=epoch,
+        restored=CheckpointId(f"job-e1-c{found}"),
+        resumed_step=10 * found,
+        restore_s=1.0,
+        unreadable=f"job-e1-c{found + 1}: block 00ff is damaged",
+    )
+    return headquarters.reported(headquarters.run(report.run_id).node_id, report)
+
+
+def saved_and_killed(saves: int) -> Headquarters:
     headquarters = a_running_job()
-    for number in (1, 2):
+    for number in range(1, saves + 1):
         headquarters.fires("checkpoint:job-e1")
         headquarters.durable(f"job-e1-c{number}", step=10 * number)
-    headquarters.ended("job-e1", EndReason.KILLED_BY_OWNER, step=20)
-    report = RunStarted(
-        run_id=RunId("job-e2"),
-        job_id=JobId("job"),
-        epoch=2,
-        restored=CheckpointId("job-e1-c1"),
-        resumed_step=10,
-        restore_s=1.0,
-        unreadable="job-e1-c2: block 00ff is damaged",
-    )
-    decision = headquarters.reported(headquarters.run("job-e2").node_id, report)
+    headquarters.ended("job-e1", EndReason.KILLED_BY_OWNER, step=10 * saves)
+    return headquarters
+
+
+def test_saves_that_cannot_be_read_do_not_drive_sound_ones_out_of_the_vault_either() -> None:
+    headquarters = saved_and_killed(saves=4)
+    cannot_read_the_newest(headquarters, 2, found=3)
+    job = headquarters.job()
+    assert [point.checkpoint_id for point in job.earlier] == ["job-e1-c2"]
+    assert kept(headquarters.fires("checkpoint:job-e2")) == ["job-e1-c2"]
+    headquarters.durable("job-e2-c1", step=35)
+    headquarters.ended("job-e2", EndReason.KILLED_BY_OWNER, step=35)
+    headquarters.started("job-e3", step=35, restored="job-e2-c1")
+    decision = headquarters.ended("job-e3", EndReason.FAILED, step=35, exit_code=1)
+    [start] = [order for _, order in orders(decision) if isinstance(order, StartRun)]
+    assert (start.restore, start.keep) == ("job-e1-c3", "job-e1-c2")
+
+
+def test_saves_that_cannot_be_read_are_told_of_and_count_as_saved_no_more() -> None:
+    headquarters = saved_and_killed(saves=2)
+    decision = cannot_read_the_newest(headquarters, 2, found=1)
     assert Why.SAVE_UNREADABLE in whys(decision)
     told = next(reason for reason in decision.reasons if reason.why is Why.SAVE_UNREADABLE)
     assert told.sentence() == (
