@@ -50,9 +50,11 @@ class Follower:
         """What becomes of the job while nobody follows it."""
         return LEFT_ALONE if self._silent else f"Job {short(self.job_id)} goes on."
 
-    def follow(self) -> Json:
-        """Returns the job as it ended."""
-        pause_s, silent = FASTEST_S, 0
+    def follow(self, text: str = "", offset: int = 0) -> Json:
+        """Returns the job as it ended. Its output from `offset` on; `text` is what to show of it before."""
+        pause_s, silent, self._offset = FASTEST_S, 0, offset
+        if text:
+            self._tell_output(text)
         while True:
             try:
                 job = self.campus.job(self.job_id)

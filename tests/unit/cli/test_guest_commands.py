@@ -220,6 +220,18 @@ def test_logs_of_a_job_that_is_over_can_be_followed_to_its_code(
     assert gpunion.out == "bye\n"
 
 
+def test_of_logs_the_last_lines_are_enough_for_many(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.known = {AN_ID: a_job(7, phase="failed", ended_at=STAMP, exit_code=3)}
+    campus.texts[AN_ID] = "x\n" * 400_000 + "last but one\nlast, and cut sho"
+    assert gpunion("logs", "--tail", "2", "train") == 0
+    assert gpunion.out == "last but one\nlast, and cut sho"
+    assert gpunion("logs", "-n", "1", "train", "--json") == 0
+    assert json.loads(gpunion.out) == {"job_id": AN_ID, "text": "last, and cut sho", "over": True}
+    assert gpunion("logs", "-f", "--tail", "2", "train") == 3
+    assert gpunion.out == "last but one\nlast, and cut sho"
+    assert gpunion("logs", "--tail", "0", "train") == 2
+
+
 def test_stop_names_the_job_it_stopped(gpunion: Terminal, campus: CampusDouble) -> None:
     campus.known = {AN_ID: a_job(7)}
     assert gpunion("stop", "00000007") == 0
