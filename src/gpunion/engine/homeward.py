@@ -22,8 +22,10 @@ from gpunion.policy.homecoming import WayHome
 from gpunion.policy.placement.filters import has_room, refusal
 from gpunion.policy.placement.pick import choose_gpus
 
-# One that is under way, and one that another took the place of, say nothing yet.
+# One that is under way, one that another took the place of, and one that came while it stood parked say nothing
+# of whether its program answers.
 SAVES_LOOKED_AT = 4
+_SAYS_NOTHING = (CheckpointTrouble.SUPERSEDED, CheckpointTrouble.PARKED)
 
 
 def send(draft: Draft) -> None:
@@ -60,7 +62,7 @@ def _can_be_saved(draft: Draft, run: Run) -> bool:
     oldest = max(0, run.checkpoints - SAVES_LOOKED_AT)
     for number in range(run.checkpoints, oldest, -1):
         save = draft.state.checkpoints.get(checkpoint_id(run.id, number))
-        if save is None or save.trouble is CheckpointTrouble.SUPERSEDED:
+        if save is None or save.trouble in _SAYS_NOTHING:
             continue
         if save.phase in (CheckpointPhase.DURABLE, CheckpointPhase.FAILED):
             return save.phase is CheckpointPhase.DURABLE

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.events import OwnerReclaimed, OwnerResumed, TimerFired
 from gpunion.domain.ids import NodeId
 from gpunion.domain.job import JobPhase
@@ -148,6 +149,13 @@ def test_a_last_save_that_fails_on_the_way_home_lets_the_job_stay_until_a_save_h
     assert Why.GOING_HOME not in whys(headquarters.fires("replan"))  # it is asked, and has not answered
     headquarters.durable("job-e2-c2", step=50)
     assert Why.GOING_HOME in whys(headquarters.fires("replan"))
+
+
+def test_a_save_that_was_given_up_because_its_guest_was_parked_keeps_nobody_from_going_home() -> None:
+    headquarters = a_job_away()
+    headquarters.fires("checkpoint:job-e2")
+    headquarters.not_saved("job-e2-c1", CheckpointTrouble.PARKED)
+    assert Why.GOING_HOME in whys(headquarters.reported("home", NodeResumed()))
 
 
 def test_a_home_that_is_wanted_back_on_the_way_is_no_special_case() -> None:
