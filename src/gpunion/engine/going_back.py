@@ -21,6 +21,8 @@ VAULTS_KEEP = 3  # the newest, where nothing else was said
 GOES_BACK_MOST = VAULTS_KEEP - 1
 # Steps of a program that is saved from outside are seconds of work, and count while it still reads its files.
 SECONDS_TO_LOAD = 30
+# No program reads its files for longer, of whatever size. Many tell no steps, and have worked by then.
+LOADS_WITHIN_S = 3600.0
 # While no sound save is made they all stay in the vault, newer than what their job goes back to: one that is
 # forgotten here would be taken first. Each costs an interruption, so there are never many.
 SPOILED_KEPT = 64
@@ -66,9 +68,13 @@ def came_to_nothing(draft: Draft, job: Job, run: Run) -> bool:
         return False  # whoever was brought back whole had nothing to read
     wish = job.spec.checkpoint
     slack = SECONDS_TO_LOAD if wish.command or wish.signal else 0
-    if run.last_step > run.resumed_step + slack:
+    if run.last_step > run.resumed_step + slack or _lived_s(run) > LOADS_WITHIN_S:
         return False
     return not any(one.run_id == run.id for one in _durable_ones(draft, job.id))
+
+
+def _lived_s(run: Run) -> float:
+    return 0.0 if run.started_s is None or run.ended_s is None else run.ended_s - run.started_s
 
 
 def to_what_could_be_read(draft: Draft, job: Job, report: RunStarted) -> Job:

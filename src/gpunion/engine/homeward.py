@@ -22,8 +22,8 @@ from gpunion.policy.homecoming import WayHome
 from gpunion.policy.placement.filters import has_room, refusal
 from gpunion.policy.placement.pick import choose_gpus
 
-# One that is under way, one that another took the place of, and one that came while it stood parked say nothing
-# of whether its program answers.
+# One that is under way, one that another took the place of, and one that came while it stood parked say
+# nothing of whether its program answers.
 SAVES_LOOKED_AT = 4
 _SAYS_NOTHING = (CheckpointTrouble.SUPERSEDED, CheckpointTrouble.PARKED)
 

@@ -12,7 +12,7 @@ from gpunion.domain.orders import StartRun, TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunStarted
 from gpunion.domain.run import EndReason
-from gpunion.engine.going_back import GOES_BACK_MOST, SECONDS_TO_LOAD
+from gpunion.engine.going_back import GOES_BACK_MOST, LOADS_WITHIN_S, SECONDS_TO_LOAD
 from tests.builders import Headquarters, a_running_job, orders, whys
 
 
@@ -113,6 +113,12 @@ def test_with_no_earlier_save_it_fails_and_does_not_begin_anew() -> None:
 def test_a_program_that_got_on_with_what_it_had_saved_has_failed() -> None:
     headquarters = saved_and_moved()
     headquarters.ended("job-e2", EndReason.FAILED, step=21, exit_code=1)
+    assert headquarters.job().phase is JobPhase.FAILED
+
+
+def test_a_program_that_tells_no_steps_and_failed_after_an_hour_blames_no_save() -> None:
+    headquarters = saved_and_moved()
+    headquarters.later(LOADS_WITHIN_S + 1).ended("job-e2", EndReason.FAILED, step=20, exit_code=1)
     assert headquarters.job().phase is JobPhase.FAILED
 
 
