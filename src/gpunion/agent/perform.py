@@ -80,7 +80,8 @@ class Performer:
             case LimitGuest():
                 self._of(effect.run_id).limit(effect)
             case ParkGuest():
-                beside = [other for other in self._hands if other != effect.run_id]
+                # One that was dumped and ended has given its memory back, whatever lies beside its files.
+                beside = [other for other, hands in self._hands.items() if not hands.gone]
                 self._of(effect.run_id).park(effect.by_s, beside)
             case UnparkGuest():
                 self._of(effect.run_id).unpark()

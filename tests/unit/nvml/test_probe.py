@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -42,6 +43,14 @@ async def test_a_look_shows_what_changed(driver: FakeDriver, gpus: NvmlGpus) -> 
     assert sight is not None
     assert sight.temperature_c == 81
     assert look.of(9) is None
+
+
+async def test_two_who_look_at_once_both_see(gpus: NvmlGpus) -> None:
+    """The watch of the GPUs looks all the time; one of its looks may meet that of a guest being parked."""
+    await gpus.look()  # from here on there is a child that answers
+    first, second = await asyncio.gather(gpus.look(), gpus.look())
+    assert (first.trouble, second.trouble) == ("", "")
+    assert [sight.uuid for sight in second.gpus] == ["GPU-0", "GPU-1"]
 
 
 async def test_a_card_that_is_lost_keeps_its_number_and_says_so(driver: FakeDriver, gpus: NvmlGpus) -> None:

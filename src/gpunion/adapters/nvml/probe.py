@@ -51,15 +51,20 @@ def readings(line: bytes) -> Any:
 
 
 class Probe:
-    """One long-lived child. Ask from one task at a time."""
+    """One long-lived child, asked by one at a time: the watch of the GPUs, and whoever parks a guest."""
 
     def __init__(self, limit_s: float = ANSWER_LIMIT_S) -> None:
         self._limit_s = limit_s
         self._child: asyncio.subprocess.Process | None = None
         self._stuck: list[asyncio.subprocess.Process] = []
+        self._turn = asyncio.Lock()
 
     async def ask(self) -> Any:
         """The readings; ProbeTrouble within the limit where there are none."""
+        async with self._turn:
+            return await self._ask()
+
+    async def _ask(self) -> Any:
         fresh = self._child is None
         child = await self._living()
         limit_s = FIRST_ANSWER_LIMIT_S if fresh else self._limit_s

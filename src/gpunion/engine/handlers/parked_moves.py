@@ -31,8 +31,8 @@ def begin(draft: AgentDraft, guest: Guest, *, by_s: float) -> bool:
     """False: it cannot be dumped here, or no other machine could bring it back."""
     if not guest.parked or guest.phase is not GuestPhase.RUNNING or by_s <= draft.now_s:
         return False
-    if not guest.whole or not draft.facts.system.able:
-        return False
+    if not guest.whole or not draft.facts.system.able or draft.sickness_of(guest):
+        return False  # nothing that was computed on a broken GPU may be what the job goes on from
     if guest.saving is not None:
         # A save is on its way that was made right before it was parked: it must not be lost for a dump that
         # may fail. Or it is the dump itself.

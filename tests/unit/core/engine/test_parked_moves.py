@@ -40,6 +40,7 @@ from gpunion.domain.resources import GIB, Gpu
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import SystemAbility, Tier
 from gpunion.domain.terms import Terms
+from gpunion.domain.withheld import HoldCause
 from gpunion.engine.dumps import DUMP_PATIENCE_S
 from gpunion.engine.handlers import parking
 from tests.builders import (
@@ -175,6 +176,13 @@ def test_an_owner_who_is_done_meanwhile_gets_it_back_if_the_dump_fails() -> None
     resumed = agent.hears(OwnerResumed(gpus=(0,)))
     assert UnparkGuest(run_id=RUN) not in resumed.effects  # two cannot do something to it at once
     assert deeds(agent.hears(not_dumped())) == [UnparkGuest(run_id=RUN)]
+
+
+def test_what_was_computed_on_a_gpu_that_turned_out_sick_is_not_dumped() -> None:
+    agent = a_parked_guest()
+    agent.hears(OwnerReclaimed(notice_s=30, gpus=(0,), cause=HoldCause.SICK, detail="Xid 79"))
+    decision = agent.later(parking.PATIENCE_S).fires("park:job-e1")
+    assert deeds(decision) == [KillGuest(run_id=RUN, cause=EndReason.DEADLINE)]
 
 
 def test_kill_waits_for_no_dump() -> None:
