@@ -164,7 +164,10 @@ def test_callers_that_say_nothing_keep_nobody_waiting(counter: Counter) -> None:
             line.close()
 
 
-def test_as_many_as_there_may_be_are_served_and_more_are_not(counter: Counter) -> None:
+def test_as_many_as_there_may_be_are_served_and_more_are_not(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vault_server, "STRANGERS_MAX", vault_server.CONNECTIONS_MAX + 4)
     host, _, port = counter.server.address.rpartition(":")
     lines = [socket.create_connection((host, int(port))) for _ in range(vault_server.CONNECTIONS_MAX + 4)]
     try:
@@ -256,9 +259,10 @@ def test_a_thread_that_cannot_be_had_costs_one_caller_only(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host, _, port = counter.server.address.rpartition(":")
-    with monkeypatch.context() as short, socket.create_connection((host, int(port)), timeout=30) as line:
+    with monkeypatch.context() as short:
         short.setattr(threading.Thread, "start", no_thread)
-        assert line.recv(1) == b""  # hung up on
+        with socket.create_connection((host, int(port)), timeout=30) as line:
+            assert line.recv(1) == b""  # hung up on
     counter.desk().begin("job-1", 1)
 
 
@@ -312,3 +316,36 @@ def test_who_comes_while_others_are_served_gets_its_turn(
         asked = [callers.submit(counter.ask, "GET", "/jobs/job-1/manifests") for _ in range(3)]
         assert [one.result(60) for one in asked] == [(200, b'{"manifests": []}')] * 3
     assert met == [False] * 3  # one at a time
+
+
+def test_a_stranger_cannot_take_up_all_connections(counter: Counter) -> None:
+    host, _, port = counter.server.address.rpartition(":")
+    strangers = [socket.create_connection((host, int(port))) for _ in range(vault_server.CONNECTIONS_MAX)]
+    try:
+        strangers[-1].settimeout(30)
+        assert strangers[-1].recv(1) == b""  # hung up on
+        line = http.client.HTTPSConnection(
+            host,
+            int(port),
+            timeout=20,
+            context=believing(counter.certificate),
+            source_address=("127.0.0.2", 0),
+        )
+        line.request("GET", f"{ROOT}/jobs/job-1/manifests", headers={"Authorization": f"Bearer {GOOD}"})
+        assert line.getresponse().status == 200
+        line.close()
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+def test_who_was_let_in_is_no_stranger(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vault_server, "STRANGERS_MAX", 1)
+    host, _, port = counter.server.address.rpartition(":")
+    security, lines = believing(counter.certificate), list[http.client.HTTPSConnection]()
+    for _ in range(3):
+        lines.append(http.client.HTTPSConnection(host, int(port), timeout=20, context=security))
+        lines[-1].request("GET", f"{ROOT}/jobs/x/manifests", headers={"Authorization": f"Bearer {GOOD}"})
+        assert lines[-1].getresponse().read() == b'{"manifests": []}'
+    for line in lines:
+        line.close()

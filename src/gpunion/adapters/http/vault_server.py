@@ -33,6 +33,8 @@ from gpunion.ports.vault_desk import FAULT_WORDS, UNAVAILABLE_WORDS, VaultDesk
 CONNECTIONS_MAX = 256
 # Of them, in service at once: each may have a block of 4 MiB in memory. The others wait for their turn.
 SERVED_MAX = 32
+# And that have not been let in yet, from one address: nobody can take up all by himself.
+STRANGERS_MAX = 32
 TURN_S = 1.0
 # Unpacking and verifying takes some 20 MB of memory in each thread that does it: not in every connection's.
 HANDS = 8
@@ -152,6 +154,7 @@ class _Server(ThreadingHTTPServer):
         self._security = security
         self._free = threading.Semaphore(CONNECTIONS_MAX)
         self._open: set[socket.socket] = set()
+        self._strangers = _Strangers()
         self.closed = threading.Event()
         self.turns = threading.Semaphore(SERVED_MAX)
         if ":" in address[0]:
@@ -174,13 +177,17 @@ class _Server(ThreadingHTTPServer):
             self.process_request(request, address)
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._strangers.come(client_address):
+            self.shutdown_request(request)
+            return
         if not self._free.acquire(blocking=False):
+            self._strangers.go(client_address)
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except (RuntimeError, MemoryError) as error:  # no thread is to be had now
-            self._free.release()
+            self._gone(client_address)
             self.shutdown_request(request)
             log.error("keeper_turned_away", trouble=str(error))
 
@@ -197,7 +204,14 @@ class _Server(ThreadingHTTPServer):
         except (OSError, ssl.SSLError):
             pass  # it hung up, or was no client of ours
         finally:
-            self._free.release()
+            self._gone(client_address)
+
+    def let_in(self, client_address: Any) -> None:
+        self._strangers.go(client_address)
+
+    def _gone(self, client_address: Any) -> None:
+        self._strangers.go(client_address)
+        self._free.release()
 
     def hang_up(self) -> None:
         self.closed.set()
@@ -208,6 +222,34 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.exception("keeper_failed", caller=str(client_address))
+
+
+class _Strangers:
+    """Connections that have not shown an admission yet."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._here: set[tuple[Any, ...]] = set()
+        self._from: dict[str, int] = {}
+
+    def come(self, address: tuple[Any, ...]) -> bool:
+        """False where there are too many from there."""
+        with self._lock:
+            count = self._from.get(address[0], 0)
+            if count >= STRANGERS_MAX:
+                return False
+            self._from[address[0]] = count + 1
+            self._here.add(address)
+            return True
+
+    def go(self, address: tuple[Any, ...]) -> None:
+        """Gone, or no stranger any more; either may be told twice."""
+        with self._lock:
+            if address in self._here:
+                self._here.remove(address)
+                self._from[address[0]] -= 1
+                if not self._from[address[0]]:
+                    del self._from[address[0]]
 
 
 class _Reading(io.RawIOBase):
@@ -273,6 +315,7 @@ class _Handler(BaseHTTPRequestHandler):
         shown = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if trouble := self.server.why_not(shown):
             raise BadRequest(401, f"this machine is not let in: {trouble}")
+        self.server.let_in(self.client_address)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
