@@ -86,8 +86,12 @@ async def parked_dumped(
 async def brought_back(world: World, run_id: RunId, paths: GuestPaths) -> None:
     """It may have been dumped where it stood parked, with what was on its GPU in host memory: as soon as
     that is back it has no more memory than it was granted."""
-    if world.parker is not None:
+    if world.parker is None:
+        return
+    try:
         await world.parker.came_back(run_id, _asked_aside(world, run_id, paths))
+    except OSError as error:  # it lives, with a wider limit than it was granted: no reason to end it
+        log.warning("memory_limit_stays_wide", run=run_id, trouble=str(error))
 
 
 def _program(world: World, note: RunNote) -> AskedAside:
