@@ -18,7 +18,8 @@ from gpunion.agent.enrol import JoinRequest, JoinTrouble
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.domain.terms import Terms
 from gpunion.owner_kill import kill_all
-from gpunion.owner_kill.guest import guest_dirs, lives, strike
+from gpunion.owner_kill.guest import guest_dirs, lives, read_keeper, strike
+from gpunion.owner_kill.processes import send_signal
 from gpunion.sdk.client import Client
 
 START_LIMIT_S = 60.0
@@ -166,7 +167,7 @@ class LocalCampus:
         until_s = time.monotonic() + STOP_LIMIT_S
         while living := [guest for guest in guest_dirs(root) if lives(guest)]:
             for guest in living:
-                strike(guest, keeper_too=True)
+                _pull_the_plug(guest)
             if time.monotonic() > until_s:
                 raise CampusTrouble(f"guests of {name} would not die: {living}")
             time.sleep(0.01)
@@ -218,3 +219,11 @@ def _end(process: Process, signum: int) -> None:
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.wait(STOP_LIMIT_S)
+
+
+def _pull_the_plug(guest_dir: str) -> None:
+    """Its keeper goes last, and must not live to tell: it would take the guest's end for a program's own."""
+    keeper = read_keeper(guest_dir)
+    if keeper is not None:
+        send_signal(keeper.pid, keeper.start_ticks, signal.SIGSTOP)
+    strike(guest_dir, keeper_too=True)
