@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.adapters.sandbox.runtime import SandboxRuntime
-from gpunion.owner_kill.guest import lives, read_keeper
+from gpunion.owner_kill.guest import lives, members, read_keeper
 from gpunion.ports.runtime import ExitReason, RuntimeFault
 from tests.integration.sandbox.conftest import Host
 from tests.real_machine import eventually, processes_with
@@ -55,6 +56,19 @@ def test_a_restarted_agent_adopts_the_guest_of_a_killed_one(host: Host) -> None:
     ended = asyncio.run(host.runtime.kill(guest.run_id, ExitReason.STOPPED))
     assert ended is not None
     assert (ended.alive, ended.exit_reason) == (False, ExitReason.STOPPED)
+
+
+@pytest.mark.parametrize("on_its_way", [":", "trap 'exit 1' TERM"])
+def test_a_guest_whose_machine_is_shut_down_is_lost_and_has_not_failed(host: Host, on_its_way: str) -> None:
+    root = host.start("sh", "-c", f"{on_its_way}; sleep 100000 & wait")
+    keeper = read_keeper(str(root))
+    assert keeper is not None
+    os.kill(keeper.pid, signal.SIGTERM)
+    for pid, _ in members(str(root)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    status = asyncio.run(host.runtime.wait_exit("job-1-e1"))
+    assert status.exit_reason is ExitReason.LOST
 
 
 def test_a_guest_dies_with_its_keeper_and_counts_as_lost(host: Host) -> None:

@@ -51,6 +51,7 @@ POLL_S = 0.1  # how late a limit may be noticed
 # The names of ports.runtime.ExitReason, not imported: its dataclasses would triple the time to start.
 EXITED, SIGNALLED = "exited", "signalled"
 LOST, NOT_STARTED = "lost", "not_started"
+WELL = (0, 85)  # finished, or saved and to be run again
 
 
 def main(argv: list[str]) -> int:
@@ -193,6 +194,8 @@ class Keeping:
                 return code, reason
             if cgroups.ran_out_of_memory(self._cgroup):
                 return code, OUT_OF_MEMORY
+        if self._asked_to_leave and code not in WELL:
+            return code, LOST  # whoever shuts the machine down tells both, and the guest may be the quicker
         if 128 < code <= 128 + signal.NSIG:
             return code, SIGNALLED
         return code, EXITED
