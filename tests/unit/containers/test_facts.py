@@ -80,6 +80,16 @@ def test_an_end_is_told_by_what_the_engine_says_and_what_was_wanted(
     assert verdict(ending) == wanted
 
 
+@pytest.mark.parametrize(
+    ("code", "reason"), [(143, "lost"), (137, "lost"), (1, "lost"), (0, "exited"), (85, "exited")]
+)
+def test_a_guest_whose_machine_is_shut_down_has_not_failed(code: int, reason: str) -> None:
+    ending = Ending(
+        exit_code=code, out_of_memory=False, engine_was_gone=False, why_ended="", asked_to_leave=True
+    )
+    assert verdict(ending) == (code, reason)
+
+
 def test_the_stricter_profile_allows_no_namespace_and_still_makes_threads() -> None:
     given = {
         "defaultAction": "SCMP_ACT_ERRNO",

@@ -208,6 +208,7 @@ class Keeping:
             out_of_memory=out_of_memory or (state is not None and state.out_of_memory),
             engine_was_gone=engine_was_gone,
             why_ended=why_ended or noted_reason(self._guest_dir),
+            asked_to_leave=self._asked_to_leave,
         )
         code, reason = verdict(ending)
         if reason == LOST and engine_was_gone:
