@@ -20,7 +20,7 @@ from gpunion.agent.shipping import Cancelled, pace_of
 from gpunion.agent.threads import in_own_thread
 from gpunion.agent.world import World
 from gpunion.domain.events import StateFetched
-from gpunion.domain.ids import JobId
+from gpunion.domain.ids import JobId, by_number
 from gpunion.domain.orders import StageState
 from gpunion.ports.ready import ReadyFault, ReadyStates
 from gpunion.ports.vault import Manifest, Vault, VaultFault
@@ -162,4 +162,8 @@ class Stager:
 def _newest(vault: Vault, job_id: str) -> Manifest | None:
     """Of those that can be read here: a job with a key is not staged."""
     fit = [m for m in vault.manifests(job_id) if m.tier != OUTPUT_TIER and m.sealed is None]
-    return max(fit, key=lambda manifest: (manifest.epoch, manifest.step), default=None)
+    return max(
+        fit,
+        key=lambda manifest: (manifest.epoch, manifest.step, by_number(manifest.checkpoint_id)),
+        default=None,
+    )

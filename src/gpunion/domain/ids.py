@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import NewType
+
+_NUMBERS = re.compile(r"(\d+)")
 
 JobId = NewType("JobId", str)
 RunId = NewType("RunId", str)
@@ -27,3 +30,9 @@ def own_checkpoint_id(run: RunId, number: int) -> CheckpointId:
 
 def migration_id(job_id: JobId, number: int) -> MigrationId:
     return MigrationId(f"{job_id}-m{number}")
+
+
+def by_number(name: str) -> tuple[str | int, ...]:
+    """To sort names by, so that the tenth save comes after the ninth: of a program that tells no steps only
+    their numbers say which is the newer."""
+    return tuple(int(part) if place % 2 else part for place, part in enumerate(_NUMBERS.split(name)))

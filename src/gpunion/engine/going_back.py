@@ -7,7 +7,7 @@ saves to leave alone, since it would take the newest that it finds sealed.
 from __future__ import annotations
 
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.ids import CheckpointId, JobId
+from gpunion.domain.ids import CheckpointId, JobId, by_number
 from gpunion.domain.job import DurablePoint, Job
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
@@ -128,7 +128,7 @@ def _held(draft: Draft, job: Job, useless: CheckpointId) -> list[DurablePoint]:
     """What its vault still has of it, the newest last."""
     if job.durable is not None and remembers(job):
         return [*job.earlier, job.durable]
-    known = sorted(_durable_ones(draft, job.id), key=lambda one: (one.epoch, one.step))
+    known = sorted(_durable_ones(draft, job.id), key=lambda one: (one.epoch, one.step, by_number(one.id)))
     # Where the word of it was lost, it was sealed after all that are known.
     unheard_of = all(one.id != useless for one in known)
     return [_point(one) for one in known[-(VAULTS_KEEP - unheard_of) :]]

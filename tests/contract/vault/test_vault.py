@@ -181,6 +181,16 @@ def test_forget_keeps_the_newest_and_never_fewer_than_two(vault: Vault) -> None:
     assert vault.forget("job-1", keep=2) == ()
 
 
+def test_of_saves_that_tell_no_step_the_one_made_last_is_the_newest(vault: Vault) -> None:
+    for number in (8, 9, 10, 11):
+        sealed(vault, {}, checkpoint_id=f"job-1-e1-c{number}", step=0)
+    newest = vault.latest("job-1")
+    assert newest is not None
+    assert newest.checkpoint_id == "job-1-e1-c11"
+    assert sorted(vault.forget("job-1", keep=2)) == ["job-1-e1-c8", "job-1-e1-c9"]
+    assert [one.checkpoint_id for one in vault.manifests("job-1")] == ["job-1-e1-c10", "job-1-e1-c11"]
+
+
 def test_a_held_checkpoint_is_not_forgotten(place: Place) -> None:
     vault = place.open()
     for step in range(4):

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.copying import LOST, copy_checkpoint
+from gpunion.domain.ids import by_number
 from gpunion.ports.replicas import Completed
 from gpunion.ports.vault import KEEP_AT_LEAST, Manifest, VaultFault
 from gpunion.ports.vault_desk import VaultDesk
 
-Order = tuple[int, int, str]  # as vaults sort checkpoints
+Order = tuple[int, int, tuple[str | int, ...]]  # as vaults sort checkpoints
 
 
 @dataclass
@@ -82,7 +83,7 @@ def _every(found: _Round) -> list[Manifest]:
 
 
 def _order(manifest: Manifest) -> Order:
-    return manifest.epoch, manifest.step, manifest.checkpoint_id
+    return manifest.epoch, manifest.step, by_number(manifest.checkpoint_id)
 
 
 def _bring(

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from gpunion.adapters.files.patience import Patience
+from gpunion.domain.ids import by_number
 from gpunion.ports.vault import (
     BadManifest,
     CorruptBlock,
@@ -132,7 +133,7 @@ class ReplicatedVault:
             for _, manifests in self._each(lambda _, vault: vault.manifests(job_id))
             for manifest in manifests
         }
-        return tuple(sorted(found.values(), key=lambda manifest: (manifest.epoch, manifest.step)))
+        return tuple(sorted(found.values(), key=_age))
 
     def read_block(self, block_hash: str) -> bytes:
         return bytes(self.lend_block(block_hash))
@@ -228,3 +229,7 @@ class ReplicatedVault:
         self._patience.check(place.name)
         vault = place.open()
         return vault if self._key is None else vault.keyed(self._key)
+
+
+def _age(manifest: Manifest) -> tuple[int, int, tuple[str | int, ...]]:
+    return manifest.epoch, manifest.step, by_number(manifest.checkpoint_id)

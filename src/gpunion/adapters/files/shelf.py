@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from gpunion.adapters.files.damage import in_words
+from gpunion.domain.ids import by_number
 from gpunion.ports.vault import BadManifest, Manifest
 
 NAME_PATTERN = re.compile(r"\d{10}-\d{15}-[A-Za-z0-9._-]+\.json")
@@ -42,7 +43,8 @@ class Shelf:
 
     def sealed(self) -> list[Path]:
         """Manifests by (epoch, step), oldest first: their names sort that way."""
-        return sorted(path for path in self.manifests.glob("*.json") if NAME_PATTERN.fullmatch(path.name))
+        found = (path for path in self.manifests.glob("*.json") if NAME_PATTERN.fullmatch(path.name))
+        return sorted(found, key=lambda path: by_number(path.name))
 
     def find(self, checkpoint_id: str) -> Path | None:
         return next((path for path in self.sealed() if self.checkpoint_id(path) == checkpoint_id), None)

@@ -23,6 +23,7 @@ from gpunion.adapters.s3.ledger import Ledger
 from gpunion.adapters.s3.objects import Objects
 from gpunion.adapters.s3.records import Record
 from gpunion.adapters.s3.session import Session
+from gpunion.domain.ids import by_number
 from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, UnknownCheckpoint
 from gpunion.ports.vault_care import Findings, JobShelf, Progress, Repaired, Unreadable
 from gpunion.ports.vault_desk import VaultDesk
@@ -185,7 +186,7 @@ class BucketCaretaker:
             if lost.record not in ledger.sealed:
                 return ledger
             names = (name if other == lost.record else other for other in ledger.sealed)
-            return replace(ledger, sealed=tuple(sorted(names)))
+            return replace(ledger, sealed=tuple(sorted(names, key=by_number)))
 
         self._jobs.change(lost.job_id, rule)
 

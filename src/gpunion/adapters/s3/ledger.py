@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
+from gpunion.domain.ids import by_number
 from gpunion.ports.vault import BadManifest, Manifest, OldEpoch
 
 FORMAT = 1
@@ -77,7 +78,8 @@ def begun(ledger: Ledger, job_id: str, epoch: int, session: str, now_s: float) -
 
 
 def with_sealed(ledger: Ledger, record: str, session: str) -> Ledger:
-    return without_upload(replace(ledger, sealed=tuple(sorted((*ledger.sealed, record)))), session)
+    sealed = sorted((*ledger.sealed, record), key=by_number)
+    return without_upload(replace(ledger, sealed=tuple(sealed)), session)
 
 
 def without_upload(ledger: Ledger, session: str) -> Ledger:
