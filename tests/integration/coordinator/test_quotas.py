@@ -24,7 +24,7 @@ def test_a_quota_is_felt_told_kept_and_lifted(coordinator: Coordinator) -> None:
         waiting = client.submit(a_job(user="ada"))["job"]
         assert waiting["phase"] == "pending"
         why = client.why(waiting["id"])
-        assert [reason["code"] for reason in why["waits"]] == ["quota_too_small", "turn"]
+        assert [reason["code"] for reason in why["waits"]] == ["quota_too_small"]
         for bad in ("ada", "user:", "team:x", "user:a*b"):
             assert http.put(f"/quotas/{bad}", json={"gpus": 1}).status_code == 422
         assert http.put("/quotas/user:ada", json={"gpus": -1}).status_code == 422
