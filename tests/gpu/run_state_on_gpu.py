@@ -185,7 +185,7 @@ def _in_namespace(stage: Stage, arguments: argparse.Namespace, part: str) -> Any
 
 
 def _inside(stage: Stage, arguments: argparse.Namespace) -> int:
-    from tests.gpu.state_scene import dump_and_restore, dump_parked
+    from tests.gpu.dump_scene import dump_and_restore, dump_parked
 
     small, part, criu = stage.device == "cpu", arguments.only, arguments.criu
     try:

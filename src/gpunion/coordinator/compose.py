@@ -20,7 +20,7 @@ from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.shared import check
 from gpunion.adapters.files.trees import DirectoryTrees
-from gpunion.adapters.http.vault_desk import HttpVaultDesk
+from gpunion.adapters.http.vault_desk import desk_at_keeper
 from gpunion.adapters.s3.place import open_place
 from gpunion.adapters.sql.store import SqlStore
 from gpunion.coordinator.archives import ImageArchives
@@ -108,16 +108,8 @@ def _marks(settings: Settings, places: CampusPlaces, store: Store) -> PlaceMarks
 def _open_elsewhere(place: Place, mirrors: Path) -> Vault:
     if place.kind is not PlaceKind.NODE:
         return open_place(place, os.environ, mirrors, MIRROR_LIMIT_BYTES).vault
-    if not place.endpoint:
-        raise VaultUnavailable(f"{place.node}, which keeps the place {place.name}, lends no disk now")
-    desk = HttpVaultDesk(
-        place.endpoint,
-        place.admission,
-        silence_limit_s=KEEPER_SILENCE_S,
-        connect_limit_s=WHERE_LIMIT_S,
-        tries=KEEPER_TRIES,
-        name=f"the place {place.name} on {place.node}",
-        certificate=place.certificate,
+    desk = desk_at_keeper(
+        place, silence_limit_s=KEEPER_SILENCE_S, connect_limit_s=WHERE_LIMIT_S, tries=KEEPER_TRIES
     )
     mirrors.mkdir(mode=0o700, parents=True, exist_ok=True)
     return MirrorVault(desk, mirrors / place.name, limit_bytes=MIRROR_LIMIT_BYTES)

@@ -13,6 +13,7 @@ import httpx
 
 from gpunion.adapters.http.certificates import believing
 from gpunion.adapters.http.lines import LineBroken, LineHangs, Lines
+from gpunion.domain.place import Place
 from gpunion.ports.vault import KEEP_AT_LEAST, Garbage, VaultFault, VaultUnavailable
 from gpunion.ports.vault_desk import FAULT_WORDS
 from gpunion.wire.trees import BATCH_BLOCKS_MAX
@@ -164,6 +165,19 @@ class HttpVaultDesk:
                     raise VaultUnavailable(trouble) from error
                 time.sleep(WAIT_S * 2**attempt)
         raise AssertionError("unreachable")
+
+
+def desk_at_keeper(place: Place, **limits: Any) -> HttpVaultDesk:
+    """Of a place on the disk of another machine, as the coordinator told of it. VaultUnavailable."""
+    if not place.endpoint:
+        raise VaultUnavailable(f"{place.node}, which keeps the place {place.name}, lends no disk now")
+    return HttpVaultDesk(
+        place.endpoint,
+        place.admission,
+        name=f"the place {place.name} on {place.node}",
+        certificate=place.certificate,
+        **limits,
+    )
 
 
 def _owner(job_id: str | None) -> str:

@@ -12,7 +12,7 @@ from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.http.vault_desk import HttpVaultDesk
+from gpunion.adapters.http.vault_desk import HttpVaultDesk, desk_at_keeper
 from gpunion.adapters.s3.place import open_bounded, open_caretaker, open_desk
 from gpunion.agent.compose.folders import AGENT_DIR, CACHE_DIR, PLACES_FILE
 from gpunion.agent.compose.keeping import KeptHere
@@ -65,14 +65,7 @@ def _open_place(settings: Settings, kept: KeptHere | None, patience: Patience, p
 
 def open_at_keeper(place: Place, mirrors: Path, limit_bytes: int) -> Opened:
     """A place on another machine's disk, with a mirror here."""
-    if not place.endpoint:
-        raise VaultUnavailable(f"{place.node}, which keeps the place {place.name}, lends no disk now")
-    desk = HttpVaultDesk(
-        place.endpoint,
-        place.admission,
-        name=f"the place {place.name} on {place.node}",
-        certificate=place.certificate,
-    )
+    desk = desk_at_keeper(place)
     mirrors.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Opened(MirrorVault(desk, mirrors / place.name, limit_bytes=limit_bytes), desk)
 
