@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 BENCH_LIMIT_S ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test explore soak check lint bench docs clean pins
+.PHONY: help demo test explore soak machines check lint bench docs clean pins
 
 help: ## say what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -32,6 +32,10 @@ explore: $(VENV)/.stamp-dev ## the property tests with examples nobody has tried
 
 soak: $(VENV)/.stamp-dev ## random kills and reclaims on real processes (SEED=1 MINUTES=3)
 	$(BIN)/python -m tests.system.soak --seed $(or $(SEED),1) --minutes $(or $(MINUTES),3)
+
+machines: $(VENV)/.stamp-dev ## machines with systemd of their own, switched off, cut off (root)
+	tools/make-machines
+	GPUNION_MACHINES=1 $(BIN)/python -m pytest -v tests/machines -o faulthandler_timeout=0 $(PYTEST_ARGS)
 
 check: lint ## style, types, import rules, fresh generated documents, tidiness
 	$(BIN)/python -m pytest -q tests/tidy

@@ -7,16 +7,35 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
 # A service that takes longer to answer is as good as absent. A busy machine is no absence.
 PROBE_LIMIT_S = 60.0
 # For requests of tests themselves: a library's own few seconds may pass while a busy machine loads a server.
 ANSWER_LIMIT_S = 60.0
 
+CHECKOUT = Path(__file__).resolve().parents[1]
+# A user without a name, a home, a group or any right; next to those that guests get, and nobody's.
+ORDINARY_USER = 60_705
+PLAIN_PYTHON = "/usr/bin/python3"  # the one of the tests may be out of that user's reach
+
+
+def as_ordinary_user(*command: str) -> list[str]:
+    user = str(ORDINARY_USER)
+    return ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", *command]
+
+
+# It makes namespaces, and reads this checkout with a Python that is new enough.
+ROOTLESS = as_ordinary_user(
+    *("unshare", "--user", "--map-root-user", "--pid", "--fork", PLAIN_PYTHON, "-c"),
+    f"import sys; sys.path.insert(0, {str(CHECKOUT / 'src')!r}); import gpunion; from datetime import UTC",
+)
+
 PROBES: dict[str, list[str]] = {
     "bwrap": ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"],
     "docker": ["docker", "version"],
     "podman": ["podman", "ps"],
+    "rootless": ROOTLESS,
     "postgres": ["pg_config", "--version"],
     "tc": ["tc", "qdisc", "show", "dev", "lo"],
     "netns": ["unshare", "--net", "ip", "link", "show"],
@@ -30,7 +49,7 @@ PROBES: dict[str, list[str]] = {
 KNOWN_SERVICES = frozenset(PROBES)
 # Their tests look at the processes and cgroups of guests from outside, whoever those belong to, or mount
 # something.
-ROOT_SERVICES = frozenset({"docker", "podman", "criu", "tmpfs"})
+ROOT_SERVICES = frozenset({"docker", "podman", "rootless", "criu", "tmpfs"})
 
 SYSTEM_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 

@@ -2,6 +2,8 @@
 
 import sys
 
+INTERRUPTED = 130  # as gpunion.cli.exits has it
+
 
 def main() -> int:
     words = sys.argv[1:]
@@ -14,8 +16,11 @@ def main() -> int:
         from gpunion.owner_kill import main as kill
 
         return kill(words[1:])
-    from gpunion.cli.main import main as everything_else
-
+    try:
+        from gpunion.cli.main import main as everything_else
+    except KeyboardInterrupt:  # from its first line on `everything_else` says so itself
+        print("Interrupted.", file=sys.stderr)
+        return INTERRUPTED
     return everything_else(words)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,9 +14,6 @@ from gpunion.adapters.s3.desk import BucketDesk
 from gpunion.adapters.s3.jobs import Jobs
 from gpunion.adapters.s3.objects import Objects
 from tests.builders.vaults import JOB, KEY, Cut, VaultWorld
-
-# Mirrors sync what they write, which nothing here rests on.
-IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class CutObjects(Objects):

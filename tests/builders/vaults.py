@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ from gpunion.ports.vault import (
     VaultFault,
 )
 
+# A cut is the death of a process, not of a machine: what is synced here waits for no disk.
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 JOB = "job-1"
 KEY = JobKey(job_id=JOB, secret=bytes(32))
 
@@ -112,6 +114,62 @@ class CutOperations(FileOperations):
             self.sync_directory(path)
 
 
+class FailingOperations(CutOperations):
+    """Lives on: from the n-th operation on the disk answers with an error, once or for good, before it has
+    done what was asked or after."""
+
+    def __init__(self, error: int, *, done: bool, for_good: bool) -> None:
+        super().__init__()
+        self._error, self._done, self._for_good = error, done, for_good
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        failing = self._may_die()
+        if failing and not self._for_good:
+            self.left = None
+        if failing and not self._done:
+            raise OSError(self._error, os.strerror(self._error))
+        yield
+        if failing:
+            raise OSError(self._error, os.strerror(self._error))
+
+    def write_new(self, path: Path, data: bytes | memoryview) -> None:
+        with self._answering():
+            FileOperations.write_new(self, path, data)
+
+    def rename(self, source: Path, target: Path) -> None:
+        with self._answering():
+            FileOperations.rename(self, source, target)
+
+    def take_name(self, source: Path, target: Path) -> None:
+        with self._answering():
+            FileOperations.take_name(self, source, target)
+
+    def unlink(self, path: Path) -> None:
+        with self._answering():
+            FileOperations.unlink(self, path)
+
+    def make_directory(self, path: Path, *, sync: bool = True) -> None:
+        with self._answering():
+            FileOperations.make_directory(self, path, sync=sync)
+
+    def renew(self, path: Path) -> None:
+        with self._answering():
+            FileOperations.renew(self, path)
+
+    def touch(self, path: Path) -> None:
+        with self._answering():
+            FileOperations.touch(self, path)
+
+    def sync_directory(self, path: Path) -> None:
+        with self._answering():
+            FileOperations.sync_directory(self, path)
+
+    def read_start(self, path: Path, limit_bytes: int) -> tuple[bytes, int]:
+        with self._answering():
+            return FileOperations.read_start(self, path, limit_bytes)
+
+
 @dataclass
 class VaultWorld:
     """The vault, and what we know must or may be in it."""
@@ -133,7 +191,15 @@ class VaultWorld:
         vault = DirectoryVault(self.root / "vault", grace_s=0.0, operations=self.operations)
         return vault.keyed(KEY) if self.encrypted else vault
 
-    def save(self, files: dict[str, bytes], *, lag: int = 0, tidied: bool = False) -> None:
+    def jump(self, days: int) -> None:
+        """The file server's clock is set by so many days: all that is there has another age from now on."""
+        for path in (self.root / "vault").rglob("*"):
+            with contextlib.suppress(OSError):
+                os.utime(path, (path.stat().st_atime, path.stat().st_mtime - days * 86_400))
+
+    def save(
+        self, files: dict[str, bytes], *, lag: int = 0, tidied: bool = False, jump_days: int = 0
+    ) -> None:
         self.saves += 1
         name = f"c{self.saves}"
         source = self.root / name
@@ -150,10 +216,14 @@ class VaultWorld:
             tier="app",
             created_s=0.0,
         )
+
         # One worker: a cut then falls at the same place whenever the script is tried again.
-        ship_directory(
-            self.vault(), source, label, cancelled=self._tidy if tidied else lambda: False, workers=1
-        )
+        def meanwhile() -> bool:
+            if jump_days:
+                self.jump(jump_days)
+            return self._tidy() if tidied else False
+
+        ship_directory(self.vault(), source, label, cancelled=meanwhile, workers=1)
         self.promised.add(name)
 
     def _tidy(self) -> bool:
@@ -232,6 +302,15 @@ SAVES: st.SearchStrategy[Action] = st.builds(
     FILES,
     st.sampled_from([0, 0, 0, 1]),
     st.booleans(),
+)
+# A clock that is set in the middle of an upload, beside a collector.
+UNTIMELY_SAVES: st.SearchStrategy[Action] = st.builds(
+    lambda content, days: (
+        "untimely save",
+        lambda world: world.save(content, tidied=True, jump_days=days),
+    ),
+    FILES,
+    st.sampled_from([-3, 3]),
 )
 DAMAGES: st.SearchStrategy[Action] = st.builds(
     lambda how, seed: ("damage", lambda world: world.damage(how, seed)),

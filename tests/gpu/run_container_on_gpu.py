@@ -1,6 +1,6 @@
 """Shows that a container with a GPU is dumped whole, killed and brought back, and prints it as JSON.
 
-    python3 tests/gpu/run_container_on_gpu.py --wheels DIR [--out FILE]
+    python3 tests/gpu/run_container_on_gpu.py --wheels DIR [--out FILE] [--as-root]
 
 Needs what run_on_gpu.py needs, and root, Podman, runc and CRIU (`tools/portable-podman` and
 `tools/portable-criu` where nothing can be installed). The guest is a training that knows nothing of us, in a
@@ -8,12 +8,16 @@ Podman container of the agent's own making. Exit status 0: its losses after the 
 training left alone. Where NVIDIA's toolkit has not described the GPU to engines, a description of its device
 files is written for the time of the run: libraries come from the machine itself, as for every guest without
 an image.
+
+`--as-root`: the guest is root inside of its container, and so the user that CRIU is. For machines whose root
+may not look at another user's processes (no CAP_SYS_RESOURCE); no agent ever runs a guest like that.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -24,6 +28,7 @@ import traceback
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
@@ -39,6 +44,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--wheels", type=Path, help="the folder with the wheels (where none are installed)")
     parser.add_argument("--out", type=Path, help="write the JSON here as well")
+    parser.add_argument("--as-root", action="store_true", help="the guest is root inside of its container")
     arguments = parser.parse_args()
     if not os.path.exists("/dev/nvidiactl"):
         print("skipped: there is no NVIDIA driver on this machine")
@@ -48,8 +54,8 @@ def main() -> int:
             return again_with(arguments.wheels, Path(folder))
         from tests.gpu.described import described
 
-        with described():
-            answer = show(Path(folder))
+        with described(), guests_are_root() if arguments.as_root else contextlib.nullcontext():
+            answer = show(Path(folder), as_root=arguments.as_root)
     text = json.dumps(answer, indent=2)
     print(text)
     if arguments.out is not None:
@@ -57,10 +63,10 @@ def main() -> int:
     return 0 if answer.get("identical") else 1
 
 
-def show(folder: Path) -> dict[str, Any]:
+def show(folder: Path, *, as_root: bool) -> dict[str, Any]:
     from gpunion.owner_kill import kill_all
 
-    found: dict[str, Any] = {"date": time.strftime("%Y-%m-%d")}
+    found: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "as_root": as_root}
     try:
         _play(folder, found)
     except Exception:
@@ -71,6 +77,14 @@ def show(folder: Path) -> dict[str, Any]:
         for machine in ("a", "b"):
             kill_all(folder / machine)
     return found
+
+
+def guests_are_root() -> contextlib.AbstractContextManager[Any]:
+    from gpunion.adapters.containers.runtime import GuestUser
+    from gpunion.adapters.podman import runtime
+
+    root = GuestUser(inside="0:0", host_id=0, described="root, for this test")
+    return mock.patch.object(runtime, "guest_user", return_value=root)
 
 
 def _play(folder: Path, found: dict[str, Any]) -> None:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders.bucket_vaults import IN_MEMORY, BucketWorld
-from tests.builders.vaults import DAMAGES, SAVES, Script, does, play, scripts, train
+from tests.builders.bucket_vaults import BucketWorld
+from tests.builders.vaults import DAMAGES, IN_MEMORY, SAVES, Script, does, play, scripts, train
 
 pytestmark = [pytest.mark.no_cover, pytest.mark.requires("s3")]
 

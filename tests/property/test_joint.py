@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, minimize
 
+from gpunion.domain.ids import RunId
 from gpunion.policy.assignment import cheapest
+from gpunion.policy.reclaim import AtStake, work_per_byte
+from gpunion.policy.scheduling.evacuation import evacuates, next_to_save
 from gpunion.policy.scheduling.joint import (
     Saver,
     cost_per_s,
-    evacuates,
     intervals_s,
     price_of_a_byte,
     traffic_bytes_per_s,
@@ -29,6 +31,18 @@ savers = st.builds(
     loss_rate_per_s=st.floats(1e-7, 1e-3),
 )
 groups = st.lists(savers, min_size=1, max_size=6)
+stakes = st.lists(
+    st.builds(
+        AtStake,
+        run_id=st.uuids().map(lambda uuid: RunId(str(uuid))),
+        stall_s=st.floats(0.1, 30.0),
+        ship_bytes=st.integers(10**6, 2 * 10**10),
+        undurable_s=st.floats(0.0, 7200.0),
+        weight=st.floats(1.0, 16.0),
+    ),
+    max_size=6,
+    unique_by=lambda one: one.run_id,
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -54,12 +68,26 @@ def test_more_bandwidth_never_loses_more(group: list[Saver], tightness: float, m
     assert cost_per_s(group, wide) <= cost_per_s(group, narrow) * (1 + 1e-9)
 
 
-@given(groups, st.floats(0, 600), st.floats(0, 600), st.floats(1e6, 1e10))
+@given(stakes, st.floats(0, 600), st.floats(0, 600), st.floats(1e6, 1e10))
 def test_a_longer_notice_never_evacuates_less(
-    group: list[Saver], notice_s: float, more_s: float, rate_bps: float
+    guests: list[AtStake], notice_s: float, more_s: float, uplink_bps: float
 ) -> None:
-    if evacuates(group, notice_s=notice_s, guard_s=1.0, rate_bps=rate_bps):
-        assert evacuates(group, notice_s=notice_s + more_s, guard_s=1.0, rate_bps=rate_bps)
+    if evacuates(guests, notice_s=notice_s, uplink_bps=uplink_bps):
+        assert evacuates(guests, notice_s=notice_s + more_s, uplink_bps=uplink_bps)
+
+
+@given(stakes, st.floats(1, 600), st.floats(1e6, 1e10))
+def test_saving_one_after_another_ends_with_all_that_is_left_fitting_the_notice(
+    guests: list[AtStake], notice_s: float, uplink_bps: float
+) -> None:
+    left = {guest.run_id: guest for guest in guests}
+    saved = []
+    while (chosen := next_to_save(list(left.values()), notice_s=notice_s, uplink_bps=uplink_bps)) is not None:
+        saved.append(left.pop(chosen))
+    assert evacuates(list(left.values()), notice_s=notice_s, uplink_bps=uplink_bps)
+    # Nobody was asked in vain: with the last of them it would not have fitted.
+    assert not saved or not evacuates([*left.values(), saved[-1]], notice_s=notice_s, uplink_bps=uplink_bps)
+    assert [work_per_byte(one) for one in saved] == sorted(map(work_per_byte, saved), reverse=True)
 
 
 def test_without_a_wire_a_byte_has_no_price_that_would_do() -> None:

@@ -26,9 +26,9 @@ from gpunion.adapters.s3.caretaker import BucketCaretaker
 from gpunion.adapters.s3.objects import Objects
 from gpunion.ports.vault import Manifest, Vault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
-from tests.builders.bucket_vaults import IN_MEMORY, BucketWorld, new_store
+from tests.builders.bucket_vaults import BucketWorld, new_store
 from tests.builders.two_places import BOTH, BUCKET, FOLDER, complete, replicated
-from tests.builders.vaults import FILES, JOB, KEY, Action, Script, does, play, scripts
+from tests.builders.vaults import FILES, IN_MEMORY, JOB, KEY, Action, Script, does, play, scripts
 
 pytestmark = [pytest.mark.no_cover, pytest.mark.requires("s3")]
 
@@ -69,12 +69,29 @@ class TwoPlaces(BucketWorld):
         """For good: what it alone had is gone, and only that."""
         other = BOTH[1 - BOTH.index(place)]
         self.away.clear()
+        self.die_after(None)  # it is not the process that fails here
         if place == FOLDER:
             shutil.rmtree(self.root / "vault", ignore_errors=True)
         else:
             self.store = new_store()
         left = {manifest.checkpoint_id for manifest in self._labels(other)}
         self.promised &= left
+
+    def back_up(self) -> None:
+        shutil.rmtree(self.root / "backup", ignore_errors=True)
+        if (self.root / "vault").exists():
+            shutil.copytree(self.root / "vault", self.root / "backup")
+
+    def roll_back(self) -> None:
+        """The folder is as it was when it was backed up: what came since is only where else it was copied."""
+        if not (self.root / "backup").exists():
+            return
+        self.die_after(None)
+        away, self.away = self.away, set()
+        shutil.rmtree(self.root / "vault", ignore_errors=True)
+        shutil.copytree(self.root / "backup", self.root / "vault")
+        self.promised &= {manifest.checkpoint_id for place in BOTH for manifest in self._labels(place)}
+        self.away = away
 
     def _labels(self, place: str) -> tuple[Manifest, ...]:
         vault = self.open(place)
@@ -165,6 +182,8 @@ SCRIPTS = scripts(
     somewhere("come_and_go"),
     somewhere("lose"),
     somewhere("heal"),
+    does("back_up"),
+    does("roll_back"),
     TEARS,
     cuts=CUTS,
     most=10,

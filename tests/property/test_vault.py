@@ -8,6 +8,7 @@ and never with other bytes; what is saved once the damage has shown may not.
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,10 +23,13 @@ from gpunion.ports.vault import MissingBlock
 from tests.builders.vaults import (
     DAMAGES,
     FILES,
+    IN_MEMORY,
     JOB,
     SAVES,
     STATES,
+    UNTIMELY_SAVES,
     Cut,
+    FailingOperations,
     Script,
     VaultWorld,
     does,
@@ -39,7 +43,15 @@ pytestmark = pytest.mark.no_cover
 
 CUTS = st.one_of(st.none(), st.integers(min_value=0, max_value=40))
 SCRIPTS = scripts(
-    SAVES, does("restart"), does("forget"), does("collect"), does("repair"), DAMAGES, cuts=CUTS, most=12
+    SAVES,
+    UNTIMELY_SAVES,
+    does("restart"),
+    does("forget"),
+    does("collect"),
+    does("repair"),
+    DAMAGES,
+    cuts=CUTS,
+    most=12,
 )
 
 
@@ -48,7 +60,7 @@ SCRIPTS = scripts(
 def test_what_can_be_seen_can_be_restored_byte_for_byte_whatever_was_cut(
     script: Script, encrypted: bool
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         play(VaultWorld(root=Path(folder), encrypted=encrypted), script)
 
 
@@ -57,7 +69,7 @@ def test_what_can_be_seen_can_be_restored_byte_for_byte_whatever_was_cut(
 def test_a_save_cut_anywhere_can_be_repeated(
     cut: int, content: dict[str, bytes], other: dict[str, bytes], encrypted: bool
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         world = VaultWorld(root=Path(folder), encrypted=encrypted)
         world.save(other)
         world.die_after(cut)
@@ -71,6 +83,25 @@ def test_a_save_cut_anywhere_can_be_repeated(
         world.check()
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    script=scripts(SAVES, does("restart"), does("forget"), does("collect"), cuts=st.integers(0, 60), most=6),
+    error=st.sampled_from([errno.ENOSPC, errno.EIO, errno.EROFS, errno.ESTALE]),
+    done=st.booleans(),
+    for_good=st.booleans(),
+    encrypted=st.booleans(),
+)
+def test_a_disk_that_fails_at_any_operation_costs_nothing_that_was_acknowledged(
+    script: Script, error: int, done: bool, for_good: bool, encrypted: bool
+) -> None:
+    """Full, broken, read-only or gone: in the middle of anything, once or until somebody mends it."""
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
+        operations = FailingOperations(error, done=done, for_good=for_good)
+        world = VaultWorld(root=Path(folder), encrypted=encrypted, operations=operations)
+        world.save({"w": STATES[0], "v": STATES[1]})
+        play(world, script)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     numbers=st.lists(st.integers(0, 11), min_size=1, max_size=14),
@@ -80,7 +111,7 @@ def test_a_save_cut_anywhere_can_be_repeated(
 def test_a_training_that_is_saved_forgotten_and_collected_can_always_go_on(
     numbers: list[int], tidy: set[int], encrypted: bool
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as folder:
         train(VaultWorld(root=Path(folder), encrypted=encrypted), numbers, tidy)
 
 

@@ -36,6 +36,7 @@ PATIENT = {"heartbeat_s": 2.0, "lease_s": 8.0, "own_save_patience_s": 10.0}
 ENDED = re.compile("GuestExited|RunEnded")
 ARRIVED = re.compile("CheckpointShipped|CheckpointDurable")
 HOW_IT_ENDED = re.compile(r" (cause=saved|exit_code=(85|137))\b")
+SIGNS = ("SignsSeen", "SignsShown")
 
 Told = dict[str, list[str]]
 
@@ -155,7 +156,7 @@ def _live(scene: Scene, who: str, job_id: str) -> list[str]:
     for line in scene.campus.log_of(who).read_text().splitlines():
         if line.startswith("{"):
             found = json.loads(line).get("told")
-            if found:
+            if found and not found.startswith(SIGNS):  # whoever happens to sit at this machine
                 told.append(found.replace(job_id, "JOB"))
     return told
 

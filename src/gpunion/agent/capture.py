@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,10 +233,25 @@ def _copied(folder: int, name: str, target: Path) -> tuple[os.stat_result, os.st
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode):
             raise CheckpointTorn(f"{name} is no longer a file")
-        left_bytes = before.st_size
-        while left_bytes and (piece := source.read(min(left_bytes, COPY_BYTES))):
-            left_bytes -= len(piece)
+        offset = 0
+        while (offset := _next_data(descriptor, offset)) < before.st_size:
+            source.seek(offset)
+            piece = source.read(min(before.st_size - offset, COPY_BYTES))
+            if not piece:
+                break
+            copy.seek(offset)
+            offset += len(piece)
             while piece:
                 piece = piece[copy.write(piece) :]
+        # With its holes: a file that says of itself that it is huge must not fill the disk.
+        copy.truncate(min(before.st_size, os.fstat(descriptor).st_size))
         os.fchmod(copy.fileno(), stat.S_IMODE(before.st_mode))
         return before, os.fstat(descriptor)
+
+
+def _next_data(descriptor: int, offset: int) -> int:
+    """Where the next bytes are that are no hole; past every end where there are none."""
+    try:
+        return os.lseek(descriptor, offset, os.SEEK_DATA)
+    except OSError as error:
+        return sys.maxsize if error.errno == errno.ENXIO else offset  # a system that knows of no holes

@@ -2,41 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import structlog
-from structlog.typing import Processor
 
 from gpunion.domain.commit import AgentCommit
 from gpunion.domain.effects import CancelTimer, LimitGuest, SendReport, SetTimer
 from gpunion.domain.events import LeaseRenewed, OrderReceived, TimerFired
-from gpunion.engine.transcript import Transcript, for_reading
+from gpunion.engine.transcript import Transcript
 
 log = structlog.get_logger()
-
-
-def configure_logs(log_format: str | None = None) -> None:
-    """`text` or `json`; where nobody says, whoever sits at a terminal gets text."""
-    at_terminal = sys.stderr.isatty()
-    for_people: list[Processor] = [
-        for_reading,
-        structlog.dev.ConsoleRenderer(colors=at_terminal and not os.environ.get("NO_COLOR")),
-    ]
-    for_programs: list[Processor] = [
-        structlog.processors.format_exc_info,
-        structlog.processors.JSONRenderer(),
-    ]
-    text = at_terminal if log_format is None else log_format == "text"
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *(for_people if text else for_programs),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=False,
-    )
 
 
 class DecisionLog:

@@ -19,6 +19,7 @@ import structlog
 
 from gpunion.domain.image import Archive, Image
 from gpunion.domain.resources import GIB
+from gpunion.domain.sizes import size_in_words
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.images import ImageFault, Images
 
@@ -118,8 +119,8 @@ class ImageShelf:
             here_bytes = self._arrived_bytes(archive)
             if archive.size_bytes > self._quota_bytes:
                 raise NoRoom(
-                    f"the image takes {_gib(archive.size_bytes)}, its owner gives images "
-                    f"{_gib(self._quota_bytes)} (image_quota)"
+                    f"the image takes {size_in_words(archive.size_bytes)}, its owner gives images "
+                    f"{size_in_words(self._quota_bytes)} (image_quota)"
                 )
             while True:
                 taken_bytes = sum(kept.size_bytes for kept in self.kept()) + sum(self._coming.values())
@@ -191,11 +192,8 @@ def _touched(kept: Kept, now_s: float) -> Kept:
 
 
 def _why_not(archive: Archive, over_bytes: int, lacking_bytes: int) -> str:
-    needs = f"the image takes {_gib(archive.size_bytes)}"
+    needs = f"the image takes {size_in_words(archive.size_bytes)}"
     if over_bytes > 0:
-        return f"{needs}, {_gib(over_bytes)} more than the owner's quota for images has left (all are in use)"
-    return f"{needs}, and the disk lacks {_gib(lacking_bytes)} for it"
-
-
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / GIB:.1f} GiB"
+        over = size_in_words(over_bytes)
+        return f"{needs}, {over} more than the owner's quota for images has left (all are in use)"
+    return f"{needs}, and the disk lacks {size_in_words(lacking_bytes)} for it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +26,14 @@ from gpunion.agent.owner_word import KillListener, owner_has_killed
 from gpunion.agent.perform import Performer
 from gpunion.agent.places import FAREWELL_FILE, OF_THE_AGENT
 from gpunion.agent.settings import Settings
+from gpunion.agent.shutdown import machine_shuts_down, send_away
+from gpunion.agent.sign_watch import SignWatch
 from gpunion.agent.status import StatusBoard
 from gpunion.agent.storage_watch import StorageWatch
 from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_keeper import Found, TermsKeeper
 from gpunion.agent.terms_watch import TermsWatch
+from gpunion.domain.commit import SavedAgent
 from gpunion.domain.events import AgentStarted
 from gpunion.domain.frames import Preparing, SaveNote
 from gpunion.domain.guest import Tenure
@@ -106,13 +110,14 @@ class Agent:
             more_found=self._more_gpus,
         )
         self._storage_watch, self._disk_watch = self._watch_places()
-        self._desk, self._terms_watch = self._keep_terms()
+        self._desk, self._terms_watch, self._sign_watch = self._keep_terms()
         # Where others hand over checkpoints to be kept, if the owner lends disk.
         self._counter = counter_of(settings, parts, self._station, self._connection.greet_again)
         self._owner_api = self._answer_the_owner()
         self._told = False  # the coordinator, of our leaving
         self._server: BlockServing | None = None  # where other machines fetch blocks, if the owner lets them
         self._deciding: asyncio.Task[None] | None = None
+        self._by_terms: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def _watch_places(self) -> tuple[StorageWatch, DiskWatch]:
@@ -126,7 +131,7 @@ class Agent:
         )
         return storage, DiskWatch(folder=self._settings.state_dir, loop=self.loop, greet_again=greet_again)
 
-    def _keep_terms(self) -> tuple[TermsDesk, TermsWatch]:
+    def _keep_terms(self) -> tuple[TermsDesk, TermsWatch, SignWatch]:
         settings, parts = self._settings, self._parts
         keeper = TermsKeeper(
             settings.state_dir,
@@ -154,7 +159,8 @@ class Agent:
             in_force=self._performer.small_things_done,
             file_changed=desk.look,
         )
-        return desk, watch
+        signs = SignWatch(keeper=keeper, loop=self.loop, clock=parts.clock, gpus=self._gpu_watch)
+        return desk, watch, signs
 
     def _answer_the_owner(self) -> OwnerApi:
         board = StatusBoard(
@@ -166,6 +172,7 @@ class Agent:
             disk=self._disk_watch,
             terms=self._desk,
             times=self._terms_watch,
+            signs=self._sign_watch,
             keeping=None if self._counter is None else self._shown_keeping,
         )
         return OwnerApi(
@@ -199,12 +206,14 @@ class Agent:
             self._kills.run(),
             self._gpu_watch.run(),
             self._try_abilities(),
-            self._terms_watch.run(),
+            self._sign_watch.run(),
             self._storage_watch.run(),
             self._disk_watch.run(),
             self._parts.replicator.run(),
+            self._parts.unsent.run(self._world, self._lending, self.loop.wrote_down),
         )
-        self._tasks += [asyncio.create_task(job) for job in jobs]
+        self._by_terms = asyncio.create_task(self._terms_watch.run())
+        self._tasks += [self._by_terms, *map(asyncio.create_task, jobs)]
         log.info(
             "agent_started",
             node=self._settings.node_id,
@@ -215,23 +224,33 @@ class Agent:
             gpus=self._parts.gpus.describe(),
         )
 
-    async def live(self, stop: asyncio.Event) -> None:
-        """Until it is told to stop, or its owner has left the campus."""
+    async def live(self, stop: asyncio.Event) -> bool:
+        """Until it is told to stop, or its owner has left the campus; or until the coordinator has forgotten
+        it: then it is to begin anew, and the answer is yes."""
         assert self._deciding is not None
         stopped = asyncio.create_task(stop.wait())
         left = asyncio.create_task(self._left())
+        forgotten = asyncio.create_task(self._forgotten())
         driving = [self._deciding, *self._tasks]
+        ends = [stopped, left, forgotten]
         try:
-            done, _ = await asyncio.wait([stopped, left, *driving], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([*ends, *driving], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            stopped.cancel()
-            left.cancel()
+            for end in ends:
+                end.cancel()
         for task in driving:
             if task in done:
                 task.result()  # raises: a bug. The guests wait for the next agent, within their leases.
         if left in done:
             await self._purge()
-            return
+            return False
+        if forgotten in done:
+            await self._begin_anew()
+            return True
+        if await asyncio.to_thread(machine_shuts_down):
+            assert self._by_terms is not None
+            self._by_terms.cancel()  # it would lend the machine again: nothing in the terms withholds it
+            await send_away(self.loop, self._parts.clock, self._performer.small_things_done)
         guests = [guest.run_id for guest in self._station.engine.state.guests.values() if guest.living]
         log.info(
             "agent_stopped",
@@ -241,6 +260,7 @@ class Agent:
             if guests
             else "no guest is here",
         )
+        return False
 
     async def end(self) -> None:
         tasks = [*self._tasks, *([self._deciding] if self._deciding else [])]
@@ -317,6 +337,27 @@ class Agent:
         while self._station.reports.waiting and self._parts.clock.now_s() < until_s:
             await asyncio.sleep(LOOK_S)
         self._told = self._station.connected and not self._station.reports.waiting
+
+    async def _forgotten(self) -> None:
+        while not self._station.forgotten:
+            await asyncio.sleep(LOOK_S)
+
+    async def _begin_anew(self) -> None:
+        """A coordinator with an older database knows neither what we told it nor what it had ordered. The
+        owner's word stays. Guests are ended by who starts next: nobody could tell it of them."""
+        assert self._deciding is not None
+        self._deciding.cancel()  # nothing is decided, and written, after this
+        await asyncio.gather(self._deciding, return_exceptions=True)
+        holding = self._station.engine.state.holding
+        if holding.tenure is Tenure.RECLAIMING:
+            holding = replace(holding, tenure=Tenure.RECLAIMED, deadline_s=None)
+        log.warning(
+            "coordinator_forgot",
+            message="the coordinator's database is older than what this machine has told it, so it was put "
+            "back from a backup. Guests are ended, and their jobs go on from what they saved last",
+        )
+        fresh = SavedAgent(incarnation=secrets.token_hex(8), records=(holding,))
+        await asyncio.to_thread(self._parts.disk.write, fresh)
 
     async def _purge(self) -> None:
         """An owner who leaves finds nothing of us: no settings, no credential, no memory."""

@@ -60,6 +60,13 @@ class AgentLoop:
         self._inbox.put(Turn.OWNER, Happened(event=event, answer=answer))
         return await answer
 
+    async def wrote_down(self, event: AgentEvent) -> None:
+        """Returns when what follows from it is on the disk; on a full one at once, since whoever waits for
+        this is about to make room."""
+        await self.owner_said(event)
+        while self.forgettable and not self.no_room:
+            await asyncio.sleep(TICK_S)
+
     async def begin(self, event: AgentStarted) -> None:
         """Before `run`, and before any timer: one that came due while no agent lived may be an old one."""
         await self._settle(event)

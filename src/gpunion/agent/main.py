@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpunion import log_lines
 from gpunion.agent.compose.agent import Parts, compose
-from gpunion.agent.decision_log import configure_logs
 from gpunion.agent.life import Agent, CannotStart
 from gpunion.agent.places import LOCK_FILE
 from gpunion.agent.settings import Settings, SettingsTrouble
@@ -24,10 +24,11 @@ EXIT_FINE, EXIT_REFUSED = 0, 2
 
 def run_agent(settings: Settings, log_format: str | None = None) -> int:
     """Runs until SIGTERM or until the owner leaves; returns the exit status. Words go to standard error."""
-    configure_logs(log_format)
+    log_lines.configure(log_format)
     try:
         with one_agent_only(settings.state_dir):
-            asyncio.run(_run(settings, compose(settings)))
+            while asyncio.run(_run(settings, compose(settings))):
+                pass
     except (CannotStart, RuntimeFault, DiskFault, SettingsTrouble) as trouble:
         print(f"The agent does not start: {trouble}", file=sys.stderr)
         return EXIT_REFUSED
@@ -58,13 +59,14 @@ def one_agent_only(state_dir: Path) -> Iterator[None]:
         os.close(lock)
 
 
-async def _run(settings: Settings, parts: Parts) -> None:
+async def _run(settings: Settings, parts: Parts) -> bool:
+    """Whether it has to begin anew, with the memory that lies there now."""
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     agent = Agent(settings, parts)
     try:
         await agent.begin()
-        await agent.live(stop)
+        return await agent.live(stop)
     finally:
         await agent.end()

@@ -169,7 +169,10 @@ class OwnerApi:
         match verb:
             case "pause":
                 answer = await self._loop.owner_said(OwnerPaused(gpus=gpus))
-                text = f"No new guests come on {named}. `gpunion reclaim --gpu` sends away who is there."
+                those = ",".join(map(str, gpus))
+                text = (
+                    f"No new guests come on {named}. `gpunion reclaim --gpu {those}` sends away who is there."
+                )
             case "resume":
                 answer = await self._loop.owner_said(OwnerResumed(gpus=gpus))
                 text = f"{named} is shared again."

@@ -8,6 +8,7 @@ from gpunion.agent.compose.folders import AGENT_DIR, CACHE_DIR, IMAGES_DIR, PROB
 from gpunion.agent.owner_client import SOCKET_NAME
 from gpunion.agent.settings import CREDENTIAL_FILE, SETTINGS_FILE
 from gpunion.agent.terms_file import TERMS_FILE
+from gpunion.agent.unsent import UNSENT_DIR
 from gpunion.agent.world import SPOOL_DIR
 from gpunion.owner_kill import OWNER_KILL_FILE
 from gpunion.owner_kill.guest import GUESTS_DIR
@@ -19,7 +20,7 @@ _OWNER_DIR = os.path.dirname(OWNER_KILL_FILE)
 # What goes with the agent itself: settings, credential, memory. The terms too, or the next join would find
 # some that nobody gave it.
 OF_THE_AGENT = frozenset({
-    AGENT_DIR, CACHE_DIR, SPOOL_DIR, _OWNER_DIR, GUESTS_DIR, PROBE_HOME,
+    AGENT_DIR, CACHE_DIR, SPOOL_DIR, UNSENT_DIR, _OWNER_DIR, GUESTS_DIR, PROBE_HOME,
     SETTINGS_FILE, CREDENTIAL_FILE, TERMS_FILE, *RUNTIME_FILES,
 })  # fmt: skip
 # And what it needs until it is gone. The book of images is kept with those that could not be removed.

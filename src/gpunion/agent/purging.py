@@ -34,6 +34,7 @@ from gpunion.owner_kill.records import read_json
 NOT_OURS = "it is not ours"
 # The mark of what the campus's install script has made; only that is removed with us.
 INSTALLED_MARK = ".installed-by-gpunion"
+LINK_DIRS = (Path("/usr/local/bin"), Path.home() / ".local" / "bin")  # where the script has put a link to it
 WAIT_S = 0.1
 GOODBYE_MARGIN_S = 90.0  # after the notice: the last saves' end, the goodbye, removing what was here
 TERM_S = 5.0
@@ -205,7 +206,7 @@ def _compare_traces(receipt: Receipt, before: Traces, after: Traces) -> None:
         receipt.shared.append(f"{after.host_image}: a container of somebody else's uses it")
     elif before.host_image:
         receipt.removed["images"].append(before.host_image)
-    if after.trouble:
+    if after.trouble and after.trouble not in receipt.left_behind:
         receipt.left_behind.append(after.trouble)
 
 
@@ -234,11 +235,21 @@ def _still_alive(processes: tuple[tuple[int, int], ...]) -> list[tuple[int, int]
 def _remove_program(receipt: Receipt) -> None:
     """The program itself, where the campus's script has put it here: last, since it is what runs now."""
     home = Path(sys.prefix).parent
-    if Path(sys.prefix).name == "venv" and (home / INSTALLED_MARK).exists():
-        shutil.rmtree(home, ignore_errors=True)
-        (receipt.left_behind if home.exists() else receipt.removed.setdefault("program", [])).append(
-            str(home)
-        )
+    if Path(sys.prefix).name != "venv" or not (home / INSTALLED_MARK).exists():
+        return
+    links = [folder / "gpunion" for folder in LINK_DIRS]
+    for link in links:
+        if link.is_symlink() and link.readlink() == Path(sys.prefix, "bin", "gpunion"):
+            with contextlib.suppress(OSError):
+                link.unlink()
+            _note(receipt, link)
+    shutil.rmtree(home, ignore_errors=True)
+    _note(receipt, home)
+
+
+def _note(receipt: Receipt, path: Path) -> None:
+    still = path.exists() or path.is_symlink()
+    (receipt.left_behind if still else receipt.removed.setdefault("program", [])).append(str(path))
 
 
 def _homes(state_dir: Path) -> list[Path]:

@@ -54,7 +54,7 @@ class Notebook:
     def open(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in sorted(self._directory.glob("*.json")):
-            note = _from_record(read_json(os.fspath(path)))
+            note = note_of(read_json(os.fspath(path)))
             if note is not None:
                 self._known[note.run_id] = note
 
@@ -73,21 +73,7 @@ class Notebook:
             in_gang=order.seat is not None,
             run_key=order.run_key,
         )
-        record: dict[str, object] = {
-            "run_id": note.run_id,
-            "job_id": note.job_id,
-            "epoch": note.epoch,
-            "gpu_indices": list(note.gpu_indices),
-            "since_unix_s": note.since_unix_s,
-            "tier": note.tier,
-            "packages": note.packages,
-            "vault_key": note.vault_key,
-            "places": list(note.places),
-            "in_gang": note.in_gang,
-            "run_key": note.run_key,
-            **{name: os.fspath(getattr(paths, name)) for name in _PATHS},
-        }
-        write_json(os.fspath(self._directory / f"{note.run_id}.json"), record, private=True)
+        write_json(os.fspath(self._directory / f"{note.run_id}.json"), record_of(note), private=True)
         self._known[note.run_id] = note
         return note
 
@@ -102,7 +88,24 @@ class Notebook:
         (self._directory / f"{run_id}.json").unlink(missing_ok=True)
 
 
-def _from_record(record: dict[str, object] | None) -> RunNote | None:
+def record_of(note: RunNote) -> dict[str, object]:
+    return {
+        "run_id": note.run_id,
+        "job_id": note.job_id,
+        "epoch": note.epoch,
+        "gpu_indices": list(note.gpu_indices),
+        "since_unix_s": note.since_unix_s,
+        "tier": note.tier,
+        "packages": note.packages,
+        "vault_key": note.vault_key,
+        "places": list(note.places),
+        "in_gang": note.in_gang,
+        "run_key": note.run_key,
+        **{name: os.fspath(getattr(note.paths, name)) for name in _PATHS},
+    }
+
+
+def note_of(record: dict[str, object] | None) -> RunNote | None:
     """None for a file that is not ours or damaged: its guest, if any, is then a stranger and ended."""
     if record is None:
         return None

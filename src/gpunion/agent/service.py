@@ -8,15 +8,28 @@ being shut in at all: bubblewrap needs a /proc that nothing covers, host names a
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpunion.agent.shutdown import ASK_LIMIT_S, NOTICE_MOST_S, TIDY_S
+
 UNIT_NAME = "gpunion-agent.service"
 SYSTEM_UNITS = Path("/etc/systemd/system")
+LINGER_DIR = Path("/var/lib/systemd/linger")
+# Everybody may ask that for themselves.
+LET_LINGER = "loginctl enable-linger (it needs no root)"
+ENGINE_VARIABLES = (
+    "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF",
+    "XDG_DATA_HOME",
+)  # fmt: skip
 CALL_LIMIT_S = 60.0
+# Also for an agent that is slow to end its own things.
+STOP_LIMIT_S = ASK_LIMIT_S + NOTICE_MOST_S + TIDY_S + 20.0
 # Beside the agent's own cgroup guests' can have controllers, so that the kernel limits memory and CPU.
 SUBGROUP, SUBGROUP_SINCE = "agent", 254
 # Nothing an agent, a sandbox or an engine does needs these.
@@ -40,6 +53,7 @@ class Service:
     python: str = sys.executable
     systemd_version: int = field(default_factory=lambda: systemd_version())
     path: str = field(default_factory=lambda: os.environ.get("PATH", os.defpath))
+    engine: Mapping[str, str] = field(default_factory=lambda: which_engine(os.environ))
 
     @property
     def unit_file(self) -> Path:
@@ -48,6 +62,11 @@ class Service:
     @property
     def systemctl(self) -> list[str]:
         return ["systemctl", *(["--user"] if self.user else [])]
+
+
+def which_engine(environment: Mapping[str, str]) -> dict[str, str]:
+    """What says which Docker or Podman is meant: a service would find another than its owner has tried."""
+    return {name: environment[name] for name in ENGINE_VARIABLES if environment.get(name)}
 
 
 class Systemd:
@@ -71,17 +90,21 @@ def unit_text(service: Service) -> str:
         "[Unit]",
         "Description=GPUnion agent: lends this machine on its owner's terms",
         "Wants=network-online.target",
-        "After=network-online.target docker.service",
+        "After=network.target network-online.target nss-lookup.target docker.service",
         "# It comes back however often it fails: its guests' leases depend on it.",
         "StartLimitIntervalSec=0",
         "",
         "[Service]",
         "Type=exec",
         f"ExecStart={_quoted(service.python)} -P -m gpunion agent {_state_dir_words(service)}",
-        f"Environment={_quoted(f'PATH={service.path}', program=False)}",
+        *(
+            f"Environment={_quoted(f'{name}={value}', program=False)}"
+            for name, value in {"PATH": service.path, **service.engine}.items()
+        ),
         "Restart=on-failure",
         "RestartSec=2",
-        "TimeoutStopSec=20",
+        "# When the machine is shut down, its guests are saved first.",
+        f"TimeoutStopSec={STOP_LIMIT_S:.0f}",
         "# Guests outlive their agent: a restart or an upgrade ends nobody's work.",
         "KillMode=process",
         "# Guests get cgroups of their own below this unit's.",
@@ -173,6 +196,14 @@ def _need(systemd: Systemd, service: Service) -> None:
         )
     if not service.user and os.geteuid() != 0:
         raise ServiceTrouble("a service of the machine is root's. Next: run this as root, or with --user")
+
+
+def lingers(uid: int, folder: Path = LINGER_DIR) -> bool:
+    """Whether systemd lets what this user started go on when the user has logged out."""
+    try:
+        return (folder / pwd.getpwuid(uid).pw_name).exists()
+    except KeyError:
+        return False
 
 
 def systemd_version() -> int:

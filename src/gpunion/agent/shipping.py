@@ -38,6 +38,7 @@ from gpunion.ports.vault import (
 
 # A vault that is away or full for a while must not cost a finished job its result: whoever looks after it
 # gets as long as for a last save (`engine.handlers.saves.OUT_OF_TOUCH_PATIENCE_S`).
+NOT_SAVED = "its output could not be saved"
 OUTPUT_PATIENCE_S = 3600.0
 OUTPUT_WAIT_S = 2.0
 OUTPUT_WAIT_MAX_S = 30.0
@@ -103,15 +104,17 @@ def ship_output(
     world: World, note: RunNote, step: int, keep: CheckpointId | None, cancelled: Cancelled
 ) -> OutputShipped:
     """Blocks; called from a thread, after the guest is gone. Files are named as in the output directory."""
-    output_id = CheckpointId(f"{note.run_id}-output")
+    output_id = output_of(note)
     left_out = ""
+    shelf = None if note.in_gang else world.outputs  # without one of them all members run again
+    if shelf is not None and (kept := shelf.kept(note.run_id)):
+        return OutputShipped(run_id=note.run_id, output=None, detail=NOT_SAVED, kept=kept)  # before a restart
     try:
         make_readable(note.paths.output_dir)
         left_out = _without(remove_links_that_lead_outside(note.paths.output_dir))
         if not any(note.paths.output_dir.iterdir()):
             return OutputShipped(run_id=note.run_id, output=None, left_out=left_out)
-        label = _label(note, output_id, step=step, progress=1.0, tier=OUTPUT_TIER)
-        sent = _sent_in_the_end(world, note, label, keep, cancelled)
+        sent = _sent_in_the_end(world, note, output_label(note, step), keep, cancelled)
         world.replicate(note.job_id, note.places)
         output = CheckpointId(sent.manifest.checkpoint_id)
         return OutputShipped(run_id=note.run_id, output=output, left_out=left_out)
@@ -119,12 +122,25 @@ def ship_output(
         return OutputShipped(
             run_id=note.run_id,
             output=None,
-            detail=f"its output could not be saved: {fault}",
+            detail=f"{NOT_SAVED}: {fault}",
             hopeless=isinstance(fault, BadManifest),
             left_out=left_out,
+            kept="" if shelf is None or cancelled() or not _may_pass(fault) else shelf.keep(note, step),
         )
     finally:
         world.saves.clear(note.run_id, output_id)
+
+
+def output_of(note: RunNote) -> CheckpointId:
+    return CheckpointId(f"{note.run_id}-output")
+
+
+def output_label(note: RunNote, step: int) -> CheckpointLabel:
+    return _label(note, output_of(note), step=step, progress=1.0, tier=OUTPUT_TIER)
+
+
+def _may_pass(fault: VaultFault | OSError) -> bool:
+    return isinstance(fault, VaultFault) and fault.temporary
 
 
 def _sent_in_the_end(

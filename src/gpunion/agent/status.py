@@ -16,6 +16,7 @@ from gpunion.agent.gpu_status import gpu_rows
 from gpunion.agent.gpu_watch import GpuWatch
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.settings import THROUGH_COORDINATOR, Settings
+from gpunion.agent.sign_watch import SignWatch
 from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_watch import TermsWatch
 from gpunion.agent.world import World
@@ -33,6 +34,7 @@ class StatusBoard:
     disk: DiskWatch | None = None
     terms: TermsDesk | None = None
     times: TermsWatch | None = None
+    signs: SignWatch | None = None
     keeping: Callable[[], dict[str, Any]] | None = None  # where the owner lends disk
 
     def status(self) -> dict[str, Any]:
@@ -48,6 +50,7 @@ class StatusBoard:
             "tenure": state.holding.tenure.value,
             "because": self._because(),
             "terms": None if self.terms is None else {**self.terms.shown(), **self._lending()},
+            "signs": None if self.signs is None else self.signs.shown(),
             "deadline_in_s": self.deadline_in_s(),
             "leaving": state.holding.leaving,
             "killed": state.holding.killed,
@@ -60,6 +63,10 @@ class StatusBoard:
             "lease_left_s": None
             if lease_until_s is None
             else max(0.0, lease_until_s - self.world.clock.now_s()),
+            # With what the owner's terms add to the lease, as far as the coordinator knows of it.
+            "guests_end_in_s": None
+            if lease_until_s is None
+            else max(0.0, lease_until_s + station.engine.facts.terms.autonomy_s - self.world.clock.now_s()),
             "runtime": {
                 "name": self.world.runtime.name,
                 "sandboxed": self.world.runtime.sandboxed,
@@ -73,6 +80,7 @@ class StatusBoard:
             "vault": str(self.settings.vault or THROUGH_COORDINATOR),
             "vault_trouble": station.facts.vault_trouble,
             "keeps": None if self.keeping is None else self.keeping(),
+            "unsent": [] if self.world.outputs is None else self.world.outputs.shown(),
             "disk": None if self.disk is None else self.disk.shown(),
             "disk_trouble": self.loop.forgettable,
             "state_dir": str(self.settings.state_dir),

@@ -56,6 +56,7 @@ KEYS: tuple[Key, ...] = (
     Key("calendar", "calendar", PATH, "an .ics file; during its events it is not lent", house=True),
     Key("timezone", "timezone", ZONE, "of hours and calendar, like Europe/Berlin", house=True),
     Key("when_safe", "when_safe_s", seconds(7 * DAY_S, 1.0), "the limit of reclaim --when-safe", house=True),
+    Key("signs", "signs", TRUTH, "tell the campus that somebody is here, never who", house=True),
     Key("max_guests", "max_guests", numbers(1, 1000, "guests", whole=True), "at most so many at once"),
     Key("autonomy", "autonomy_s", seconds(DAY_S), "how long guests go on without the coordinator"),
     Key("park", "park", TRUTH, "guests may stand still in memory while you use their GPU"),

@@ -124,9 +124,10 @@ def _write_rate(value: float) -> str:
 
 
 def _write_size(value: int) -> str:
-    for power, unit in ((30, "GiB"), (20, "MiB")):
-        if value % 2**power == 0:
-            return f'"{value >> power}{unit}"'
+    """In the units it was written in: 80GB are no round number of GiB."""
+    for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (10**9, "GB"), (10**6, "MB")):
+        if value % size == 0:
+            return f'"{value // size}{unit}"'
     return str(value)
 
 

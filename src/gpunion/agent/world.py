@@ -14,7 +14,7 @@ from gpunion.agent.images import ImageKeeper
 from gpunion.agent.parking import GuestParker
 from gpunion.agent.peering import PeerDesk
 from gpunion.agent.preparing import PreparingBoard
-from gpunion.agent.run_notes import Notebook
+from gpunion.agent.run_notes import Notebook, RunNote
 from gpunion.agent.saves_under_way import SavesBoard
 from gpunion.domain.events import AgentEvent
 from gpunion.domain.peer import PeerPass
@@ -87,6 +87,19 @@ class Restore(Protocol):
     ) -> Fetched: ...
 
 
+class OutputShelf(Protocol):
+    """Keeps what a job made and no place took. Blocks; any thread."""
+
+    def kept(self, run_id: str) -> str:
+        """Until when, in words; nothing where it is not kept."""
+
+    def shown(self) -> list[dict[str, object]]:
+        """What is kept, for the owner."""
+
+    def keep(self, note: RunNote, step: int) -> str:
+        """The same, once its output directory lies there; nothing where there is no room for it."""
+
+
 def _nobody_copies(job_id: str, places: tuple[str, ...]) -> None:
     return
 
@@ -120,6 +133,7 @@ class World:
     checkpointer: Checkpointer | None = None  # None: the runtime cannot dump its guests whole
     ready: ReadyStates | None = None  # None: no states lie ready here
     peers: Peers | None = None  # None: blocks come from the vault only
+    outputs: OutputShelf | None = None  # None: what no place takes is gone with its guest
     desk: PeerDesk | None = None  # None: no other machine may fetch blocks from here
     # Told when something of a job was sealed: its other places are to have it too.
     replicate: Callable[[str, tuple[str, ...]], None] = _nobody_copies

@@ -50,16 +50,19 @@ def trouble_of(error: ClientError) -> Trouble:
         case ApiProblem():
             return _refused(error)
         case Unreachable():
+            plain = "WRONG_VERSION_NUMBER" in error.cause  # as OpenSSL says that no TLS is spoken there
             return Trouble(
                 f"the coordinator at {error.url} cannot be reached",
-                why=error.cause,
-                next_step="check the address and that it runs: gpunion doctor",
+                why="what listens there speaks no TLS" if plain else error.cause,
+                next_step=f"try {error.url.replace('https:', 'http:', 1)}"
+                if plain
+                else "check the address and that it runs: gpunion doctor",
                 code=TIMEOUT if _was_slow(error.__cause__) else UNAVAILABLE,
             )
         case NotACoordinator():
             return Trouble(
                 f"what answers at {error.url} is not a coordinator of this version",
-                why=f"it answered with status {error.status} and no sense",
+                why=f"it answered with status {error.status}, and with nothing that a coordinator says",
                 next_step="check the address: gpunion doctor",
                 code=UNAVAILABLE,
             )

@@ -58,11 +58,10 @@ class Follower:
         while True:
             try:
                 job = self.campus.job(self.job_id)
-                news = self._look()
                 if job["phase"] in OVER:
-                    self.context.pause(LAST_WORDS_S)
-                    self._look()
+                    self._show_the_end()
                     return job
+                news = self._look()
             except Unreachable:
                 silent += 1
                 if silent > SILENT_ROUNDS_MAX:
@@ -77,6 +76,14 @@ class Follower:
             silent, self._silent = 0, False
             pause_s = FASTEST_S if news else min(SLOWEST_S, pause_s * SLOWING)
             self.context.pause(pause_s)
+
+    def _show_the_end(self) -> None:
+        """What it printed last comes before the news of its end, where the rest was followed as it came."""
+        if not self._told:
+            self._look()
+        self.context.pause(LAST_WORDS_S)
+        self._show_log()
+        self._show_story()
 
     def _look(self) -> bool:
         """Shows what is new; whether there was anything."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gpunion.cli.quantities import (
     positive_count,
     positive_duration_s,
     positive_number,
+    shown_duration,
     size_bytes,
     some_memory,
     some_name,
@@ -144,6 +146,14 @@ def job_request(arguments: argparse.Namespace, file: JobFile | None = None) -> J
         raise Trouble(
             "a deadline alone does not say when the job has to start",
             next_step="say as well how long it runs, about, with --expect, like: --expect 2h --deadline 8h",
+            code=USAGE,
+        )
+    if job.get("finish_within_s", math.inf) < job.get("expected_s", 0.0):
+        raise Trouble(
+            "the deadline is over before a job that runs for so long can be done",
+            why=f"it runs for {shown_duration(job['expected_s'])}, about, and should be done in "
+            f"{shown_duration(job['finish_within_s'])}",
+            next_step="a later --deadline, or a shorter --expect",
             code=USAGE,
         )
     resources: Json = dict(job.get("resources", {}))

@@ -85,6 +85,7 @@ def build_parser(command: Command, module: CommandModule) -> Parser:
     tail = " -- COMMAND ..." if module.takes_command else ""
     parser = Parser(prog=f"gpunion {command.name}", description=_sentence(command.summary), epilog=epilog)
     parser.takes_command = module.takes_command
+    parser.commands = [command.name for command in COMMANDS]
     module.configure(parser)
     if module.json_shape is not None:
         parser.add_argument(

@@ -27,13 +27,17 @@ COMMANDS = (
 STATUS_JSON = """`{message, status}`. `status` has `guests` (each `run_id`, `job_id`, `epoch`, `phase`,
 `leaves_because`, `gpus`, `step`, `progress`, `since`, `preparing`, `saving`: null or `stage`, `for_s`,
 `done_bytes`, `total_bytes` of a save that is under way), `how_to_stop`, `tenure`, `because`,
-`terms` (as `gpunion terms --json` has them), `deadline_in_s`, `leaving`, `killed`,
-`coordinator` (`url`, `connected`, `trouble`, `unsent_reports`), `lease_left_s`, `runtime` (`name`,
-`sandboxed`, `described`), `node_id`, `lab`, `gpus` (each `index`, `model`, `memory_bytes`, `declared`,
-`speed`, `runs`, `withheld`, `uuid`, `memory_used_bytes`, `utilisation`, `temperature_c`, `power_w`,
-`ecc_uncorrected`, `processes`, `stale`; what nobody knows is null), `gpus_not_seen`,
+`terms` (as `gpunion terms --json` has them), `signs` (null, or `tells`: whether your terms let the campus
+know that somebody is there, `told`: null or which of `owner-logged-in`, `owner-on-gpu`, `keyboard` it knows
+of), `deadline_in_s`, `leaving`, `killed`,
+`coordinator` (`url`, `connected`, `trouble`, `unsent_reports`), `lease_left_s`, `guests_end_in_s`,
+`runtime` (`name`, `sandboxed`, `described`), `node_id`, `lab`,
+`gpus` (each `index`, `model`, `memory_bytes`, `declared`, `speed`, `runs`, `withheld`, `uuid`,
+`memory_used_bytes`, `utilisation`, `temperature_c`, `power_w`, `ecc_uncorrected`, `processes`, `stale`;
+what nobody knows is null), `gpus_not_seen`,
 `images` (null, or `quota_bytes`, `taken_bytes`, `kept`: each `image`, `size_bytes`), `vault`,
 `keeps` (null, or `directory`, `limit_bytes`, `used_bytes`, `places`, `open`, `trouble`),
+`unsent` (outputs that no place took and that stay here: each `run_id`, `size_bytes`, `until`, `folder`),
 `disk` (null, or `room`: `fine`, `short`, `full` or `failing`, `free_bytes`, `trouble`), `disk_trouble`,
 `state_dir`, `pid`, `version`."""
 

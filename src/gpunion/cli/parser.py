@@ -25,6 +25,7 @@ class Parser(argparse.ArgumentParser):
     """One command's parser. It raises Trouble where argparse would print and exit."""
 
     takes_command = False  # whether a command to run may follow after --
+    commands: Sequence[str] = ()  # all there are: one of them in a wrong place is told from nonsense
 
     def __init__(self, **details: Any) -> None:
         super().__init__(
@@ -69,10 +70,11 @@ class Parser(argparse.ArgumentParser):
         known = [name for action in self._actions for name in action.option_strings]
         if not flag.startswith("-"):
             after_dashes = f"write the command after --, like: {self.prog} -- {word} ..."
+            next_step = after_dashes if self.takes_command else f"{self.prog} --help"
+            if not self.takes_command and word in self.commands:
+                next_step = f"gpunion {word} --help"  # it is a command of its own
             return Trouble(
-                f"{self.prog} does not know what to do with {word!r}",
-                next_step=after_dashes if self.takes_command else f"{self.prog} --help",
-                code=USAGE,
+                f"{self.prog} does not know what to do with {word!r}", next_step=next_step, code=USAGE
             )
         meant = did_you_mean(flag, known)
         return Trouble(f"{self.prog} has no flag {flag}{meant}", next_step=f"{self.prog} --help", code=USAGE)

@@ -7,9 +7,10 @@ from types import TracebackType
 from typing import Self
 
 from gpunion.cli.quantities import shown_duration
-from gpunion.cli.screen import Screen
+from gpunion.cli.screen import STDERR, Screen, screen_width
 
 WIDTH = 30
+NARROWEST = 5  # a shorter bar says nothing
 REDRAW_S = 0.1
 LINE_EVERY_S = 15.0
 
@@ -59,9 +60,17 @@ class Progress:
         if not self._bar:
             self._screen.note(self.text(now_s))
             return
-        filled = WIDTH * self._done // max(1, self._total)
-        self._screen.err.write(f"\r\033[K[{'#' * filled}{'.' * (WIDTH - filled)}] {self.text(now_s)}")
+        self._screen.err.write(f"\r\033[K{self._line(now_s)}")
         self._screen.err.flush()
+
+    def _line(self, now_s: float) -> str:
+        """On one line of the screen, whatever its width: the rest of a longer one could not be taken back."""
+        text, room = self.text(now_s), screen_width(STDERR) - 1
+        width = min(WIDTH, room - len(text) - len("[] "))
+        if width < NARROWEST:
+            return text[: max(0, room)]
+        filled = width * self._done // max(1, self._total)
+        return f"[{'#' * filled}{'.' * (width - filled)}] {text}"
 
     def _clear(self) -> None:
         if self._bar and not self._quiet:

@@ -7,6 +7,8 @@ import math
 import re
 from typing import Any
 
+from gpunion.domain.sizes import size_in_words
+
 DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 SIZE_UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
@@ -112,11 +114,8 @@ def shown_duration(seconds: float) -> str:
 
 
 def shown_size(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.1f}".removesuffix(".0") + f" {unit}"
-        size /= 1024
-    return f"{size:.1f}".removesuffix(".0") + " TiB"
+    """In the units it was written in, as far as that can be told."""
+    return size_in_words(size)
 
 
 def shown_saving(saving: dict[str, Any]) -> str:
@@ -132,6 +131,13 @@ def shown_saving(saving: dict[str, Any]) -> str:
     if total_bytes:
         words += f" ({saving['done_bytes'] / total_bytes:.0%} of {shown_size(total_bytes)})"
     return words if saving["for_s"] is None else f"{words}, {shown_duration(saving['for_s'])}"
+
+
+def shown_reached(progress: float, step: int) -> str:
+    """A program that does not say how much there is to do has steps and no share of them."""
+    if not progress and step:
+        return f"step {step}"
+    return f"{progress:.0%} (step {step})" if step else f"{progress:.0%}"
 
 
 def shown_preparing(preparing: dict[str, Any]) -> str:

@@ -24,9 +24,9 @@ STYLES = {
 
 
 GAP = 2  # blanks between two columns
-NARROW = 8  # no column is folded to less
+NARROW = 10  # no column is folded to less: that is as long as a phase's name
 USUAL_WIDTH = 80  # of a screen that does not say
-STDOUT = 1
+STDOUT, STDERR = 1, 2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,13 +122,13 @@ def _json(value: Any, stream: IO[str], indent: int | None = None) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=not has_all)
 
 
-def screen_width() -> int:
+def screen_width(stream: int = STDOUT) -> int:
     """As `shutil` finds it, which takes long to load: what the environment says, then the terminal."""
     told = os.environ.get("COLUMNS", "")
     if told.isdecimal() and int(told):
         return int(told)
     try:
-        return os.get_terminal_size(STDOUT).columns or USUAL_WIDTH
+        return os.get_terminal_size(stream).columns or USUAL_WIDTH
     except OSError:
         return USUAL_WIDTH
 

@@ -29,7 +29,7 @@ def submit(
         def is_wanted(digest: str) -> bool:
             """Asked before anything is sent: a job that is refused anyway need not wait for its directory."""
             try:
-                handed_in.append(campus.submit({**job, "bundle": digest}))
+                handed_in.append(_hand_in(context, campus, {**job, "bundle": digest}))
             except ApiProblem as problem:
                 if problem.code != "bundle_missing":
                     raise
@@ -40,4 +40,14 @@ def submit(
         )
         if digest is not None:
             job = {**job, "bundle": digest}
-    return handed_in[0] if handed_in else campus.submit(job)
+    return handed_in[0] if handed_in else _hand_in(context, campus, job)
+
+
+def _hand_in(context: Context, campus: Campus, job: Json) -> Json:
+    try:
+        return campus.submit(job)
+    except KeyboardInterrupt:
+        context.screen.note(
+            "\nIt was just being handed in, and may run now. Next: gpunion ps, to see whether"
+        )
+        raise

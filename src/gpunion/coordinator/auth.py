@@ -77,7 +77,13 @@ class Keyring:
         """The admin token, where this is the first start; None where there is one already."""
         if any(known.kind is CredentialKind.ADMIN for known in self._by_digest.values()):
             return None
-        token = _kept_token(folder) or new_token(ADMIN)
+        return await self._make_admin(folder, _kept_token(folder) or new_token(ADMIN))
+
+    async def replace_admin(self, folder: Path) -> str:
+        """A new admin token; the one before is void from now on."""
+        return await self._make_admin(folder, new_token(ADMIN))
+
+    async def _make_admin(self, folder: Path, token: str) -> str:
         _write_secret(folder / ADMIN_FILE, token)
         await self._keep(self._credential(CredentialKind.ADMIN, ADMIN, token, ""))
         return token

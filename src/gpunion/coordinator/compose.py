@@ -11,7 +11,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from gpunion.adapters.files.allowance import leaving_free
 from gpunion.adapters.files.bounded import bounded_desk, bounded_vault
+from gpunion.adapters.files.claim import CAMPUS_FILE, claimed_by
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of, why_not
@@ -68,8 +70,14 @@ def trees_of(settings: Settings) -> Trees:
     return DirectoryTrees(settings.data_dir / TREES_DIR, keep_free_bytes=settings.keep_free_bytes)
 
 
-def _desk_opener(vault: Callable[[], Place]) -> Callable[[], VaultDesk]:
+def _desk_opener(settings: Settings, vault: Callable[[], Place]) -> Callable[[], VaultDesk]:
     """One for all requests, since it keeps what nodes hold; opened when a node first asks."""
+
+    def open_own() -> VaultDesk:
+        folder = Path(vault().directory)
+        allow = leaving_free(folder, settings.keep_free_bytes, settings.data_dir)
+        return DirectoryDesk(DirectoryVault(folder, allow=allow))
+
     lock = threading.Lock()
     opened: list[VaultDesk] = []
     patience = Patience(READ_LIMIT_S, DESK_STALL_S)
@@ -79,7 +87,7 @@ def _desk_opener(vault: Callable[[], Place]) -> Callable[[], VaultDesk]:
         patience.carry(CAMPUS, lambda: check(vault()))
         with lock:
             if not opened:
-                desk = patience.ask(CAMPUS, lambda: DirectoryDesk(DirectoryVault(vault().directory)))
+                desk = patience.ask(CAMPUS, open_own)
                 opened.append(bounded_desk(desk, CAMPUS, patience))
             return opened[0]
 
@@ -102,6 +110,7 @@ def _marks(settings: Settings, places: CampusPlaces, store: Store) -> PlaceMarks
         make=lambda directory: mark_of(Path(directory)),
         why_not=partial(why_not, where="where the coordinator runs"),
         ask=Patience(WHERE_LIMIT_S).ask,
+        claim=lambda directory, who, *, anew: claimed_by(Path(directory, CAMPUS_FILE), who, anew=anew),
     )
 
 
@@ -226,7 +235,7 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
         places=places,
         keepers=keepers,
         marks=marks,
-        vault_desk=_desk_opener(partial(marks.folder, CAMPUS)),
+        vault_desk=_desk_opener(settings, partial(marks.folder, CAMPUS)),
         station=station,
         loop=loop,
         hub=hub,

@@ -42,9 +42,13 @@ while [ "$left" -gt 0 ]; do
   esac
 done
 
+# Where people's shells look for programs; one that is installed into a place of your own is yours to find.
+bin=""
 if [ "$(id -u)" = 0 ]; then
+  [ -n "$home" ] || bin=/usr/local/bin
   home=${home:-/opt/gpunion} state=${GPUNION_STATE_DIR:-/var/lib/gpunion} scope=""
 else
+  [ -n "$home" ] || bin=$HOME/.local/bin
   home=${home:-$HOME/.local/share/gpunion} state=${GPUNION_STATE_DIR:-$HOME/.local/state/gpunion} scope="--user"
 fi
 
@@ -77,7 +81,13 @@ FETCH
 "$home/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$fetched/$wheel[agent,cli,gpu]" ||
   fail "pip could not install it. Where packages come from is set in pip's own configuration."
 "$home/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$fetched/$wheel"
-gpunion="$home/venv/bin/gpunion"
+gpunion="$home/venv/bin/gpunion" shown="$home/venv/bin/gpunion"
+# `gpunion leave --purge` takes the link away. A program of that name that is not ours stays what it is.
+if [ -n "$bin" ] && { [ ! -e "$bin/gpunion" ] || [ "$(readlink "$bin/gpunion")" = "$gpunion" ]; }; then
+  if mkdir -p "$bin" && ln -sf "$gpunion" "$bin/gpunion"; then
+    case ":$PATH:" in *":$bin:"*) shown=gpunion ;; esac
+  fi
+fi
 
 if [ -f "$state/agent.toml" ]; then
   say "this machine has joined before; its terms and its name stay as they are"
@@ -90,6 +100,6 @@ if [ "$service" = yes ] && [ -d /run/systemd/system ]; then
   "$gpunion" agent install $scope --state-dir "$state"
 else
   say "there is no systemd to start the agent (or you said --no-service). Start it yourself, now and after a boot:"
-  say "  $gpunion agent --state-dir $state"
+  say "  $gpunion agent --state-dir $state" # what starts it at a boot may look elsewhere than you
 fi
-say "who is on this machine, and how to have it back: $gpunion status"
+say "who is on this machine, and how to have it back: $shown status"

@@ -2,7 +2,8 @@
 
 Everything that changes the campus goes through here: requests, agents' frames, timers, leases. A fault of the
 store that will not pass, or a bug, ends the loop and with it the process: what is committed is the truth, and
-a fresh start from it is safer than any repair (crash-only).
+a fresh start from it is safer than any repair (crash-only). A full disk does not: a decision that cannot be
+written down is not made, whoever asked for it is told so, and what comes by itself comes again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
@@ -17,21 +19,30 @@ import structlog
 from gpunion.coordinator.clock import SteadyClock
 from gpunion.coordinator.crashpoint import CrashPoint
 from gpunion.coordinator.ledger import Finding, Ledger
+from gpunion.coordinator.room import Room
 from gpunion.coordinator.switchboard import Line, Switchboard
 from gpunion.domain.commit import Commit, InboxMark
 from gpunion.domain.effects import SendOrder
 from gpunion.domain.events import CoordinatorEvent, CoordinatorStarted, NodeJoined, TimerFired
-from gpunion.domain.frames import AgentFrame
+from gpunion.domain.frames import AgentFrame, Hello
 from gpunion.domain.ids import NodeId
 from gpunion.domain.job import Job
 from gpunion.engine import audit
 from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.engine.transcript import Transcript
-from gpunion.ports.store import LoggedDecision, Store, StoreFault, event_name, log_line
+from gpunion.ports.store import (
+    LoggedDecision,
+    Store,
+    StoreFault,
+    StoreFull,
+    event_name,
+    is_logged,
+    log_line,
+)
 
 # Each connection and request waits for its own answer, so this many are many clients, not a backlog of one.
 QUEUE_LIMIT = 4096
-# A store that is busy or full for longer than these pauses together is not going to recover by itself.
+# A store that is busy for longer than these pauses together is not going to recover by itself.
 RETRY_PAUSES_S = (0.05, 0.2, 1.0, 3.0)
 # Frames that wait are taken before time is asked, so that a stalled process hears its agents before it
 # calls them silent; but never so many that a deadline waits.
@@ -99,6 +110,7 @@ class Loop:
         self._ending = False
         self._acknowledged: dict[NodeId, int] = {}
         self._transcript = Transcript()
+        self._room = Room()
 
     # --- for routes ------------------------------------------------------------------------------
 
@@ -133,9 +145,10 @@ class Loop:
                 if now_s >= renew_s:
                     await self._renew(now_s)
                     renew_s = now_s + self._lead_s / 3
-                due = self.station.due(now_s)
+                due = self.station.due(now_s) if self._room.may_be_asked(now_s) else None
                 if due is not None:
-                    await self._happen(due)
+                    with suppress(StoreFull):  # its time stays come
+                        await self._happen(due)
                 elif not self._queue:
                     await self._sleep_until(renew_s)
         finally:
@@ -163,7 +176,7 @@ class Loop:
 
     async def _sleep_until(self, renew_s: float) -> None:
         next_s = self.station.next_due_s()
-        until_s = renew_s if next_s is None else min(next_s, renew_s)
+        until_s = renew_s if next_s is None else min(max(next_s, self._room.asked_again_s), renew_s)
         try:
             async with asyncio.timeout(max(0.0, until_s - self._clock.now_s())):
                 await self._wake.wait()
@@ -179,21 +192,27 @@ class Loop:
             case _Posted(event, key, answer):
                 with _passing_failure_to(answer):
                     outcome = await self._happen(event, key=key)
-                if not answer.done():
-                    answer.set_result(outcome)
+                    if not answer.done():
+                        answer.set_result(outcome)
             case _Arrived(line, frame, answer):
                 with _passing_failure_to(answer):
                     await self._take_frame(line, frame)
-                if not answer.done():
-                    answer.set_result(None)
+                    if not answer.done():
+                        answer.set_result(None)
 
     async def _take_frame(self, line: Line, frame: AgentFrame) -> None:
         if not self._switchboard.is_current(line):
             return
         self._ledger.count(f"frames.{type(frame).__name__}")
         node_id = line.node_id
-        for event, mark in self.station.frame_arrived(self._clock.now_s(), node_id, frame):
-            await self._happen(event, mark=mark)
+        events = self.station.frame_arrived(self._clock.now_s(), node_id, frame)
+        try:
+            for event, mark in events:
+                await self._happen(event, mark=mark)
+        except StoreFull:
+            if isinstance(frame, Hello):
+                raise  # it waits for a welcome that will not come
+            # Not acknowledged, so it comes again; its lease is renewed all the same.
         orders = self.station.links[node_id].orders
         arrived = min(orders.waiting, default=orders.last_seq + 1) - 1
         if arrived > self._acknowledged.get(node_id, 0):
@@ -210,7 +229,7 @@ class Loop:
         seq = await self._commit(commit) if _worth_writing(commit) else 0
         self.station.committed(commit)
         self._audit(commit)
-        logged = 0 if commit.decision.empty else seq
+        logged = seq if is_logged(commit) else 0
         if logged:
             self._tell(commit, log_line(commit, seq))
         for node_id in _addressed(commit):
@@ -227,7 +246,13 @@ class Loop:
     async def _commit_with_patience(self, commit: Commit) -> int:
         for pause_s in RETRY_PAUSES_S:
             try:
-                return await self._store.commit(commit, term=self.station.term)
+                seq = await self._store.commit(commit, term=self.station.term)
+                self._room.found()
+                return seq
+            except StoreFull as fault:
+                self._ledger.count("store_full")
+                self._room.missed(self._clock.now_s(), fault)
+                raise
             except StoreFault as fault:
                 if not fault.temporary:
                     raise
@@ -271,7 +296,8 @@ class Loop:
 
 
 class _passing_failure_to:
-    """Whoever waits for the answer hears that there will be none; the failure itself goes on up."""
+    """Whoever waits for the answer hears that there will be none; the failure itself goes on up, but for one
+    that only they need to know of."""
 
     def __init__(self, answer: asyncio.Future[Outcome] | asyncio.Future[None]) -> None:
         self._answer = answer
@@ -279,9 +305,11 @@ class _passing_failure_to:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, failure: BaseException | None, *_: object) -> bool:
+        full = isinstance(failure, StoreFull)
         if kind is not None and not self._answer.done():
-            self._answer.set_exception(NotAccepting())
+            self._answer.set_exception(failure if full and failure is not None else NotAccepting())
+        return full
 
 
 def _worth_writing(commit: Commit) -> bool:

@@ -13,24 +13,22 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import IO
 
 import structlog
 import uvicorn
-from structlog.typing import Processor
 
+from gpunion import log_lines
 from gpunion.coordinator.app import make_app
 from gpunion.coordinator.auth import ADMIN_FILE
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.compose import open_campus
 from gpunion.coordinator.settings import BadSettings, Settings
 from gpunion.coordinator.sweeping import keep_sweeping
-from gpunion.engine.transcript import for_reading
 from gpunion.ports.store import StoreFault
 from gpunion.ports.trees import TreesFault
 from gpunion.wire.codec import FRAME_LIMIT_BYTES
@@ -47,11 +45,11 @@ HEADERS_LIMIT = 64 * 1024
 log = structlog.get_logger("gpunion.coordinator")
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, *, new_admin_token: bool = False) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code."""
     _configure_logs(settings.log_format)
     try:
-        return asyncio.run(_serve(settings))
+        return asyncio.run(_serve(settings, new_admin_token))
     except (StoreFault, TreesFault) as error:
         return _cannot_start(f"{error}{how_to_make_room(str(error), settings.data_dir)}")
     except BadSettings as error:
@@ -60,7 +58,7 @@ def serve(settings: Settings) -> int:
         return _cannot_start(why_not(error, settings.data_dir))
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, new_admin_token: bool) -> int:
     campus = await open_campus(settings)
     try:
         listener = _listen(settings)
@@ -69,9 +67,11 @@ async def _serve(settings: Settings) -> int:
         return _cannot_start(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}")
     if not ip_address(listener.getsockname()[0]).is_loopback:
         log.warning("tokens_travel_in_the_clear", host=settings.host, next_step="put TLS in front")
-    token = await campus.keyring.bootstrap_admin(settings.data_dir)
+    keyring = campus.keyring
+    make = keyring.replace_admin if new_admin_token else keyring.bootstrap_admin
+    token = await make(settings.data_dir)
     if token is not None:
-        print(f"admin token (shown once, kept in {settings.data_dir / ADMIN_FILE}): {token}", flush=True)
+        print(how_to_find(token, settings.data_dir / ADMIN_FILE), flush=True)
     server = _Server(campus, listener, settings)
     writing = asyncio.create_task(campus.loop.run())
     writing.add_done_callback(partial(_exit_on_fault, settings.data_dir))
@@ -180,8 +180,15 @@ def why_not(error: OSError, data_dir: Path) -> str:
 
 def how_to_make_room(trouble: str, data_dir: Path) -> str:
     """Where that is what was wrong, in whichever words the database or the system has for it."""
-    full = any(word in trouble.lower() for word in ("disk is full", "no space left", "quota exceeded"))
+    full = any(word in trouble.lower() for word in ("is full", "no space left", "quota exceeded"))
     return f"; make room where it keeps its data: df -h {data_dir}" if full else ""
+
+
+def how_to_find(token: str, kept: Path) -> str:
+    """A journal is kept, and read by others than whoever may read the file."""
+    if log_lines.goes_to_journal(sys.stdout, os.environ):
+        return f"admin token: kept in {kept}"
+    return f"admin token (shown once, kept in {kept}): {token}"
 
 
 def _cannot_start(why: str) -> int:
@@ -195,25 +202,8 @@ def _write_whole(path: Path, text: str) -> None:
     os.replace(fresh, path)
 
 
-def in_colour(stream: IO[str], environment: Mapping[str, str]) -> bool:
-    return stream.isatty() and not environment.get("NO_COLOR")
-
-
 def _configure_logs(log_format: str) -> None:
-    for_people: list[Processor] = [
-        for_reading,
-        structlog.dev.ConsoleRenderer(colors=in_colour(sys.stderr, os.environ)),
-    ]
-    for_programs: list[Processor] = [structlog.processors.JSONRenderer()]
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *(for_programs if log_format == "json" else for_people),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )
+    log_lines.configure(log_format, once=True)
     # Libraries speak up only when something is wrong.
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s"

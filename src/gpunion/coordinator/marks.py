@@ -8,6 +8,7 @@ on purpose.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
@@ -17,11 +18,24 @@ from gpunion.domain.place import Place
 from gpunion.ports.store import Marks
 from gpunion.ports.vault import VaultFault
 
+# Beside the marks of folders, which begin with /.
+CAMPUS_ID = "campus"
+
 
 class Ask(Protocol):
     """Puts a question to a place and waits for a few seconds. VaultUnavailable when that was not enough."""
 
     def __call__(self, place: str, question: Callable[[], str], /) -> str: ...
+
+
+class Claim(Protocol):
+    """Who uses a folder: we, where nobody did, or `anew`. Nothing where that cannot be told. May hang."""
+
+    def __call__(self, directory: str, who: str, *, anew: bool) -> str: ...
+
+
+def nobody_else(directory: str, who: str, *, anew: bool) -> str:
+    return who
 
 
 class PlaceMarks:
@@ -37,8 +51,11 @@ class PlaceMarks:
         make: Callable[[str], str],
         why_not: Callable[[Place], str],
         ask: Ask,
+        claim: Claim = nobody_else,
     ) -> None:
         """`places` are those that have a directory."""
+        self._claim = claim
+        self._campus_id = ""
         self._store = store
         self._places = {place.name: place for place in places}
         self._make = make
@@ -49,6 +66,10 @@ class PlaceMarks:
 
     async def load(self) -> None:
         self._known = dict(await self._store.place_marks())
+        self._campus_id = self._known.get(CAMPUS_ID, "")
+        if not self._campus_id:
+            self._campus_id = secrets.token_hex(8)
+            await self._store.put_place_mark(CAMPUS_ID, self._campus_id)
         await self.learn()
 
     async def learn(self) -> None:
@@ -79,15 +100,21 @@ class PlaceMarks:
             raise not_found(
                 f"place {name[:64]} that is a folder", "gpunion places lists the places there are"
             )
-        if not await self._take_as_it_is(place):
+        if not await self._take_as_it_is(place, anew=True):
             detail = f"{place.directory} cannot be written by the coordinator, or does not answer"
             raise ApiError(
                 409, "place_not_reached", detail, "mount it where the coordinator runs, then ask again"
             )
 
-    async def _take_as_it_is(self, place: Place) -> str:
+    async def _take_as_it_is(self, place: Place, *, anew: bool = False) -> str:
+        def take() -> str:
+            mark = self._make(place.directory)
+            if mark:
+                self._claim(place.directory, self._campus_id, anew=anew)
+            return mark
+
         try:
-            mark = await asyncio.to_thread(self._ask, place.name, lambda: self._make(place.directory))
+            mark = await asyncio.to_thread(self._ask, place.name, take)
         except (VaultFault, OSError):
             return ""
         if mark:
@@ -103,6 +130,24 @@ class PlaceMarks:
                 "Next: mount it where the coordinator runs, writable for it"
             )
         try:
-            return self._ask(place.name, lambda: self._why_not(marked))
+            return self._ask(place.name, lambda: self._why_not(marked) or self._shared_by(marked))
         except (VaultFault, OSError) as trouble:
             return str(trouble)
+
+    def _shared_by(self, place: Place) -> str:
+        """By another name of it here, or by another campus: it is used all the same, and no bytes mix."""
+        names = [name for name in self._places if name != place.name]
+        same = [name for name in names if self.folder(name).mark == place.mark]
+        if same:
+            return (
+                f"{place.directory} is the same folder as the place {same[0]}: a copy in both is one. "
+                "Next: name another folder, or leave one of them out"
+            )
+        user = self._claim(place.directory, self._campus_id, anew=False)
+        if user not in ("", self._campus_id):
+            return (
+                f"{place.directory} is used by the coordinator of another campus too, or by one whose "
+                "database was lost. Next: give each campus a folder of its own; if the other one is gone, "
+                f"gpunion places accept {place.name}"
+            )
+        return ""

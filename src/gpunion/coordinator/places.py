@@ -39,7 +39,7 @@ class CampusPlaces:
             raise ApiError(
                 422,
                 "too_few_places",
-                f"{count} replicas are asked for, and there are {len(chosen)} places: {', '.join(chosen)}",
+                f"{count} replicas are asked for, and there are {len(chosen)} place(s): {', '.join(chosen)}",
                 "ask for fewer, or have the operator name another place in the coordinator's settings",
             )
         return () if chosen[:count] == (CAMPUS,) else chosen[:count]

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gpunion.coordinator.loop import NotAccepting
-from gpunion.ports.store import StoreFault
+from gpunion.ports.store import StoreFault, StoreFull
 from gpunion.ports.trees import TreesFault, TreesFull
 from gpunion.wire.v1 import patterns
 from gpunion.wire.v1.campus import FieldError, Problem
@@ -69,6 +69,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(NotAccepting, _on_not_accepting)
     app.add_exception_handler(StoreFault, _on_store_fault)
+    app.add_exception_handler(StoreFull, _on_store_full)
     app.add_exception_handler(TreesFault, _on_trees_fault)
     app.add_exception_handler(Exception, _on_bug)
 
@@ -116,6 +117,15 @@ async def _on_store_fault(_request: Request, error: Exception) -> Response:
     detail = f"the coordinator's store could not do it: {error}"
     next_step = "ask again in a moment; if it stays, the operator should look at the disk"
     return response_of(ApiError(503, "store_unavailable", detail, next_step))
+
+
+async def _on_store_full(_request: Request, error: Exception) -> Response:
+    detail = f"the coordinator has no room to write anything down, so nothing was changed: {error}"
+    next_step = (
+        "the operator makes room there (df -h shows what is full); then ask again. "
+        "What runs goes on meanwhile, and what is known can be read"
+    )
+    return response_of(ApiError(507, "no_room", detail, next_step))
 
 
 async def _on_trees_fault(_request: Request, error: Exception) -> Response:

@@ -37,7 +37,7 @@ class Settings:
     policies: str = "gpunion"
     log_format: str = "text"
     lead_s: float = 30.0  # how long the lead lasts without being renewed
-    # Of the disk: directories of jobs are refused before the database cannot be written any more.
+    # Of the disk: directories of jobs and saves are refused before the database cannot be written any more.
     keep_free_bytes: int = 512 * 1024**2
     places: Mapping[str, Any] = field(default_factory=dict)  # [places.NAME], see docs/vault.md
     replicas: int = 1  # in how many places they lie in the end

@@ -20,6 +20,7 @@ class CheckpointTrouble(StrEnum):
     """Why a checkpoint did not become durable."""
 
     NO_GUEST = "no_guest"
+    OVER = "over"  # the program has ended, and what it made is on its way
     NOT_ANSWERED = "not_answered"  # the program did not save in time
     NOT_SAVED = "not_saved"  # the program tried and could not
     SUPERSEDED = "superseded"  # a later request took its place

@@ -15,6 +15,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.records import dataclass
 from gpunion.domain.reports import Report
 from gpunion.domain.run import EndReason
+from gpunion.domain.signs import Signs
 from gpunion.domain.system_tier import Tier
 from gpunion.domain.withheld import HoldCause
 
@@ -256,13 +257,24 @@ class StateFetched:
 class OutputShipped:
     """What the program left in its output directory is durable (or there was nothing, or `detail` says why
     it is not). `hopeless`: no other try and no other machine could keep it. `left_out`: what could not be
-    kept of it, in words; the rest is."""
+    kept of it, in words; the rest is. `kept`: until when it stays on this machine, which sends it later."""
 
     run_id: RunId
     output: CheckpointId | None
     detail: str = ""
     hopeless: bool = False
     left_out: str = ""
+    kept: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptOutputSent:
+    """An output that no place took when its run ended, and that this machine kept, is durable now."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    output: CheckpointId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +316,13 @@ class DepartureForeseen:
 
     at_s: float | None
     because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignsSeen:
+    """Of the owner, and their terms let the campus know of them. None: there is nothing to be told."""
+
+    signs: Signs | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,11 +378,13 @@ AgentEvent = (
     | CheckpointNotShipped
     | StateFetched
     | OutputShipped
+    | KeptOutputSent
     | OwnerReclaimed
     | OwnerPaused
     | OwnerResumed
     | OwnerChangedTerms
     | DepartureForeseen
+    | SignsSeen
     | GuestOverstepped
     | OwnerKilled
     | LeaseRenewed

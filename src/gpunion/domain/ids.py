@@ -6,6 +6,7 @@ import re
 from typing import NewType
 
 _NUMBERS = re.compile(r"(\d+)")
+_OWN = re.compile(r"-a(?=\d+(?:[./]|$))")  # as `own_checkpoint_id` has it, at the end of an id or a record's
 
 JobId = NewType("JobId", str)
 RunId = NewType("RunId", str)
@@ -34,5 +35,7 @@ def migration_id(job_id: JobId, number: int) -> MigrationId:
 
 def by_number(name: str) -> tuple[str | int, ...]:
     """To sort names by, so that the tenth save comes after the ninth: of a program that tells no steps only
-    their numbers say which is the newer."""
-    return tuple(int(part) if place % 2 else part for place, part in enumerate(_NUMBERS.split(name)))
+    their numbers say which is the newer. What an agent took by itself is the last that a run saves, so it
+    comes after what was ordered."""
+    parts = _NUMBERS.split(_OWN.sub("-d", name))
+    return tuple(int(part) if place % 2 else part for place, part in enumerate(parts))

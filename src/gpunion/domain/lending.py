@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from gpunion.domain.ids import NodeId
+from gpunion.domain.signs import Signs
 
 CAMPUS = "campus"  # the id of the one memory there is
 
@@ -85,8 +86,17 @@ class Lending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignTally:
+    """Over all machines and times at which exactly these signs were shown: departures, and those expected."""
+
+    shown: Signs
+    departures: float
+    expected: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CampusMemory:
-    """When lessons were drawn, and how owners of this campus announce that they leave."""
+    """When lessons were drawn, how owners of this campus announce that they leave, what their signs mean."""
 
     id: str = CAMPUS
     began_s: float
@@ -94,3 +104,5 @@ class CampusMemory:
     lesson_s: float | None = None  # a lesson is under way: nodes counted before this moment are still due
     unannounced: int = 0
     notices_s: tuple[float, ...] = ()
+    signs: tuple[SignTally, ...] = ()
+    signs_as_of_s: float = 0.0

@@ -11,6 +11,7 @@ from gpunion.domain.keeping import Keeping
 from gpunion.domain.place import CAMPUS
 from gpunion.domain.records import dataclass
 from gpunion.domain.resources import GIB, Capacity, Gpu
+from gpunion.domain.signs import Signs
 from gpunion.domain.system_tier import RestoreTried, SystemAbility
 from gpunion.domain.terms import Terms
 from gpunion.domain.withheld import WithheldGpu, earliest_deadline_s
@@ -114,7 +115,11 @@ class Node:
     wanted_why: str = ""  # what of its owner's terms ends the lending, where it is not their word
     known_end_s: float | None = None  # by its owner's terms it is lent until then
     not_lent_because: str = ""  # and why it is not, in their words
+    signs: Signs | None = None  # of its owner, as its agent shows them; None: it tells nothing
+    signs_since_s: float = 0.0
+    signs_before: Signs | None = None  # what was shown long enough before that to be of use
     removed: bool = False  # it has left, and nobody wants to see it any more
+    unheard: bool = False  # since the coordinator began again: it may be gone, and nobody noticed
 
     def wanted_by_s(self, gpu_indices: tuple[int, ...]) -> float | None:
         """When who holds these GPUs has to be gone: with the whole machine, or from one of them."""

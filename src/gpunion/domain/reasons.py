@@ -9,6 +9,7 @@ import math
 
 from gpunion.domain.records import dataclass, maker
 from gpunion.domain.sentences import SENTENCES, WITHOUT_NOTICE
+from gpunion.domain.sizes import size_in_words
 from gpunion.domain.why import Why
 
 __all__ = ["Fact", "Reason", "Verdict", "Why", "because", "told"]
@@ -61,21 +62,15 @@ class Verdict:
         return self.refusal is None
 
 
-_SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 def _in_its_unit(name: str, value: Fact) -> str:
     if name.endswith("_s"):
         return _shown_time(value)
-    return _shown_size(value) if name == "bytes" else _shown(value)
-
-
-def _shown_size(value: Fact) -> str:
-    if not isinstance(value, int | float) or value < _SIZES[-1][0]:
-        return f"{_shown(value)} bytes"
-    size, unit = next(row for row in _SIZES if value >= row[0])
-    return f"{value / size:.1f} {unit}"
+    if name.endswith("bytes") and isinstance(value, int | float):
+        return size_in_words(value)
+    return _shown(value)
 
 
 def _shown_time(value: Fact) -> str:

@@ -7,6 +7,7 @@ from gpunion.domain.ids import CheckpointId, JobId, RunId
 from gpunion.domain.reasons import Why
 from gpunion.domain.records import dataclass
 from gpunion.domain.run import EndReason
+from gpunion.domain.signs import Signs
 from gpunion.domain.system_tier import Tier
 from gpunion.domain.terms import Terms
 from gpunion.domain.withheld import HoldCause
@@ -41,6 +42,7 @@ class RunEnded:
     detail: str = ""
     at_s: float | None = None  # when it stood still
     saved_for: EndReason | None = None  # what would have ended it, had its agent not asked it to save itself
+    kept: str = ""  # until when its machine keeps an output that no place took
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +177,13 @@ class DepartureForetold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignsShown:
+    """Of the owner, at this moment. None: from now on nothing is told of them."""
+
+    signs: Signs | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuestAskedToGo:
     """The terms let it stay no longer than this; None: it may stay after all."""
 
@@ -198,6 +207,16 @@ class StateStaged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutputArrived:
+    """What a run made, which its machine had kept since it ended, is durable now."""
+
+    run_id: RunId
+    job_id: JobId
+    epoch: int
+    output: CheckpointId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLeft:
     pass
 
@@ -217,7 +236,9 @@ Report = (
     | NodeResumed
     | TermsChanged
     | DepartureForetold
+    | SignsShown
     | GuestAskedToGo
     | StateStaged
+    | OutputArrived
     | NodeLeft
 )

@@ -11,16 +11,17 @@ SENTENCES: dict[Why, str] = {
     Why.NODE_PAUSED: "its owner takes no new guests at the moment",
     Why.NODE_RECLAIMED: "its owner is using it",
     Why.NODE_SILENT: "it has not been heard from",
+    Why.NODE_UNHEARD: "the coordinator has begun again and has not heard from it since",
     Why.NODE_LEFT: "it has left the campus",
     Why.TOO_FEW_GPUS: "it has {has} GPU(s), {needs} are needed",
     Why.TOO_FEW_FREE_GPUS: "{free} of its GPUs are free, {needs} are needed",
-    Why.TOO_LITTLE_VRAM: "it has not {needs} GPU(s) with {vram_gib} GiB of memory",
+    Why.TOO_LITTLE_VRAM: "it has not {needs} GPU(s) with {vram_bytes} of memory",
     Why.WRONG_MODEL: "its GPUs ({models}) are not of a wanted model",
     Why.TOO_FEW_CPUS: "it lends {has} CPUs, {needs} are needed",
-    Why.TOO_LITTLE_MEMORY: "it lends {has_gib} GiB of memory, {needs_gib} GiB are needed",
+    Why.TOO_LITTLE_MEMORY: "it lends {has_bytes} of memory, {needs_bytes} are needed",
     Why.TOO_FEW_FREE_CPUS: "{free} of its CPUs are free, {needs} are needed",
-    Why.TOO_LITTLE_FREE_MEMORY: "{free_gib} GiB of its memory are free, {needs_gib} GiB are needed",
-    Why.LAB_NOT_ADMITTED: "its owner does not admit guests of lab '{lab}'",
+    Why.TOO_LITTLE_FREE_MEMORY: "{free_bytes} of its memory are free, {needs_bytes} are needed",
+    Why.LAB_NOT_ADMITTED: "its owner does not admit guests of {lab}",
     Why.PERSON_NOT_ADMITTED: "its owner does not admit {person}",
     Why.NOT_LENT_NOW: "{because}",
     Why.ENDS_SOON: "by its owner's terms it is lent for {left_s} more only",
@@ -37,7 +38,7 @@ SENTENCES: dict[Why, str] = {
     Why.NO_IMAGES_HERE: "its guests run in no containers ({runtime}), and the job asks for an image",
     Why.IMAGE_NOT_LISTED: "the campus does not list the image {image}",
     Why.IMAGE_NOT_ADMITTED: "its owner does not admit the image {image}",
-    Why.IMAGE_TOO_LARGE: "its owner gives images {quota_gib} GiB, {image} takes {needs_gib}",
+    Why.IMAGE_TOO_LARGE: "its owner gives images {quota_bytes}, {image} takes {needs_bytes}",
     Why.IMAGE_PINNED: "its image is {image}",
     Why.IMAGE_ADDED: "{by} put {image} on the campus's list",
     Why.IMAGE_REMOVED: "{by} took {image} off the campus's list",
@@ -65,6 +66,8 @@ SENTENCES: dict[Why, str] = {
     Why.SAVED: "step {step} is durable ({bytes} shipped)",
     Why.PLACES_PASSED_OVER: "for now it goes on without some of its places, which get what they miss "
     "when they have room ({trouble})",
+    Why.SAVES_AHEAD: "asked to save ahead: {node} is lent for {left_s} more, and what its guests have not "
+    "saved would not all fit the notice of {notice_s}",
     Why.SAVED_ELSEWHERE: "it was saved in another of its places, since {trouble}",
     Why.SAVE_SPOILED: "its program could not go on from what it had saved at step {step} ({detail}); "
     "it goes on from the save before, step {durable}",
@@ -115,10 +118,10 @@ SENTENCES: dict[Why, str] = {
     "the vault gave it",
     Why.STATE_WAS_THERE: "{found} bytes of its state lay ready on {node}",
     Why.MOVED_ANEW: "moved from {source} to {node}; stood still for {downtime_s} and begins anew: "
-    "nothing of it was saved",
+    "nothing of it was saved (how a program is saved: docs/checkpoints.md)",
     Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s}, {redone} steps to redo",
     Why.RUNS_AGAIN_ANEW: "runs again on {node}, where it was; stood still for {downtime_s} and begins anew: "
-    "nothing of it was saved",
+    "nothing of it was saved (how a program is saved: docs/checkpoints.md)",
     Why.RUNS_AGAIN: "runs again on {node}, where it was; stood still for {downtime_s}, "
     "{redone} steps to redo",
     Why.FELL_BACK: "its last save did not arrive ({trouble}); going on from step {durable}",
@@ -156,6 +159,10 @@ SENTENCES: dict[Why, str] = {
     Why.SAVED_FOR_OWNER: "the owner of {node} wanted it back: it was saved there and ended, {ago_s} ago; "
     "it is run again",
     Why.GUEST_VANISHED: "it died on {node} without a word from itself or its owner",
+    Why.OUTPUT_ARRIVED: "what it made was kept on {node} and has come from there; "
+    "fetch it: gpunion cp {job}: DIR",
+    Why.OUTPUT_ON_ITS_WAY: "its program has ended on {node}; what it made is not yet where it is kept, "
+    "and is sent until it is",
     Why.OUTPUT_NOT_KEPT: "its program finished on {node}, but {detail}; it is run again from step {durable}",
     Why.OUTPUT_LEFT_OUT: "{detail}",
     Why.FINISHED: "finished on {node} after {moves} move(s)",

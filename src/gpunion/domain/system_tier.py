@@ -13,12 +13,15 @@ class Tier(StrEnum):
     SYSTEM = "system"  # its machine dumps it, memory, open files and all
 
 
+OTHERWISE = "a job that saves itself may come (--checkpoint-tier app)"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemAbility:
     """Whether a machine can dump whole guests and bring them back: found by doing it, not by asking."""
 
     able: bool = False
-    why_not: str = "whole guests cannot be dumped here"
+    why_not: str = f"that takes Podman and an agent of root's; {OTHERWISE}"
     kind: str = ""  # what a dump depends on, in one word; dumps move freely between machines of one kind
 
 

@@ -77,6 +77,7 @@ class HouseRules:
     yield_gpus: tuple[int, ...] = ()  # what is theirs then; empty: all of it
     yield_notice_s: float | None = None  # None: as `Terms.notice_s`
     yield_quiet_s: float = DEFAULT_QUIET_S
+    signs: bool = True  # the campus may know that somebody is there, never who
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,9 @@ BLOCK_SIZE_BYTES = 4 * 1024 * 1024
 FILES_MAX = 100_000
 PERMISSIONS = 0o777  # no set-user-id bit travels
 HASH_PATTERN = re.compile(r"[0-9a-f]{64}")
+# Systems take paths of 4096 bytes in all: what is saved here must fit where it is restored, below whatever
+# folder a machine keeps guests in.
+PATH_LIMIT_BYTES = 3072
 # A link's target is a path; longer ones no system takes.
 LINK_LIMIT_BYTES = 4096
 
@@ -43,8 +46,12 @@ def check_entries(files: Iterable[FileEntry]) -> None:
         kinds[entry.path] = stat.S_IFMT(entry.mode)
         if len(kinds) > FILES_MAX:
             raise BadTree(f"more than {FILES_MAX} files")
+    seen: set[str] = set()
     for path in kinds:
         for parent in parents_of(path):
+            if parent in seen:
+                break  # and all above it
+            seen.add(parent)
             if kinds.get(parent, stat.S_IFDIR) != stat.S_IFDIR:
                 raise BadTree(f"{path!r} lies inside {parent!r}, which is no directory")
 
@@ -53,6 +60,15 @@ def check_path(path: str) -> None:
     parts = path.split("/")
     if "\0" in path or any(part in ("", ".", "..") for part in parts):
         raise BadTree(f"{path!r} does not name a file inside the directory")
+    try:
+        length_bytes = len(path.encode(errors="surrogateescape"))  # names are bytes to the system
+    except UnicodeEncodeError:
+        raise BadTree(f"{path!r} cannot name a file") from None
+    if length_bytes > PATH_LIMIT_BYTES:
+        raise BadTree(
+            f"{path[:80]!r}... is a path of {length_bytes} bytes, and could not be restored everywhere: "
+            f"{PATH_LIMIT_BYTES} are the most"
+        )
 
 
 def check_link(path: str, target: str) -> None:

@@ -7,6 +7,7 @@ from gpunion.domain.run import EndReason
 
 TROUBLE_IN_WORDS = {
     CheckpointTrouble.NO_GUEST: "nothing of it ran there any more",
+    CheckpointTrouble.OVER: "its program had ended",
     CheckpointTrouble.NOT_ANSWERED: "its program did not save itself in time",
     CheckpointTrouble.NOT_SAVED: "its program could not save itself",
     CheckpointTrouble.SUPERSEDED: "a later save took its place",
@@ -39,3 +40,7 @@ END_IN_WORDS = {
     EndReason.GUEST_LOST: "it died there",
     EndReason.UNKNOWN: "nothing of it was there",
 }
+
+
+def lab_in_words(lab: str) -> str:
+    return f"lab '{lab}'" if lab else "no lab (--lab names a job's)"

@@ -22,6 +22,7 @@ from gpunion.domain.events import (
     GuestStarted,
     GuestStartFailed,
     GuestUnparked,
+    KeptOutputSent,
     LeaseRenewed,
     OrderReceived,
     OutputShipped,
@@ -30,11 +31,13 @@ from gpunion.domain.events import (
     OwnerPaused,
     OwnerReclaimed,
     OwnerResumed,
+    SignsSeen,
     StateFetched,
     TimerFired,
 )
 from gpunion.domain.guest import Tenure
 from gpunion.domain.node import NodeFacts
+from gpunion.domain.reports import SignsShown
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_draft import AgentDraft
 from gpunion.engine.handlers import (
@@ -103,6 +106,8 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             saves.not_shipped(draft, event)
         case OutputShipped():
             guests.output_shipped(draft, event)
+        case KeptOutputSent():
+            guests.kept_output_sent(draft, event)
         case StateFetched():
             orders.state_fetched(draft, event)
         case OwnerReclaimed() | OwnerPaused() | OwnerResumed() | OwnerKilled():
@@ -111,6 +116,8 @@ def _dispatch(draft: AgentDraft, event: AgentEvent) -> None:
             stays.terms_changed(draft, event)
         case DepartureForeseen():
             stays.foreseen(draft, event)
+        case SignsSeen(signs=signs):
+            draft.report(SignsShown(signs=signs))
         case GuestOverstepped():
             stays.overstepped(draft, event)
         case AgentStarted():

@@ -51,7 +51,9 @@ class AgentStation:
         self.skew = Skew()
         self.connected = False
         self.term = 0
+        self.forgotten = False  # by a coordinator whose database is older than what we told each other
         self.greetings = 0  # what only holds while connected is told again after each
+        self._greeted_s: float | None = None
         self._offered_autonomy_s = facts.terms.autonomy_s
         self._granted_s = 0.0  # when the newest lease was granted, in the coordinator's time
 
@@ -64,6 +66,7 @@ class AgentStation:
     def hello(self, now_s: float) -> Hello:
         self.connected = False
         self.greetings += 1
+        self._greeted_s = now_s
         self._offered_autonomy_s = self.facts.terms.autonomy_s
         guests = tuple(sorted(g.run_id for g in self.engine.state.guests.values() if g.living))
         return Hello(
@@ -81,6 +84,9 @@ class AgentStation:
             return []  # a coordinator that was replaced has no say any more
         self.skew.learn(now_s, frame.sent_s)
         if isinstance(frame, Welcome):
+            if self._remembers_more_than(frame):
+                self.forgotten = True
+                return []
             newest_s = self._granted_s if frame.term == self.term else frame.sent_s
             self._granted_s = max(newest_s, frame.sent_s)  # another term is another machine's time
             self.term = frame.term
@@ -108,6 +114,18 @@ class AgentStation:
 
     def disconnected(self) -> None:
         self.connected = False
+
+    def _remembers_more_than(self, welcome: Welcome) -> bool:
+        """It has to answer this very hello: a late welcome of an earlier connection knows less by right.
+
+        Then what we took or were acknowledged was committed by it, unless its database was put back to an
+        earlier day. Its orders would come with numbers that are used up, and our reports with numbers that
+        it does not expect: neither would ever be taken again.
+        """
+        if welcome.hello_sent_s != self._greeted_s:
+            return False
+        acknowledged = self.reports.last_seq - len(self.reports.waiting)
+        return welcome.orders_before < self.orders.last_seq or welcome.ack < acknowledged
 
     def due(self, now_s: float) -> AgentEvent | None:
         key = self.timers.due(now_s)

@@ -34,18 +34,29 @@ from gpunion.domain.reports import (
     NodeReclaimed,
     NodeResumed,
     NoticeGiven,
+    OutputArrived,
     Report,
     RunEnded,
     RunNotParked,
     RunParked,
     RunStarted,
     RunUnparked,
+    SignsShown,
     StateStaged,
     TermsChanged,
 )
 from gpunion.domain.run import RunPhase
 from gpunion.domain.timing import Timing
-from gpunion.engine import accounts, gang_places, lending, planner, staging
+from gpunion.engine import (
+    accounts,
+    evacuation,
+    gang_places,
+    lending,
+    lost_outputs,
+    planner,
+    signs,
+    staging,
+)
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import (
     checkpoints,
@@ -174,6 +185,7 @@ def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
         case NodeRemoved():
             nodes.removed(draft, event)
         case CoordinatorStarted():
+            nodes.none_was_heard(draft)
             lending.begin_again(draft)
             planner.look_again_later(draft)
         case _:
@@ -200,12 +212,16 @@ def _report(draft: Draft, node_id: NodeId, report: Report) -> None:
             _parking(draft, report)
         case CheckpointFailed():
             checkpoints.failed(draft, report)
+        case OutputArrived():
+            lost_outputs.arrived(draft, node_id, report)
         case StateStaged():
             staging.staged(draft, node_id, report)
         case NoticeGiven() | NodeReclaimed() | NodePaused() | NodeResumed() | NodeLeft():
             _owner_said(draft, node_id, report)
         case TermsChanged() | DepartureForetold() | GuestAskedToGo():
             node_terms.said(draft, node_id, report)
+        case SignsShown():
+            signs.shown(draft, node_id, report)
         case _:
             assert_never(report)
 
@@ -261,6 +277,8 @@ def _timer(draft: Draft, key: str) -> None:
             checkpoints.flush_overdue(draft, subject)
         case "lesson":
             lending.lesson(draft)
+        case "evacuate":
+            evacuation.look(draft, NodeId(subject))
         case "replan" | "leave":
             planner.look_again_later(draft)
         case _:

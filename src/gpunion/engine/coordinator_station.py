@@ -4,7 +4,7 @@ A shell (live or simulated) drives it in this order and adds only I/O:
 
     for event, mark in station.frame_arrived(...) / station.due(now):      what happened
         commit = station.decide(now, event, mark)                          pure
-        store.commit(commit)                                               may fail: throw the station away
+        store.commit(commit)                                               may fail: then it was not decided
         station.committed(commit)                                          memory follows the store
     for node, frame in station.outgoing(now): send                         at least once
 """
@@ -63,6 +63,7 @@ class NodeLink:
         self.skew = Skew()
         self.replies: list[CoordinatorFrame] = []  # answers that need no memory
         self.saves = HeardSaves()
+        self.unanswered: Heartbeat | None = None  # of a node that is silent until its word is committed
 
 
 class CoordinatorStation:
@@ -114,7 +115,11 @@ class CoordinatorStation:
                 self.engine.note_progress(progress.run_id, progress.step, progress.progress)
             self.engine.note_preparing(node_id, frame.preparing)
             link.saves.take(now_s, frame.saves, node_id, self.engine.state.runs)
-            link.replies.append(self._grant(now_s, link, frame))
+            if events:
+                # A lease that nobody remembers granting would let a run live on that is given up.
+                link.unanswered = frame
+            else:
+                link.replies.append(self._grant(now_s, link, frame))
             return events
         if link.reports.expects(frame.seq):
             mark = _mark(node_id=node_id, incarnation=link.incarnation, seq=frame.seq)
@@ -166,6 +171,8 @@ class CoordinatorStation:
             self.timers.fired(event.key)
         elif type(event) is NodeFellSilent:
             self.leases.forget(event.node_id)
+        elif type(event) is NodeHeard:
+            self._answer(commit.at_s, event.node_id)
         self.engine.apply(commit.decision)
         if effects:
             self.timers.apply(effects)
@@ -256,6 +263,12 @@ class CoordinatorStation:
                 sent_s=now_s,
             )
         )
+
+    def _answer(self, now_s: float, node_id: NodeId) -> None:
+        link = self.links[node_id]
+        if link.unanswered is not None and link.connected:
+            link.replies.append(self._grant(now_s, link, link.unanswered))
+        link.unanswered = None
 
     def _grant(self, now_s: float, link: NodeLink, heartbeat: Heartbeat) -> LeaseGrant:
         return LeaseGrant(

@@ -1,4 +1,5 @@
-"""Changes that only keep count: a run that numbers a save, a job that learns what one cost.
+"""Changes that only keep count: a run that numbers a save, a job that learns what one cost, a node that shows
+other signs of its owner.
 
 They are most of all changes and nobody goes anywhere for them, so the planner need not look.
 """
@@ -11,6 +12,7 @@ from typing import Any
 
 from gpunion.domain.decision import Record
 from gpunion.domain.job import Job
+from gpunion.domain.node import Node
 from gpunion.domain.records import compiled
 from gpunion.domain.run import Run
 
@@ -26,6 +28,7 @@ def _same_but(kind: type, *counts: str) -> Callable[[Any, Any], bool]:
 
 _same_run = _same_but(Run, "checkpoints")
 _same_job = _same_but(Job, "cost", "durable", "copies")
+_same_node = _same_but(Node, "signs", "signs_since_s", "signs_before")
 
 
 def only_counts(former: Record | None, record: Record) -> bool:
@@ -33,4 +36,6 @@ def only_counts(former: Record | None, record: Record) -> bool:
         return type(former) is Job and not record.phase.waiting and _same_job(former, record)
     if type(record) is Run:
         return type(former) is Run and _same_run(former, record)
+    if type(record) is Node:
+        return type(former) is Node and former.signs != record.signs and _same_node(former, record)
     return False

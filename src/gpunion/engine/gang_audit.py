@@ -8,11 +8,12 @@ from gpunion.domain.decision import Decision
 from gpunion.domain.effects import SendOrder
 from gpunion.domain.gang import Seat, leader_of, member_ids
 from gpunion.domain.ids import JobId, run_id
-from gpunion.domain.job import Job
+from gpunion.domain.job import DurablePoint, Job
 from gpunion.domain.orders import StartRun
 from gpunion.domain.run import RunPhase
 from gpunion.engine.state import CampusState
 from gpunion.engine.violation import Violation
+from gpunion.policy.gangs.agreeing import Mark, mark
 
 # A run that is being ended is not counted: that takes as long as its machine takes, or its fence.
 _TO_STAY = (RunPhase.ORDERED, RunPhase.RUNNING)
@@ -27,7 +28,7 @@ def check(state: CampusState, decision: Decision) -> list[Violation]:
         if seat is not None:
             members = [state.jobs[one] for one in member_ids(leader, seat)]
             found += _partly_running(state, leader, members)
-            found += _mixed_steps(leader, members)
+            found += _mixed_steps(state, leader, members)
     return found + _started_apart(decision)
 
 
@@ -42,14 +43,14 @@ def _partly_running(state: CampusState, leader: JobId, members: list[Job]) -> li
     return [Violation(invariant=11, subject=leader, what=what)]
 
 
-def _mixed_steps(leader: JobId, members: list[Job]) -> list[Violation]:
+def _mixed_steps(state: CampusState, leader: JobId, members: list[Job]) -> list[Violation]:
     living = [one for one in members if not one.phase.over]
     found = []
-    steps = {None if one.durable is None else one.durable.step for one in living}
+    steps = {None if one.durable is None else _mark(state, one.durable) for one in living}
     if len(steps) > 1:
         what = f"its members would go on from steps {steps}"
         found.append(Violation(invariant=12, subject=leader, what=what))
-    earlier = {tuple(point.step for point in one.earlier) for one in living}
+    earlier = {tuple(_mark(state, point) for point in one.earlier) for one in living}
     if len(earlier) > 1:
         what = f"its members would go back to different steps: {sorted(earlier)}"
         found.append(Violation(invariant=12, subject=leader, what=what))
@@ -59,6 +60,10 @@ def _mixed_steps(leader: JobId, members: list[Job]) -> list[Violation]:
             what = "it would go on from a save that was of no use before"
             found.append(Violation(invariant=12, subject=one.id, what=what))
     return found
+
+
+def _mark(state: CampusState, point: DurablePoint) -> Mark:
+    return mark(point.step, state.checkpoints[point.checkpoint_id].requested_s)
 
 
 def _started_apart(decision: Decision) -> list[Violation]:

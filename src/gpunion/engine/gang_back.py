@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpunion.domain.checkpoint import Checkpoint
 from gpunion.domain.ids import CheckpointId
 from gpunion.domain.job import DurablePoint, Job
 from gpunion.domain.reasons import Why
@@ -18,7 +19,7 @@ from gpunion.domain.run import EndReason, Run
 from gpunion.engine import gangs
 from gpunion.engine.draft import Draft
 from gpunion.engine.going_back import GOES_BACK_MOST, SPOILED_KEPT, came_to_nothing
-from gpunion.policy.gangs.agreeing import Round, newest_unblamed
+from gpunion.policy.gangs.agreeing import Round, mark, newest_unblamed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +99,12 @@ def _was_given_the_newest(job: Job, run: Run) -> bool:
 def _saves(draft: Draft, job: Job) -> _Saves:
     assert job.durable is not None
     points = (*job.earlier, job.durable)
-    kept = {(draft.state.checkpoints[one.checkpoint_id].epoch, one.step): one for one in points}
+    kept = {_round(draft.state.checkpoints[one.checkpoint_id]): one for one in points}
     return _Saves(kept=kept, spoiled=(*job.spoiled, job.durable.checkpoint_id)[-SPOILED_KEPT:])
+
+
+def _round(saved: Checkpoint) -> Round:
+    return (saved.epoch, *mark(saved.step, saved.requested_s))
 
 
 def _back(job: Job, saves: _Saves, to: Round) -> Job:

@@ -112,7 +112,7 @@ def _keep(draft: Draft, members: list[Job], kept: Kept) -> None:
     near = []
     for node in draft.state.nodes.values():
         roomy = node.facts.disk is DiskRoom.FINE  # else nobody knows when it will do
-        if node.phase is NodePhase.SHARING and roomy and node.id not in kept.nodes:
+        if node.phase is NodePhase.SHARING and not node.unheard and roomy and node.id not in kept.nodes:
             most = _room(draft, first, _emptied(draft, node.id), size)
             if most:
                 free = _room(draft, first, view(draft, node.id), size)
@@ -136,7 +136,9 @@ def _emptied(draft: Draft, node_id: NodeId) -> NodeView:
     """A machine as if nobody were on it, its disk had room and its owner lent all of it."""
     here = view(draft, node_id)
     facts = replace(here.node.facts, disk=DiskRoom.FINE)
-    lent = replace(here.node, phase=NodePhase.SHARING, withheld=(), known_end_s=None, facts=facts)
+    lent = replace(
+        here.node, phase=NodePhase.SHARING, withheld=(), known_end_s=None, unheard=False, facts=facts
+    )
     return NodeView(
         node=lent,
         free_gpus=lent.facts.lent_gpus,

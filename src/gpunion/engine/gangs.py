@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.gang import member_ids
-from gpunion.domain.ids import checkpoint_id, own_checkpoint_id, run_id
+from gpunion.domain.ids import CheckpointId, checkpoint_id, own_checkpoint_id, run_id
 from gpunion.domain.job import DurablePoint, Job, JobPhase
 from gpunion.domain.migration import MigrationPhase
 from gpunion.domain.reasons import Why
@@ -12,7 +15,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine.draft import Draft
 from gpunion.engine.going_back import to_go_back_to
-from gpunion.policy.gangs.agreeing import Reached, common_step, save_step, save_wait_s
+from gpunion.policy.gangs.agreeing import Mark, Reached, mark, newest_common, save_step, save_wait_s
 
 # Members save in rounds, so what belongs together is among the last saves of each.
 SAVES_LOOKED_AT = 8
@@ -91,18 +94,18 @@ def saved_by_s(draft: Draft, job: Job, by_s: float | None) -> float | None:
 
 
 def advance(draft: Draft, job: Job) -> None:
-    """Durable is what all members can go on from: the furthest step that each has saved in this epoch."""
+    """Durable is what all members can go on from: the newest of which each has a save, of this epoch."""
     every = members(draft, job)
-    saved = [_saved_steps(draft, one) for one in every]
-    step = common_step(saved)
-    if step is None or any(one.durable is not None and step <= one.durable.step for one in every):
+    saved = [_saved(draft, one) for one in every]
+    common = newest_common(saved)
+    if common is None or any(common <= _durable_mark(draft, one) for one in every):
         _say_apart(draft, every)
         return
     for one, checkpoints in zip(every, saved, strict=True):
-        checkpoint = checkpoints[step]
+        checkpoint = checkpoints[common]
         point = DurablePoint(
             checkpoint_id=checkpoint.id,
-            step=step,
+            step=checkpoint.step,
             progress=checkpoint.progress,
             at_s=draft.now_s,
             tier=checkpoint.tier,
@@ -111,30 +114,30 @@ def advance(draft: Draft, job: Job) -> None:
             size_bytes=checkpoint.size_bytes,
         )
         draft.put(replace(one, durable=point, earlier=to_go_back_to(one), went_back=0))
-        draft.because(one.id, Why.SAVED, step=step, bytes=checkpoint.shipped_bytes)
+        draft.because(one.id, Why.SAVED, step=point.step, bytes=checkpoint.shipped_bytes)
 
 
 def completing_save(draft: Draft, job: Job, run: Run) -> Checkpoint | None:
     """What a run that has ended still sends, where all members have that step once it has arrived."""
     others = [one for one in members(draft, job) if one.id != job.id]
-    known = draft.durable_step(job.id)
+    known = _durable_mark(draft, job)
     unsettled = (draft.state.checkpoints[one] for one in draft.state.unsettled.get(run.id, ()))
     awaited = [
         one
         for one in unsettled
         if one.phase is CheckpointPhase.CAPTURED
-        and one.step > known
-        and all(_has_or_sends(draft, other, one.step) for other in others)
+        and _mark(one) > known
+        and all(_has_or_sends(draft, other, _mark(one)) for other in others)
     ]
-    return max(awaited, key=lambda one: one.step, default=None)
+    return max(awaited, key=_mark, default=None)
 
 
-def _has_or_sends(draft: Draft, job: Job, step: int) -> bool:
+def _has_or_sends(draft: Draft, job: Job, wanted: Mark) -> bool:
     run = newest_run(draft, job)
-    if run is None or step in _saved_steps(draft, job):
+    if run is None or wanted in _saved(draft, job):
         return run is not None
     unsettled = [draft.state.checkpoints[one] for one in draft.state.unsettled.get(run.id, ())]
-    if any(one.phase is CheckpointPhase.CAPTURED and one.step == step for one in unsettled):
+    if any(one.phase is CheckpointPhase.CAPTURED and _mark(one) == wanted for one in unsettled):
         return True
     # Asked for at the same step, and not there yet.
     return run.phase is RunPhase.LEAVING and any(one.phase is CheckpointPhase.REQUESTED for one in unsettled)
@@ -171,13 +174,32 @@ def _reached(draft: Draft, run: Run) -> Reached:
     return Reached(step=step, steps_per_s=pace)
 
 
-def _saved_steps(draft: Draft, job: Job) -> dict[int, Checkpoint]:
-    """What its newest run has made durable, by step."""
+def _saved(draft: Draft, job: Job) -> dict[Mark, Checkpoint]:
+    """What its newest run has made durable, by what belongs together."""
     run = newest_run(draft, job)
     if run is None:
         return {}
     first = max(1, run.checkpoints - SAVES_LOOKED_AT + 1)
-    names = [checkpoint_id(run.id, number) for number in range(first, run.checkpoints + 1)]
-    names += [own_checkpoint_id(run.id, number) for number in range(1, SAVES_LOOKED_AT + 1)]
+    asked = _durable_ones(
+        draft, (checkpoint_id(run.id, number) for number in range(first, run.checkpoints + 1))
+    )
+    own_names = (own_checkpoint_id(run.id, number) for number in range(1, SAVES_LOOKED_AT + 1))
+    # Its machine had it saved when nobody could ask: without a step that belongs to nothing of the others.
+    own = (one for one in _durable_ones(draft, own_names) if one.step)
+    return {_mark(one): one for one in (*asked, *own)}
+
+
+def _durable_ones(draft: Draft, names: Iterable[CheckpointId]) -> list[Checkpoint]:
     known = (draft.state.checkpoints.get(name) for name in names)
-    return {one.step: one for one in known if one is not None and one.phase is CheckpointPhase.DURABLE}
+    return [one for one in known if one is not None and one.phase is CheckpointPhase.DURABLE]
+
+
+def _mark(checkpoint: Checkpoint) -> Mark:
+    return mark(checkpoint.step, checkpoint.requested_s)
+
+
+def _durable_mark(draft: Draft, job: Job) -> Mark:
+    """What nothing is older than where it has saved nothing."""
+    return (
+        (0, -math.inf) if job.durable is None else _mark(draft.state.checkpoints[job.durable.checkpoint_id])
+    )

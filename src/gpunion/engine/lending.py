@@ -11,6 +11,7 @@ from dataclasses import replace
 from gpunion.domain.ids import NodeId
 from gpunion.domain.lending import CampusMemory, Foretold, Lending, LentSpan
 from gpunion.domain.node import Node, NodePhase
+from gpunion.engine import signs
 from gpunion.engine.draft import Draft
 from gpunion.policy.hazard import calibration
 from gpunion.policy.hazard.memory import evidence_of, history_of, memory_of
@@ -90,9 +91,9 @@ def _follow(draft: Draft, former: Node | None, node: Node) -> None:
         return  # nobody knows yet: it may be heard again before its guests are given up
     another = former.incarnation != node.incarnation
     if former.phase is NodePhase.SILENT and (another or _given_up(draft, former)):
-        lending = _departed(draft, lending, former.phase_since_s, notice_s=None)
+        lending = _departed(draft, lending, former, former.phase_since_s, notice_s=None)
     elif another or (lending.free_since_s is not None and node.phase not in _LENT):
-        lending = _departed(draft, lending, draft.now_s, notice_s=_notice_s(draft, node))
+        lending = _departed(draft, lending, former, draft.now_s, notice_s=_notice_s(draft, node))
     _open(draft, lending, node)
 
 
@@ -103,10 +104,12 @@ def _open(draft: Draft, lending: Lending, node: Node) -> None:
         draft.put(lending)
 
 
-def _departed(draft: Draft, lending: Lending, at_s: float, *, notice_s: float | None) -> Lending:
+def _departed(draft: Draft, lending: Lending, node: Node, at_s: float, *, notice_s: float | None) -> Lending:
+    """`node`: as it was before."""
     since_s = lending.free_since_s
     if since_s is None:
         return lending
+    signs.count(draft, node, lending, at_s, departed=True)
     from_s = max(since_s, lending.counted_s)
     span = LentSpan(from_s=from_s, to_s=max(from_s, at_s), departed=True, free_since_s=since_s)
     lending = calibration.settled_by_departure(lending, span.to_s)
@@ -144,6 +147,7 @@ def _learn(draft: Draft, learning: Learning, node_id: NodeId) -> None:
             )
         )
         lending = calibration.settled_by_time(lending, until_s)
+        signs.count(draft, draft.state.nodes[node_id], lending, until_s, departed=False)
     hazard = draft.state.memories.hazard(learning)
     evidence = evidence_of(lending.memory).judged(spans, hazard.book.answers(node_id), draft.now_s)
     history = history_of(lending.memory, learning.utc_offset_s).absorbed(spans)
@@ -159,7 +163,7 @@ def _up_to_date(draft: Draft, lending: Lending) -> Lending:
     """A node that has been silent for so long that its guests were given up has departed."""
     node = draft.state.nodes[lending.id]
     if node.phase is NodePhase.SILENT and _given_up(draft, node):
-        return _departed(draft, lending, node.phase_since_s, notice_s=None)
+        return _departed(draft, lending, node, node.phase_since_s, notice_s=None)
     return lending
 
 

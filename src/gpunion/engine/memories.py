@@ -6,12 +6,13 @@ decision.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gpunion.domain.account import Account, Quota
 from gpunion.domain.ids import NodeId
-from gpunion.domain.lending import CampusMemory, Lending
+from gpunion.domain.lending import CampusMemory, Lending, SignTally
 from gpunion.policy.hazard.memory import book_of
+from gpunion.policy.hazard.signs import SignBook, book_of_signs
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from gpunion.policy.learning import Answers, Learning
 from gpunion.policy.scheduling.notices import NoticeBook
@@ -25,7 +26,9 @@ class Memories:
     campus: CampusMemory | None = None
     accounts: dict[str, Account] = field(default_factory=dict)
     quotas: dict[str, Quota] = field(default_factory=dict)
-    _hazard: tuple[float | None, WeeklyHazard] | None = field(default=None, compare=False, repr=False)
+    _hazard: tuple[float | None, tuple[SignTally, ...], WeeklyHazard] | None = field(
+        default=None, compare=False, repr=False
+    )
     _answers: tuple[WeeklyHazard, CampusMemory | None, Answers] | None = field(
         default=None, compare=False, repr=False
     )
@@ -70,10 +73,17 @@ class Memories:
     def hazard(self, learning: Learning) -> WeeklyHazard:
         """As of the last lesson; asked thousands of times between two."""
         learned_s = None if self.campus is None else self.campus.learned_s
+        signs = () if self.campus is None else self.campus.signs
         if self._hazard is None or self._hazard[0] != learned_s:
             book = book_of(self.lendings, learned_s=learned_s or 0.0, utc_offset_s=learning.utc_offset_s)
-            self._hazard = (learned_s, WeeklyHazard(book=book))
-        return self._hazard[1]
+            self._hazard = (learned_s, signs, WeeklyHazard(book=book, sign_book=self._sign_book()))
+        elif self._hazard[1] is not signs:  # known at once, and the book stays as it is
+            self._hazard = (learned_s, signs, replace(self._hazard[2], sign_book=self._sign_book()))
+        return self._hazard[2]
+
+    def _sign_book(self) -> SignBook:
+        campus = self.campus
+        return SignBook() if campus is None else book_of_signs(campus.signs, campus.signs_as_of_s)
 
     def notices(self) -> NoticeBook:
         if self.campus is None:

@@ -210,7 +210,8 @@ def arrived(draft: Draft, job: Job, run: Run) -> None:
     if not moved_off(draft.state, done):
         return  # that it has started is told already, and where it never ran it stood still for nobody
     # A program that counts no steps has none to do again, and yet begins anew.
-    _tell_arrival(draft, done, anew=resumed_from is None and redone == 0)
+    # What it goes on from may be known to the vault alone, where a database was put back from a backup.
+    _tell_arrival(draft, done, anew=run.restored_from is None and redone == 0)
 
 
 def _tell_arrival(draft: Draft, done: Migration, *, anew: bool) -> None:

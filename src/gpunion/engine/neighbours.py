@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpunion.domain.node import Node, NodePhase
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine.draft import Draft
+from gpunion.policy.scheduling.alarm import Alarm
 
 _LENT = (NodePhase.SHARING, NodePhase.PAUSED)
 
@@ -20,19 +21,20 @@ def warn(draft: Draft) -> None:
     if labs:
         for node in draft.state.nodes.values():
             if node.facts.lab in labs and node.phase in _LENT:
-                _save_sooner(draft, node)
+                save_sooner(draft, node, draft.policies.alarm)
 
 
-def _save_sooner(draft: Draft, node: Node) -> None:
+def save_sooner(draft: Draft, node: Node, alarm: Alarm) -> None:
+    """Its guests, than planned."""
+    if not alarm.on:
+        return
     for run_id in sorted(draft.state.living.get(node.id, ())):
         run = draft.state.runs[run_id]
         key = f"checkpoint:{run.id}"
         planned_s = draft.timer_at(key) if draft.timer_set(key) else None
         if run.phase is not RunPhase.RUNNING or planned_s is None:
             continue
-        due_s = draft.policies.alarm.due_s(
-            now_s=draft.now_s, saved_s=_saved_s(draft, run), planned_s=planned_s
-        )
+        due_s = alarm.due_s(now_s=draft.now_s, saved_s=_saved_s(draft, run), planned_s=planned_s)
         if due_s < planned_s:
             draft.set_timer(key, due_s)
 

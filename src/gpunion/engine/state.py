@@ -91,6 +91,8 @@ class CampusState:
             self.jobs[record.id] = record
             if record.copies or (former is not None and former.copies):
                 self._count_copies(former, record)
+        elif type(record) is Node:
+            self._put_node(record)
 
     def records(self) -> tuple[Record, ...]:
         return (

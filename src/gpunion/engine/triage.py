@@ -10,12 +10,13 @@ from gpunion.domain.migration import Cause, MigrationPhase
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
-from gpunion.domain.run import Run, RunPhase
+from gpunion.domain.run import Run
 from gpunion.domain.withheld import HoldCause
 from gpunion.engine import announcing, gangs, moving, prefetch, staging
 from gpunion.engine.capacity import view, views
 from gpunion.engine.departing import active_flush_bps, whose_turn
 from gpunion.engine.draft import Draft
+from gpunion.engine.stakes import at_stake, undecided
 from gpunion.policy.bandwidth import RECLAIM_SHARE, reclaim_cap_bps
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.placement.pick import choose_gpus
@@ -45,7 +46,7 @@ def empty_wanted_nodes(draft: Draft) -> None:
         node = draft.state.nodes[node_id]
         wanted: dict[Want, list[Run]] = {}
         for run in _runs(draft, node_id):
-            want = _want(draft, node, run) if _undecided(draft, run) else None
+            want = _want(draft, node, run) if undecided(draft, run) else None
             if want is not None:
                 wanted.setdefault(want, []).append(run)
         for want, runs in sorted(wanted.items(), key=lambda pair: pair[0].deadline_s):
@@ -64,7 +65,7 @@ def _want(draft: Draft, node: Node, run: Run) -> Want | None:
 
 def _decide(draft: Draft, node: Node, runs: list[Run], want: Want) -> None:
     parties = {party[0].id: party for party in _parties(draft, runs)}
-    stakes = [_at_stake(draft, party[0]) for party in parties.values()]
+    stakes = [at_stake(draft, party[0]) for party in parties.values()]
     if draft.policies.takes_turns and not want.sends_afterwards:
         now, later = whose_turn(draft, node, stakes, want.deadline_s)
         for turn in later:
@@ -179,26 +180,6 @@ def _carry_out(
     )
     prefetch.hint(draft, run, destination)
     staging.bring_along(draft, run, destination)
-
-
-def _at_stake(draft: Draft, run: Run) -> AtStake:
-    """Of all members of its gang on the machine, where it is one's."""
-    job, together = draft.job_of(run), gangs.beside(draft, run)
-    every = [draft.job_of(one) for one in together]
-    since_s = run.started_s if run.started_s is not None else draft.now_s
-    if job.durable is not None:
-        since_s = max(since_s, job.durable.at_s)
-    return AtStake(
-        run_id=run.id,
-        stall_s=max(one.cost.save_s for one in every) + gangs.agreeing_s(draft, job),
-        ship_bytes=sum(one.cost.ship_bytes for one in every),
-        undurable_s=draft.now_s - since_s,
-        weight=sum(max(1, len(one.grant.gpu_indices)) for one in together) * (1.0 + job.spec.priority),
-    )
-
-
-def _undecided(draft: Draft, run: Run) -> bool:
-    return run.phase is RunPhase.RUNNING and not run.parking and draft.job_of(run).migration is None
 
 
 def _runs(draft: Draft, node_id: NodeId) -> list[Run]:

@@ -96,11 +96,15 @@ def lift_kill(state_dir: str | os.PathLike[str]) -> None:
 
 
 def _raise_flag(root: str) -> str:
+    flag = os.path.join(root, OWNER_KILL_FILE)
     try:
-        os.makedirs(os.path.join(root, os.path.dirname(OWNER_KILL_FILE)), mode=0o755, exist_ok=True)
-        write_json(os.path.join(root, OWNER_KILL_FILE), {"at": time.time()})
+        os.makedirs(os.path.dirname(flag), mode=0o755, exist_ok=True)
+        write_json(flag, {"at": time.time()})
     except OSError as error:
-        return f"the agent could not be told to start nothing more ({error.strerror}); stop it as well"
+        try:  # that it is there is enough, and an empty one takes no room on a full disk
+            os.close(os.open(flag, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o644))
+        except OSError:
+            return f"the agent could not be told to start nothing more ({error.strerror}); stop it as well"
     return ""
 
 

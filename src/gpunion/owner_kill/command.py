@@ -73,5 +73,6 @@ def _as_text(receipt: KillReceipt, where: str) -> str:
         lines.append(f"STILL ALIVE: processes {pids}. Run this again as root, or as the agent's user.")
     if receipt.trouble:
         lines.append(f"WARNING: {receipt.trouble}.")
-    lines.append(f"No guest starts on this machine until you share it again. Next: gpunion resume{where}")
+    else:
+        lines.append(f"No guest starts on this machine until you share it again. Next: gpunion resume{where}")
     return "\n".join(lines)

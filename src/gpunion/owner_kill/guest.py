@@ -1,7 +1,8 @@
 """One guest's processes: how they are found, and how they are ended.
 
-They are found in three ways, since a guest may try to hide them: its cgroup, the descendants of its keeper
-(orphans come back to the keeper, a subreaper), and a mark in the environment.
+They are found in four ways, since a guest may try to hide them: its cgroup, the descendants of its keeper
+(orphans come back to the keeper, a subreaper), those of its container's first process (orphans come back to
+that one, and none outlives it), and a mark in the environment.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from gpunion.owner_kill.processes import (
     cgroup_pids,
     descendants,
     environment,
+    family,
     kill_cgroup,
     process_table,
     remove_cgroup,
@@ -37,14 +39,17 @@ KILLED_EXIT_CODE = 128 + signal.SIGKILL
 class Keeper:
     """What a keeper wrote about itself before it started its guest."""
 
-    __slots__ = ("boot_id", "cgroup", "mark", "pid", "start_ticks")
+    __slots__ = ("boot_id", "cgroup", "first", "mark", "pid", "start_ticks")
 
-    def __init__(self, pid: int, start_ticks: int, boot_id: str, cgroup: str, mark: str) -> None:
+    def __init__(
+        self, pid: int, start_ticks: int, boot_id: str, cgroup: str, mark: str, first: tuple[int, int]
+    ) -> None:
         self.pid = pid
         self.start_ticks = start_ticks
         self.boot_id = boot_id
         self.cgroup = cgroup
         self.mark = mark
+        self.first = first  # (pid, start ticks) of its container's first process; zeros: it has none
 
     def alive(self) -> bool:
         return self.boot_id == boot_id() and start_ticks(self.pid) == self.start_ticks
@@ -70,6 +75,7 @@ def read_keeper(guest_dir: str) -> Keeper | None:
         str(record["boot_id"]),
         str(record["cgroup"]),
         str(record["mark"]),
+        (int(str(record.get("first_pid", 0))), int(str(record.get("first_ticks", 0)))),
     )
 
 
@@ -96,7 +102,7 @@ def members(guest_dir: str) -> set[tuple[int, int]]:
     if keeper is None or keeper.boot_id != boot_id():
         return set()
     table = process_table()
-    pids = {pid for pid in cgroup_pids(keeper.cgroup) if pid in table}
+    pids = {pid for pid in cgroup_pids(keeper.cgroup) if pid in table} | family(keeper.first, table)
     if keeper.alive():
         pids |= descendants(keeper.pid, table)
     elif keeper.mark:
@@ -104,6 +110,16 @@ def members(guest_dir: str) -> set[tuple[int, int]]:
         needle = f"{MARK_VARIABLE}={keeper.mark}".encode()
         pids |= {pid for pid in table if needle in environment(pid)}
     return {(pid, table[pid][1]) for pid in pids if pid != keeper.pid}
+
+
+def container_members(guest_dir: str) -> set[tuple[int, int]]:
+    """Those inside its container: not what its keeper has beside it, an engine's client or a doorman."""
+    keeper = read_keeper(guest_dir)
+    if keeper is None or keeper.boot_id != boot_id():
+        return set()
+    table = process_table()
+    pids = cgroup_pids(keeper.cgroup) if keeper.cgroup else family(keeper.first, table)
+    return {(pid, table[pid][1]) for pid in pids if pid in table}
 
 
 def strike(guest_dir: str, *, keeper_too: bool) -> None:

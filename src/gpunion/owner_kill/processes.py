@@ -41,6 +41,14 @@ def descendants(ancestor: int, table: dict[int, tuple[int, int]]) -> set[int]:
     return found
 
 
+def family(first: tuple[int, int], table: dict[int, tuple[int, int]]) -> set[int]:
+    """A process, known by its pid and start ticks, and all that descend from it; nobody once it is dead."""
+    pid, ticks = first
+    if not pid or pid not in table or table[pid][1] != ticks:
+        return set()
+    return {pid} | descendants(pid, table)
+
+
 def start_ticks(pid: int) -> int | None:
     """When a living process started, in clock ticks since boot; None when there is none."""
     fields = _stat_fields(pid)

@@ -31,6 +31,9 @@ class Policies:
     alarm: Alarm = field(default_factory=Alarm)
     staging: PreStaging | None = None  # None: no state is brought ahead of its job
     takes_turns: bool = False  # guests of a wanted machine leave one after another, when they have a place
+    evacuates: bool = (
+        False  # before an end that was foretold, guests whose states would not fit it save ahead
+    )
     learning: Learning | None = None  # None: the answers above are final
 
     def informed(self, answers: Answers) -> Policies:
@@ -56,6 +59,7 @@ LIVE = Policies(
     preemption=ByLastCheckpoint(),
     alarm=BURSTS,
     takes_turns=True,
+    evacuates=True,
     learning=Learning(),
 )
 

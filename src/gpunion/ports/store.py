@@ -22,6 +22,7 @@ from gpunion.domain.job import Job
 from gpunion.domain.lending import CampusMemory, Lending
 from gpunion.domain.node import Node
 from gpunion.domain.reasons import Reason
+from gpunion.domain.reports import SignsShown
 from gpunion.domain.run import Run
 
 
@@ -29,6 +30,10 @@ class StoreFault(Exception):
     """The store could not do it. `temporary`: nothing was written, and the same call may work later."""
 
     temporary = True
+
+
+class StoreFull(StoreFault):
+    """The disk it lies on takes nothing more; reading goes on. The message says which, and what is free."""
 
 
 class StoreBroken(StoreFault):
@@ -128,7 +133,7 @@ class Store(Identities, Marks, Protocol):
     async def commit(self, commit: Commit, *, term: int) -> int:
         """All of it or nothing, durable when this returns; the number of the log's last line.
 
-        An empty decision leaves no line. After a temporary fault the same commit may be tried again.
+        What `is_logged` leaves out has no line. After a temporary fault the same commit may be tried again.
         """
         ...
 
@@ -147,6 +152,14 @@ class Store(Identities, Marks, Protocol):
     async def close(self, *, term: int) -> None:
         """Gives the lead back and closes. Safe to call twice."""
         ...
+
+
+def is_logged(commit: Commit) -> bool:
+    """Not when signs of an owner are shown and when not: the log is for everybody, and would tell of
+    their days."""
+    event = commit.event
+    of_signs = isinstance(event, NodeReported) and isinstance(event.report, SignsShown)
+    return not (commit.decision.empty or of_signs)
 
 
 def log_line(commit: Commit, seq: int) -> LoggedDecision:

@@ -13,6 +13,8 @@ from typing import Protocol
 from gpunion.domain.tree import BLOCK_SIZE_BYTES as BLOCK_SIZE_BYTES
 from gpunion.domain.tree import FileEntry as FileEntry
 
+# A manifest names 32 blocks in a kilobyte or so: this is one of a few hundred terabytes.
+MANIFEST_BYTES_MAX = 64 * 1024**2
 KEEP_AT_LEAST = 2  # a checkpoint that proves unreadable must leave another one
 
 

@@ -35,6 +35,15 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostFence:
+    """A job whose record of its newest run cannot be read: none of its runs can save until it is mended."""
+
+    job_id: str
+    detail: str
+    misplaced: bool = False  # sound, and of another job: only a person can tell how that came about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     checkpoints: int
     blocks: int
@@ -42,6 +51,7 @@ class Findings:
     unreadable: tuple[Unreadable, ...]
     encrypted: int = 0  # of the checkpoints: only checked for being what was once stored
     encrypted_bytes: int = 0
+    fences: tuple[LostFence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +61,7 @@ class Repaired:
     set_aside: tuple[Unreadable, ...]  # out of view; what remains of them is kept for people
     in_use: tuple[Unreadable, ...]  # somebody reads them at this moment; ask again later
     not_read: tuple[Unreadable, ...] = ()  # left alone: with the disk well again they may be sound
+    fences: tuple[tuple[str, int], ...] = ()  # jobs that can save again, each from this epoch on
 
 
 class Caretaker(Protocol):

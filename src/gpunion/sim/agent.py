@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable
 
 from gpunion.domain.commit import AgentCommit
-from gpunion.domain.events import AgentEvent, AgentStarted, GuestFound
+from gpunion.domain.events import AgentEvent, AgentStarted, GuestFound, SignsSeen
 from gpunion.domain.frames import CoordinatorFrame, Progress, Welcome
 from gpunion.domain.guest import Tenure
+from gpunion.domain.signs import Signs
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
 from gpunion.sim.clocks import Clock
@@ -49,6 +50,7 @@ class AgentShell:
         self.on_crash: Callable[[], None] = lambda: None
         self.killed_meanwhile = False  # written by the owner's kill path, which needs no agent
         self.rebooted = False  # another boot than the one of the last commit
+        self.signs: Signs | None = None  # of its owner, as they can be seen now; None: nothing is told
         self.disk = disk
         self.place = place
         self._kernel = kernel
@@ -80,7 +82,7 @@ class AgentShell:
                 run_id=box.run_id,
                 alive=box.alive,
                 exit_code=box.exit_code,
-                last_step=box.step,
+                last_step=box.told_step,
                 cause=box.cause,
             )
             for box in self.place.runtime.boxes.values()
@@ -124,6 +126,15 @@ class AgentShell:
         self._flush()
         self._arm()
         return self.station is station
+
+    def shows(self, signs: Signs) -> None:
+        self.signs = signs
+        self._tell_signs()
+
+    def _tell_signs(self) -> None:
+        """Also after every greeting, which makes the coordinator forget."""
+        if self.signs is not None and self.station is not None:
+            self.post(SignsSeen(signs=self.signs))
 
     def _heard(self, outcome: AgentEvent) -> None:
         self.post(outcome)
@@ -184,6 +195,7 @@ class AgentShell:
                 return
         if isinstance(frame, Welcome):
             self._send_heartbeat()  # the first lease, before anything else
+            self._tell_signs()
         self._flush()
 
     def connection_lost(self) -> None:
@@ -227,7 +239,7 @@ class AgentShell:
         if self.station is None or not self.station.connected:
             return
         progress = [
-            Progress(run_id=box.run_id, step=box.process.step, progress=box.process.progress)
+            Progress(run_id=box.run_id, step=box.process.told[0], progress=box.process.told[1])
             for box in self.place.runtime.boxes.values()
             if box.process is not None and not box.ended
         ]

@@ -43,6 +43,11 @@ class Box:
     def step(self) -> int:
         return self.process.step if self.process is not None and not self.ended else self.last_step
 
+    @property
+    def told_step(self) -> int:
+        """The same, as far as its program says."""
+        return 0 if self.process is None else self.process.program.told(self.step)
+
     def saved_step(self, checkpoint_id: CheckpointId) -> int | None:
         """What its directory holds under this name. One that left with 85 says: all that lies there."""
         if self.ended and self.exit_code == SAVED_RUN_ME_AGAIN:

@@ -131,7 +131,7 @@ class LiveProgress(dict[RunId, tuple[int, float]]):
         box = self.boxes.get(key)
         if box is None or box.process is None:
             return super().get(key, default)
-        return box.process.step, box.process.progress
+        return box.process.told
 
 
 class CalmWorld(World, Watch):
@@ -164,7 +164,7 @@ class CalmWorld(World, Watch):
 
     def guest_ended(self, box: Box) -> None:
         self._progress.boxes.pop(box.run_id, None)
-        self._progress[box.run_id] = (box.last_step, 0.0)
+        self._progress[box.run_id] = (box.told_step, 0.0)
 
     def machine_changed(self, node_id: NodeId, what: str) -> None:
         station = self.coordinator.station

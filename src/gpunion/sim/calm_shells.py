@@ -101,6 +101,7 @@ class CalmAgentShell(AgentShell):
             self.post(event, order_seq)
         if type(frame) is Welcome:
             self._send_heartbeat()  # the first lease, before anything else
+            self._tell_signs()
         if type(frame) is not OrderFrame:  # else there is no answer but what was posted
             self._flush()
 

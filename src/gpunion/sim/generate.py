@@ -21,6 +21,7 @@ from gpunion.sim.scenario import (
     Program,
     RandomOwner,
     Scenario,
+    SignHabit,
     TroublePlan,
     in_gang,
 )
@@ -33,6 +34,8 @@ HEALED_S = 4000.0
 GANG_SHARE = 0.15  # of the jobs
 PARKING_SHARE = 0.5  # of the nodes
 DUMPING_SHARE = 0.7  # of those
+SIGNS_SHARE = 0.5
+FORETOLD_SHARE = 0.5
 CLOCK_OFFSET_S = 12 * 3600.0
 
 
@@ -63,15 +66,7 @@ def random_scenario(seed: int) -> Scenario:
         horizon_s=heal_s + HEALED_S,
         nodes=nodes,
         jobs=jobs,
-        owners=tuple(
-            _who_computes(
-                streams.named(f"fuzz/visits/{node.id}"),
-                node,
-                _owner(streams.named(f"fuzz/owner/{node.id}"), node.id, heal_s),
-                heal_s,
-            )
-            for node in nodes
-        ),
+        owners=tuple(_owner_of(node, streams, heal_s) for node in nodes),
         troubles=_troubles(streams.named("fuzz/troubles"), heal_s),
         network=NetworkPlan(
             building_bps=draw.choice((1e9, 10e9)),
@@ -117,6 +112,13 @@ def _node(draw: random.Random, number: int, timing: Timing) -> NodePlan:
     )
 
 
+def _owner_of(node: NodePlan, streams: Streams, heal_s: float) -> OwnerPlan:
+    owner = _owner(streams.named(f"fuzz/owner/{node.id}"), node.id, heal_s)
+    owner = _who_computes(streams.named(f"fuzz/visits/{node.id}"), node, owner, heal_s)
+    owner = _foretold(streams.named(f"fuzz/foretold/{node.id}"), owner, heal_s)
+    return _seen(streams.named(f"fuzz/signs/{node.id}"), owner)
+
+
 def _with_parking(draw: random.Random, plan: NodePlan) -> NodePlan:
     """Some park guests; of those some can dump them where they stand."""
     facts = plan.facts
@@ -139,6 +141,31 @@ def _who_computes(draw: random.Random, plan: NodePlan, owner: OwnerPlan, heal_s:
         acts.append(OwnerAct(at_s=at_s, do="reclaim", notice_s=notice_s, gpu=gpu))
         acts.append(OwnerAct(at_s=at_s + draw.uniform(0.0, 1200.0), do="resume", gpu=gpu))
     return replace(owner, acts=tuple(acts))
+
+
+def _foretold(draw: random.Random, owner: OwnerPlan, heal_s: float) -> OwnerPlan:
+    """Some machines say until when they are lent, which need not come true."""
+    if draw.random() >= FORETOLD_SHARE:
+        return owner
+    acts = [
+        OwnerAct(at_s=draw.uniform(0.0, heal_s), do="foretell", notice_s=draw.uniform(20.0, 300.0))
+        for _ in range(draw.randint(1, 4))
+    ]
+    # In the end nothing is foretold any more: where the lending is over nobody goes.
+    return replace(owner, acts=(*owner.acts, *acts, OwnerAct(at_s=heal_s + 100.0, do="foretell")))
+
+
+def _seen(draw: random.Random, owner: OwnerPlan) -> OwnerPlan:
+    """Some can be seen before they come, and at other times."""
+    if draw.random() >= SIGNS_SHARE:
+        return owner
+    habit = SignHabit(
+        before_visits=draw.choice((0.0, 0.8)),
+        ahead_s=60.0,
+        idle_per_day=draw.choice((0.0, 300.0)),
+        idle_s=60.0,
+    )
+    return replace(owner, signs=habit)
 
 
 def _job(draw: random.Random, number: int, heal_s: float) -> tuple[JobPlan, ...]:
@@ -190,7 +217,8 @@ def _job(draw: random.Random, number: int, heal_s: float) -> tuple[JobPlan, ...]
 def _gang(plan: JobPlan, size: int) -> tuple[JobPlan, ...]:
     """One that any three nodes can run, whatever they have and whoever their owners turn away."""
     request = replace(plan.spec.request, gpus=1, models=())
-    return in_gang(replace(plan, spec=replace(plan.spec, lab="", request=request)), size)
+    program = replace(plan.program, tells_steps=plan.program.steps % 3 > 0)
+    return in_gang(replace(plan, program=program, spec=replace(plan.spec, lab="", request=request)), size)
 
 
 def _owner(draw: random.Random, node_id: NodeId, heal_s: float) -> OwnerPlan:

@@ -195,7 +195,7 @@ class Hands:
         self._restores.pop(box.run_id, None)
         if not self._alive or box.ended:
             return
-        step = 0 if sealed is None else sealed.step
+        step = 0 if sealed is None else sealed.reached
         program = self._place.programs[box.job_id]
         if sealed is not None and self._ruin_of(box, sealed) is not None:
             program = replace(program, fails_at_step=step, exit_code=CANNOT_READ_IT, answers_saves=False)
@@ -204,7 +204,7 @@ class Hands:
             GuestStarted(
                 run_id=box.run_id,
                 restored=None if sealed is None else sealed.checkpoint_id,
-                resumed_step=step,
+                resumed_step=0 if sealed is None else sealed.step,
                 tier=Tier.SYSTEM if sealed is not None and sealed.whole else Tier.APP,
                 restore_s=self._place.kernel.now_s - began_s,
                 found_bytes=int(found_bytes),
@@ -222,13 +222,13 @@ class Hands:
             )
 
     def _guest_saved(self, box: Box, checkpoint_id: CheckpointId, step: int, stall_s: float) -> None:
-        steps = self._place.programs[box.job_id].steps
+        program = self._place.programs[box.job_id]
         self._tell(
             _guest_saved(
                 run_id=box.run_id,
                 checkpoint_id=checkpoint_id,
-                step=step,
-                progress=min(1.0, step / max(1, steps)),
+                step=program.told(step),
+                progress=program.told_progress(step),
                 stall_s=stall_s,
             )
         )
@@ -288,8 +288,8 @@ class Hands:
             _guest_saved(
                 run_id=box.run_id,
                 checkpoint_id=checkpoint_id,
-                step=box.step,
-                progress=min(1.0, box.step / max(1, program.steps)),
+                step=program.told(box.step),
+                progress=program.told_progress(box.step),
                 stall_s=0.0,
                 tier=Tier.SYSTEM,
                 size_bytes=program.state_bytes,
@@ -319,7 +319,7 @@ class Hands:
 
     def _guest_ended(self, box: Box) -> None:
         self._tell(
-            GuestExited(run_id=box.run_id, exit_code=box.exit_code, last_step=box.last_step, cause=box.cause)
+            GuestExited(run_id=box.run_id, exit_code=box.exit_code, last_step=box.told_step, cause=box.cause)
         )
 
     def _tell(self, event: AgentEvent) -> None:

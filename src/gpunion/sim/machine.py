@@ -9,7 +9,14 @@ from __future__ import annotations
 from enum import StrEnum
 
 from gpunion.domain.commit import AgentCommit
-from gpunion.domain.events import AgentStarted, OwnerKilled, OwnerPaused, OwnerReclaimed, OwnerResumed
+from gpunion.domain.events import (
+    AgentStarted,
+    DepartureForeseen,
+    OwnerKilled,
+    OwnerPaused,
+    OwnerReclaimed,
+    OwnerResumed,
+)
 from gpunion.domain.ids import NodeId
 from gpunion.domain.run import EndReason
 from gpunion.sim.agent import AgentShell
@@ -114,6 +121,13 @@ class Machine(Watch):
         """False: no agent answered. The owner waits, or takes the way that needs none."""
         word = OwnerReclaimed(notice_s=notice_s, leaving=leaving, when_safe=when_safe, gpus=gpus)
         return self.on and self.agent.post(word)
+
+    def foretell(self, lent_s: float | None) -> bool:
+        """What terms say of the time to come binds nobody; an agent that is down has nothing to say of it."""
+        if self.on:
+            now_s = self.clock.local(self._kernel.now_s)
+            self.agent.post(DepartureForeseen(at_s=None if lent_s is None else now_s + lent_s))
+        return True
 
     def pause(self) -> bool:
         return self.on and self.agent.post(OwnerPaused())

@@ -9,11 +9,11 @@ import tomllib
 from pathlib import Path
 
 from gpunion.domain.ids import NodeId
-from gpunion.sim.scenario import HOUR_S, Hours, OwnerAct, OwnerPlan, RandomOwner
+from gpunion.sim.scenario import HOUR_S, Hours, OwnerAct, OwnerPlan, RandomOwner, SignHabit
 from gpunion.sim.streams import Streams
 from gpunion.sim.tables import ScenarioError, Table, one_of
 
-WORDS = ("reclaim", "when_safe", "kill", "pause", "resume", "leave", "rejoin")
+WORDS = ("reclaim", "when_safe", "kill", "pause", "resume", "leave", "rejoin", "foretell")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
@@ -37,6 +37,7 @@ def owner_plans(table: Table, node_ids: list[NodeId], folder: Path, streams: Str
                 hours=tuple(_hours(hours) for hours in one.tables("hours")),
                 hours_notice_s=one.number("notice_s", 60.0),
                 random=one.table("random").fill(RandomOwner) if one.has("random") else None,
+                signs=one.table("signs").fill(SignHabit) if one.has("signs") else None,
             )
         )
         one.done()

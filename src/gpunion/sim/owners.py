@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from dataclasses import dataclass
 
+from gpunion.domain.signs import Sign, in_order
 from gpunion.domain.terms import DEFAULT_WHEN_SAFE_S
 from gpunion.sim.kernel import Kernel
 from gpunion.sim.machine import Machine
-from gpunion.sim.scenario import DAY_S, WEEK_S, OwnerAct, OwnerPlan, RandomOwner
+from gpunion.sim.scenario import DAY_S, WEEK_S, OwnerAct, OwnerPlan, RandomOwner, SignHabit
 
 # An owner whose command got no answer tries again after this, and when the notice they had in mind is over
 # takes the kill path, which needs no agent.
 RETRY_S = 2.0
+# After these words the machine is not lent.
+VISITS = ("reclaim", "when_safe", "kill", "leave")
 
 
 class Owner:
     """Says one thing after another: what could not be said yet keeps its place in the line."""
 
-    def __init__(self, kernel: Kernel, machine: Machine, plan: OwnerPlan, stream: random.Random) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        machine: Machine,
+        plan: OwnerPlan,
+        stream: random.Random,
+        habit: random.Random,
+    ) -> None:
+        """`habit`: a stream of its own, so that owners do the same whether or not they can be seen."""
         self._kernel = kernel
         self._machine = machine
         self._plan = plan
         self._stream = stream
+        self._habit = habit
+        self._shown: list[Sign] = []
         self._line: deque[OwnerAct] = deque()
         self._patience_ends_s: float | None = None
 
@@ -32,6 +46,19 @@ class Owner:
             acts.extend(random_acts(self._plan.random, self._stream, until_s))
         for act in sorted(acts, key=lambda act: act.at_s):
             self._kernel.at(act.at_s, lambda act=act: self._wants(act))  # type: ignore[misc]
+        if self._plan.signs is not None:
+            self._machine.agent.shows(())
+            for seen in sights(self._plan.signs, acts, self._habit, until_s):
+                self._kernel.at(seen.from_s, lambda seen=seen: self._show(seen.sign))  # type: ignore[misc]
+                self._kernel.at(seen.to_s, lambda seen=seen: self._hide(seen.sign))  # type: ignore[misc]
+
+    def _show(self, sign: Sign) -> None:
+        self._shown.append(sign)
+        self._machine.agent.shows(in_order(frozenset(self._shown)))
+
+    def _hide(self, sign: Sign) -> None:
+        self._shown.remove(sign)
+        self._machine.agent.shows(in_order(frozenset(self._shown)))
 
     def _wants(self, act: OwnerAct) -> None:
         self._line.append(act)
@@ -63,6 +90,8 @@ class Owner:
             return machine.kill()
         if act.do == "rejoin":
             return machine.rejoin()
+        if act.do == "foretell":
+            return machine.foretell(act.notice_s)
         if act.do == "pause":
             return machine.pause()
         return machine.resume()
@@ -83,6 +112,30 @@ class Owner:
         if machine.reclaim(notice_s, leaving=leaving, when_safe=when_safe):
             return True
         return now_s >= self._patience_ends_s and machine.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A time in which a sign is shown."""
+
+    from_s: float
+    to_s: float
+    sign: Sign
+
+
+def sights(habit: SignHabit, acts: list[OwnerAct], stream: random.Random, until_s: float) -> list[Sight]:
+    """Ahead of visits, up to their very moment; and at any time, by chance."""
+    found = []
+    visits = sorted(act.at_s for act in acts if act.do in VISITS and act.gpu is None)
+    for visit_s in visits:
+        ahead_s, sign = stream.expovariate(1.0 / habit.ahead_s), stream.choice(tuple(Sign))
+        if stream.random() < habit.before_visits:
+            found.append(Sight(max(0.0, visit_s - ahead_s), visit_s, sign))
+    at_s, per_s = 0.0, habit.idle_per_day / DAY_S
+    while per_s and (at_s := at_s + stream.expovariate(per_s)) < until_s:
+        to_s = at_s + stream.expovariate(1.0 / habit.idle_s)
+        found.append(Sight(at_s, to_s, stream.choice(tuple(Sign))))
+    return found
 
 
 def calendar_acts(plan: OwnerPlan, until_s: float) -> list[OwnerAct]:

@@ -54,8 +54,9 @@ class Process:
         return int(self._at() + 1e-9)
 
     @property
-    def progress(self) -> float:
-        return min(1.0, self.step / max(1, self.program.steps))
+    def told(self) -> tuple[int, float]:
+        """Step and progress, as far as it says."""
+        return self.program.told(self.step), self.program.told_progress(self.step)
 
     def ask_to_save(
         self, checkpoint_id: CheckpointId, *, final: bool, slowness: float, at_step: int = 0
@@ -67,6 +68,7 @@ class Process:
             self._answer_again(checkpoint_id)
             return
         self._seen.add(checkpoint_id)
+        at_step = self.program.told(at_step)  # means nothing to one that counts none
         # A request lies where the one before it lay: what is not answered yet is forgotten.
         if self._asked:
             self._asked = [asked for asked in self._asked if asked[3] <= self.step]

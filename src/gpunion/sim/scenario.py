@@ -43,6 +43,13 @@ class Program:
     exit_code: int = 0
     fails_at_step: int | None = None  # exits with `exit_code` there
     output_bytes: int = 0
+    tells_steps: bool = True  # else nobody but itself knows how far it is
+
+    def told(self, step: int) -> int:
+        return step if self.tells_steps else 0
+
+    def told_progress(self, step: int) -> float:
+        return min(1.0, self.told(step) / max(1, self.steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +91,8 @@ DUMPS = SystemAbility(able=True, why_not="", kind="modelled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerAct:
-    """One word of an owner. `do`: reclaim, kill, pause, resume, leave, rejoin."""
+    """One word of an owner. `do`: reclaim, kill, pause, resume, leave, rejoin; or what their terms foretell:
+    that the machine is lent for `notice_s` more, or that nobody can say."""
 
     at_s: float
     do: str
@@ -112,12 +120,23 @@ class RandomOwner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignHabit:
+    """How an owner can be seen to come, and that somebody is seen of whom nothing follows."""
+
+    before_visits: float = 0.0  # the share of visits that a sign is shown ahead of
+    ahead_s: float = 600.0  # on average
+    idle_per_day: float = 0.0
+    idle_s: float = 600.0  # on average
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerPlan:
     node_id: NodeId
     acts: tuple[OwnerAct, ...] = ()
     hours: tuple[Hours, ...] = ()
     hours_notice_s: float = 60.0
     random: RandomOwner | None = None
+    signs: SignHabit | None = None  # None: the machine tells nothing of its owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

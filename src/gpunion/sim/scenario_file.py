@@ -167,6 +167,7 @@ def _program(one: Table) -> Program:
         exit_code=one.whole("exit_code", 0),
         fails_at_step=None if fails_at is None else round(fails_at),
         output_bytes=int(one.number("output_mib", 0) * MIB),
+        tells_steps=one.flag("tells_steps", True),
     )
 
 

@@ -21,11 +21,12 @@ class Sealed:
     checkpoint_id: CheckpointId
     job_id: JobId
     epoch: int
-    step: int
+    step: int  # as its program says
     size_bytes: int
     added_bytes: int
     written_bytes: int = 0  # all that its job has had written by then
     keep: CheckpointId | None = None  # stays, and all that come after it
+    reached: int = 0  # the step its program goes on from
     whole: bool = False  # a dump: not every machine brings it back
 
 
@@ -69,7 +70,7 @@ class ModelVault:
         self.written_bytes[sealed.job_id] = written_bytes
         kept[sealed.checkpoint_id] = _as_written(sealed, written_bytes=written_bytes)
         ruin = self.spoil(sealed.checkpoint_id)
-        if ruin is not None:
+        if ruin is not None and not sealed.whole:  # a program saves garbage; a dump is the machine's own
             self.ruined[sealed.checkpoint_id] = ruin
         if len(kept) > KEEP:
             self._forget(kept, sealed.keep)

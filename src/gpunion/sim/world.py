@@ -102,7 +102,8 @@ class World:
         quiet_s = scenario.horizon_s if scenario.troubles.heal_s is None else scenario.troubles.heal_s
         for owner in scenario.owners:
             stream = self.streams.named(f"owner/{owner.node_id}")
-            Owner(kernel, self.machines[owner.node_id], owner, stream).start(quiet_s)
+            habit = self.streams.named(f"signs/{owner.node_id}")
+            Owner(kernel, self.machines[owner.node_id], owner, stream, habit).start(quiet_s)
         self.topology.start_background(self.streams.named("background"))
         self._troubles().start(scenario.horizon_s)
         self._look()

@@ -83,6 +83,20 @@ async def test_a_killed_coordinator_frees_the_store_at_once_and_nothing_committe
     await store.close(term=term)
 
 
+async def test_a_database_put_back_from_a_backup_leads_over_every_term_after_it(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    await store.close(term=await store.open(holder="a", now_s=1_000.0, lead_s=30.0))
+    backup = (tmp_path / "gpunion.db").read_bytes()
+    for _ in range(3):
+        store = a_store(tmp_path)
+        newest = await store.open(holder="b", now_s=2_000.0, lead_s=30.0)
+        await store.close(term=newest)
+    (tmp_path / "gpunion.db").write_bytes(backup)
+    store = a_store(tmp_path)
+    assert await store.open(holder="c", now_s=3_000.0, lead_s=30.0) > newest
+    await store.close(term=3_000)
+
+
 async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "gpunion.db").write_bytes(b"something else entirely, and long enough to be looked at " * 20)
     before = (tmp_path / "gpunion.db").read_bytes()

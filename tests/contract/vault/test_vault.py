@@ -191,6 +191,15 @@ def test_of_saves_that_tell_no_step_the_one_made_last_is_the_newest(vault: Vault
     assert [one.checkpoint_id for one in vault.manifests("job-1")] == ["job-1-e1-c10", "job-1-e1-c11"]
 
 
+def test_what_a_machine_saved_when_nobody_could_ask_is_newer_than_what_was_ordered(vault: Vault) -> None:
+    for name in ("e1-c9", "e1-c10", "e1-a1", "e1-a2"):
+        sealed(vault, {}, checkpoint_id=f"job-1-{name}", step=0)
+    assert sorted(vault.forget("job-1", keep=2)) == ["job-1-e1-c10", "job-1-e1-c9"]
+    newest = vault.latest("job-1")
+    assert newest is not None
+    assert newest.checkpoint_id == "job-1-e1-a2"
+
+
 def test_a_held_checkpoint_is_not_forgotten(place: Place) -> None:
     vault = place.open()
     for step in range(4):

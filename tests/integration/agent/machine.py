@@ -75,13 +75,14 @@ class Machine:
         )
         await join(request, HttpRegistrar(self.campus.url))
 
-    def boot(self) -> None:
+    def boot(self, **environment: str) -> None:
         with open(self.log, "ab") as log:
             self.agent = subprocess.Popen(
                 [sys.executable, "-m", "gpunion.agent", "--state-dir", str(self.state_dir)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **environment},
             )
 
     def signal_agent(self, signum: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import subprocess
@@ -74,6 +75,26 @@ async def test_a_stopped_agent_leaves_its_guest_to_the_next_one(campus: TestCamp
     before = campus.step(job)
     await eventually(lambda: campus.step(job) > before, "the adopted guest is saved again")
     assert [run.epoch for run in campus.runs(job)] == [1]
+
+
+async def test_a_machine_that_is_shut_down_saves_its_guest_first_and_lends_again_after_the_boot(
+    campus: TestCampus, machine: Machine, tmp_path: Path
+) -> None:
+    systemctl = tmp_path / "bin" / "systemctl"
+    systemctl.parent.mkdir()
+    systemctl.write_text("#!/bin/sh\necho stopping\nexit 1\n")
+    systemctl.chmod(0o755)
+    machine.boot(INVOCATION_ID="1", PATH=f"{systemctl.parent}:{os.environ['PATH']}")
+    job = await running(campus, machine)
+    machine.signal_agent(signal.SIGTERM)
+    assert machine.agent is not None
+    assert await asyncio.to_thread(machine.agent.wait, 60) == 0
+    assert machine.living_guests() == []
+    [run] = campus.runs(job)
+    assert run.end_reason is EndReason.SAVED, campus.story
+    machine.boot()
+    await eventually(lambda: len(campus.runs(job)) == 2, "the job goes on where the machine is back")
+    await eventually(lambda: b"resuming" in campus.logs.get("job-1-e2", b""), "from what was saved")
 
 
 async def test_a_second_agent_on_the_same_state_is_refused_in_words(

@@ -82,7 +82,7 @@ def test_a_job_goes_through_its_whole_life(fresh: Coordinator) -> None:
         job_id, run_id = answer["job"]["id"], run_of(answer["job"])
 
         order = node.receive_a(OrderFrame)
-        assert (order.seq, order.term, order.order.run_id) == (1, 1, run_id)
+        assert (order.seq, order.order.run_id) == (1, run_id)
         assert order.order.environment == (("SEED", "1"),)
         node.send(started(order.order, 1))
         node.send(Heartbeat(sent_s=1.0, ack=1, progress=(Progress(run_id=run_id, step=5, progress=0.5),)))
@@ -171,9 +171,10 @@ def test_orders_and_the_place_in_the_channel_survive_a_restart(fresh: Coordinato
         again = FakeNode("alpha", credential, socket)
         again.send(again.hello(guests=(run_of(job),)))
         welcome = again.receive_a(Welcome)
-        assert (welcome.term, welcome.ack, welcome.orders_before) == (2, 1, 0)
+        assert welcome.term > order.term
+        assert (welcome.ack, welcome.orders_before) == (1, 0)
         resent = again.receive_a(OrderFrame)
-        assert (resent.seq, resent.term, resent.order) == (1, 2, order.order)
+        assert (resent.seq, resent.term, resent.order) == (1, welcome.term, order.order)
         assert client.job(job["id"])["phase"] == "running"
 
 

@@ -123,12 +123,30 @@ def test_kill_finds_what_hid_from_a_keeper_that_is_already_dead(host: Host) -> N
 
 def test_kill_works_when_the_flag_cannot_be_written_and_says_so(host: Host) -> None:
     root = host.start("sleep", "100000")
+    (host.state_dir / "owner").rmdir()
     (host.state_dir / "owner").write_text("a file in the way of the directory")
     receipt = kill_all(host.state_dir)
     assert receipt.ended == ["job-1-e1"]
     assert not lives(str(root))
     assert "could not be told" in receipt.trouble
     assert not receipt.complete
+
+
+FULL_DISK = """
+import resource, signal, sys
+from gpunion.owner_kill import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # files can be made, and not a byte be written to them
+sys.exit(main(["--state-dir", sys.argv[1]]))
+"""
+
+
+def test_a_kill_stands_on_a_full_disk(tmp_path: Path) -> None:
+    (tmp_path / OWNER_KILL_FILE).parent.mkdir()  # as a runtime has made it
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, killed_at_s(tmp_path)) == (0, 0.0), done.stderr
+    assert "WARNING" not in done.stdout
 
 
 def test_kill_never_touches_a_process_that_got_the_keepers_pid(

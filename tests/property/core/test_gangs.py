@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.resources import GIB, Request
 from gpunion.domain.terms import Terms
-from gpunion.policy.gangs.agreeing import Reached, common_step, interval_s, newest_unblamed, save_step
+from gpunion.policy.gangs.agreeing import (
+    Reached,
+    Round,
+    interval_s,
+    mark,
+    newest_common,
+    newest_unblamed,
+    save_step,
+)
 from gpunion.policy.gangs.conduct import Act, Standing, conduct
 from gpunion.policy.gangs.placing import AllPlaced, place_gang, room_for
 from gpunion.policy.placement.pick import FastThenTight
@@ -26,7 +34,7 @@ NEXT = {
     Act.RUN_AGAIN: Standing.WAITING,
     Act.GO_BACK: Standing.WAITING,
 }
-ROUNDS = st.sets(st.tuples(st.integers(1, 3), st.integers(0, 3)))
+ROUNDS = st.sets(st.tuples(st.integers(1, 3), st.integers(0, 3), st.just(0.0)))
 
 
 def after(members: list[Standing], acts: tuple[Act, ...]) -> list[Standing]:
@@ -73,12 +81,12 @@ def test_a_save_is_blamed_only_once_all_have_ended_and_none_was_interrupted(memb
 @QUICK
 @given(st.lists(st.tuples(ROUNDS, ROUNDS), min_size=1, max_size=4))
 def test_all_go_back_to_the_newest_round_that_each_still_has_and_nobody_blames(
-    members: list[tuple[set[tuple[int, int]], set[tuple[int, int]]]],
+    members: list[tuple[set[Round], set[Round]]],
 ) -> None:
     kept, blamed = [one for one, _ in members], [one for _, one in members]
     fit = [
         one
-        for one in product(range(1, 4), range(4))
+        for one in product(range(1, 4), range(4), (0.0,))
         if all(one in rounds for rounds in kept) and not any(one in rounds for rounds in blamed)
     ]
     assert newest_unblamed(kept, blamed) == max(fit, default=None)
@@ -123,9 +131,32 @@ def test_members_ask_for_memory_and_cpus_too() -> None:
 @QUICK
 @given(st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=4))
 def test_members_go_on_from_a_step_that_each_has_saved_and_no_later_one(saved: list[set[int]]) -> None:
-    step = common_step(saved)
+    found = newest_common([{mark(step, asked_s=step) for step in steps} for steps in saved])
     shared = [one for one in range(7) if all(one in steps for steps in saved)]
-    assert step == max(shared, default=None)
+    assert found == max((mark(one, asked_s=one) for one in shared), default=None)
+
+
+@QUICK
+@given(st.lists(st.tuples(st.sets(st.integers(0, 2)), st.floats(0.0, 9.0)), min_size=1, max_size=8))
+def test_saves_without_steps_belong_together_where_all_were_asked_at_one_moment(
+    asked: list[tuple[set[int], float]],
+) -> None:
+    """Whoever of three members could answer; and however late each save came."""
+    saved = [{mark(0, asked_s) for answered, asked_s in asked if rank in answered} for rank in range(3)]
+    answered_by = {asked_s: set[int]() for _, asked_s in asked}
+    for answered, asked_s in asked:
+        answered_by[asked_s] |= answered
+    complete = [asked_s for asked_s, answered in answered_by.items() if len(answered) == 3]
+    assert newest_common(saved) == max(((0, asked_s) for asked_s in complete), default=None)
+
+
+@QUICK
+@given(st.integers(1, 9), st.integers(1, 9), st.floats(0.0, 1e9), st.floats(0.0, 1e9))
+def test_a_step_counts_whenever_it_was_asked_for_and_more_than_none(
+    one: int, other: int, asked_s: float, later_s: float
+) -> None:
+    assert (mark(one, asked_s) < mark(other, later_s)) == (one < other)
+    assert mark(0, asked_s) < mark(one, later_s)
 
 
 @QUICK

@@ -35,11 +35,11 @@ class ManualClock:
 
 
 class ScriptedDisk:
-    """Remembers every write, and fails while `full`."""
+    """Remembers every write, but while `full` or `failing`."""
 
     def __init__(self, journal: list[str] | None = None) -> None:
         self.writes: list[SavedAgent] = []
-        self.full = False
+        self.full = self.failing = False
         self.journal = journal if journal is not None else []
 
     def load(self, now_s: float) -> Remembered:
@@ -47,7 +47,9 @@ class ScriptedDisk:
 
     def write(self, saved: SavedAgent) -> None:
         if self.full:
-            raise DiskFault("the disk is full")
+            raise DiskFault("the disk is full", no_room=True)
+        if self.failing:
+            raise DiskFault("the disk fails")
         self.journal.append("write")
         self.writes.append(saved)
 

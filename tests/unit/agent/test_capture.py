@@ -143,3 +143,14 @@ def test_a_file_that_goes_away_is_left_out_where_the_program_writes_and_torn_whe
     (source / "z").write_text("last")
     with pytest.raises(CheckpointTorn, match="went away"):
         cut(source, target, files=None, still=False, cancelled=gone)
+
+
+def test_a_file_of_holes_is_cut_with_its_holes(source: Path, tmp_path: Path) -> None:
+    """A program that goes on has its files copied: one that says it is huge must not fill the disk."""
+    with open(source / "sparse", "wb") as file:
+        file.truncate(10 * COPY_BYTES)
+        file.seek(7 * COPY_BYTES)
+        file.write(b"state")
+    cut(source, tmp_path / "cut", files=None, still=False, cancelled=lambda: False)
+    assert (tmp_path / "cut/sparse").read_bytes() == (source / "sparse").read_bytes()
+    assert (tmp_path / "cut/sparse").stat().st_blocks * 512 <= 2 * COPY_BYTES

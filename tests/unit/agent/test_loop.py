@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from gpunion.agent import loop
 from gpunion.agent.ahead import saved_after
 from gpunion.agent.loop import AgentLoop
 from gpunion.domain.effects import AgentEffect, AskToSave, KillGuest, LimitGuest, StartGuest
@@ -138,6 +139,22 @@ async def test_reports_wait_until_the_disk_has_them(stage: Stage) -> None:
     await until(lambda: stage.loop.outgoing() or not stage.loop.forgettable)
     assert stage.disk.writes[-1].last_report_seq == 1
     assert stage.loop.forgettable == ""
+
+
+async def test_who_deletes_what_is_told_of_waits_for_the_disk_but_for_one_that_only_lacks_room(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "TICK_S", 0.001)
+    stage.disk.full = True
+    await stage.loop.wrote_down(OwnerPaused())
+    stage.disk.full, stage.disk.failing = False, True
+    await until(lambda: stage.loop.forgettable == "the disk fails")
+    waiting = asyncio.create_task(stage.loop.wrote_down(OwnerResumed()))
+    await until(lambda: stage.loop.station.reports.last_seq == 2)
+    assert not waiting.done()
+    stage.disk.failing = False
+    await waiting
+    assert stage.disk.writes[-1].last_report_seq == 2
 
 
 async def test_a_report_is_sent_once_the_disk_has_it(stage: Stage) -> None:

@@ -18,6 +18,7 @@ from gpunion.agent.service import (
     installed,
     uninstall,
     unit_text,
+    which_engine,
 )
 
 
@@ -54,6 +55,13 @@ def test_guests_outlive_their_agent_and_systemd_understands_every_line(
         unit.write_text(text.replace("docker.service", "").replace("network-online.target", ""))
         said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
         assert UNIT_NAME not in said.stderr, said.stderr
+
+
+def test_a_service_finds_the_engine_that_its_owner_named(tmp_path: Path) -> None:
+    named = {"DOCKER_HOST": "unix:///run/user/1000/docker.sock", "DOCKER_CONTEXT": "", "SECRET": "x"}
+    service = Service(state_dir=tmp_path, runtime="docker", user=True, engine=which_engine(named))
+    lines = [line for line in unit_text(service).splitlines() if line.startswith("Environment=")]
+    assert lines[1:] == ['Environment="DOCKER_HOST=unix:///run/user/1000/docker.sock"']
 
 
 def test_where_systemd_can_the_agent_is_beside_its_guests_and_not_around_them(tmp_path: Path) -> None:

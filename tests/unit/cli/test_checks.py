@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import pwd
+from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from gpunion.adapters.files.mark import mark_of
+from gpunion.agent.service import lingers
+from gpunion.cli.checks import machine
 from gpunion.cli.checks.campus import check_clock, check_vault, start_hint
 from gpunion.cli.checks.finding import State
-from gpunion.cli.checks.machine import check_agent, check_cgroup, check_disk, check_python, check_state_dir
+from gpunion.cli.checks.machine import (
+    check_agent,
+    check_cgroup,
+    check_disk,
+    check_logging_out,
+    check_python,
+    check_state_dir,
+)
+from gpunion.cli.context import Context
+from gpunion.cli.exits import Trouble
+from gpunion.cli.main import main
+from gpunion.cli.screen import Screen
 from gpunion.sdk.errors import Unreachable
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_problem
 
@@ -98,8 +114,17 @@ def test_the_machine_that_runs_the_tests_is_sound(tmp_path: Path) -> None:
     assert check_cgroup(systemd=True).state in (State.OK, State.WARNING)
 
 
+def test_who_has_no_root_is_told_what_logging_out_ends(tmp_path: Path) -> None:
+    assert not lingers(os.geteuid(), tmp_path)
+    assert "enable-linger" in check_logging_out(lingers=False).mend
+    (tmp_path / pwd.getpwuid(os.geteuid()).pw_name).touch()
+    assert lingers(os.geteuid(), tmp_path)
+    assert check_logging_out(lingers=True).state is State.OK
+
+
 def test_where_no_systemd_runs_nobody_is_told_to_install_a_service(tmp_path: Path) -> None:
-    assert check_agent(tmp_path, systemd=True).mend == "gpunion agent install, or: gpunion agent"
+    whose = "" if AS_ROOT else " --user"
+    assert check_agent(tmp_path, systemd=True).mend == f"gpunion agent install{whose}, or: gpunion agent"
     assert check_agent(tmp_path, systemd=False).mend == "gpunion agent"
     assert "agent install" not in check_cgroup(systemd=False).mend
 
@@ -116,6 +141,35 @@ def test_terms_that_want_guests_parked_where_no_driver_can_are_found(gpunion: Te
     found = findings(gpunion)["terms"]
     assert "not enforced: park: no guest can be parked here" in found["found"]
     assert found["mend"] == "install NVIDIA's driver 570 or newer; or gpunion terms set park="
+
+
+def test_a_machine_that_joined_asks_its_coordinator_as_itself_and_needs_no_libraries_of_one(
+    gpunion: Terminal, campus: CampusDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = gpunion.here / "state"
+    state.mkdir(mode=0o700)
+    (state / "agent.toml").write_text(
+        'coordinator = "http://campus.example"\nnode_id = "a"\nvault = "vault"\n[[gpu]]\nmodel = "named"\n'
+    )
+    (state / "credential").write_text("secret\n")
+    (state / "credential").chmod(0o600)
+    asked: list[tuple[str | None, str | None]] = []
+
+    def opened(_context: Context, arguments: Namespace) -> CampusDouble:
+        asked.append((arguments.url, arguments.token))
+        if arguments.url is None:
+            raise Trouble("no coordinator is known")
+        return campus
+
+    out = io.StringIO()
+    monkeypatch.setattr(machine, "find_spec", lambda name: None if name == "fastapi" else name)
+    context = Context(
+        screen=Screen(out=out), environment=gpunion.environment, here=gpunion.here, open_campus=opened
+    )
+    main(["doctor", "--json"], context)
+    found = {finding["check"]: finding["state"] for finding in json.loads(out.getvalue())["findings"]}
+    assert asked == [(None, None), ("http://campus.example", "secret")]
+    assert (found["coordinator"], found["libraries"]) == ("ok", "ok")
 
 
 def test_a_campus_elsewhere_is_not_started_here() -> None:

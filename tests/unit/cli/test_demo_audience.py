@@ -60,3 +60,18 @@ def test_only_steps_that_somebody_announced_count_as_lost_on_notice(cause: str, 
     outcome = Outcome(moves=(a_move(cause, 5),), weights_equal=True, weights_sha256="", elapsed_s=1.0)
     assert outcome.steps_lost_on_notice == lost
     assert outcome.good == (lost == 0)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_of_a_machine_that_died_no_progress_is_told_whatever_the_coordinator_believes(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    out = FakeTerminal() if terminal else io.StringIO()
+    audience = Audience(out)
+    audience.died("beta")
+    job = {"live": {"progress": 0.5, "step": 7}, "node_id": "beta", "phase": "running"}
+    audience.progress(job)
+    assert "on beta" not in out.getvalue()
+    audience.progress(job | {"node_id": "gamma"})
+    assert "step 7 (50%) on gamma" in out.getvalue()

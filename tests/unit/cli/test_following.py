@@ -74,6 +74,25 @@ def test_last_words_that_come_after_the_end_are_still_shown(gpunion: Terminal) -
     assert terminal.out == "goodbye\n"
 
 
+def test_what_a_program_printed_last_comes_before_the_news_of_its_end(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    job_id = a_job(1)["id"]
+
+    def ends() -> None:
+        campus.texts[job_id] = "the last step\n"
+        campus.stories[job_id] = [a_line("accepted"), a_line("finished on alpha")]
+        end(campus, job_id)
+
+    terminal.happens(lambda: campus.stories.update({job_id: [a_line("accepted")]}), ends)
+    assert terminal("run", "--no-dir", "--json", "--", "true") == 0
+    told = [json.loads(line) for line in terminal.out.splitlines()]
+    assert [one.get("text") or one.get("sentence") for one in told if one["type"] in ("output", "story")] == [
+        "accepted",
+        "the last step\n",
+        "finished on alpha",
+    ]
+
+
 def test_a_folded_line_is_told_once_and_saves_are_not_told(gpunion: Terminal) -> None:
     campus, terminal = gpunion.campus, a_terminal(gpunion)
     job_id = a_job(1)["id"]

@@ -49,6 +49,7 @@ def test_every_command_explains_itself(
         (["sim"], "needs a verb: sim run, sim fuzz, sim scenarios"),
         (["sim", "fuz"], "no command 'sim fuz'; did you mean sim fuzz?"),
         (["coordinator", "tokn"], "does not know what to do with 'tokn'"),
+        (["agent", "join"], "Next: gpunion join --help"),
     ],
 )
 def test_a_mistyped_command_is_answered_with_what_was_meant(
@@ -106,6 +107,25 @@ def test_an_error_is_json_for_those_who_asked_for_json(gpunion: Terminal, campus
         "next_step": "check the address and that it runs: gpunion doctor",
         "exit_code": 6,
     }
+
+
+def test_who_asks_for_tls_where_none_is_spoken_is_told_the_other_address(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.refuses = Unreachable("https://x.example:8765", "[SSL: WRONG_VERSION_NUMBER] wrong version number")
+    assert gpunion("ps") == 6
+    assert "Next: try http://x.example:8765\n" in gpunion.err
+
+
+def test_ctrl_c_while_a_job_is_handed_in_says_that_it_may_run(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    def interrupted(_job: object) -> dict[str, object]:
+        raise KeyboardInterrupt
+
+    campus.submit = interrupted  # type: ignore[method-assign,assignment]
+    assert gpunion("submit", "--no-dir", "--", "true") == 130
+    assert "may run now. Next: gpunion ps" in gpunion.err
 
 
 def test_an_answer_that_never_came_is_a_timeout(gpunion: Terminal, campus: CampusDouble) -> None:

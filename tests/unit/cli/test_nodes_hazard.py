@@ -25,7 +25,7 @@ def an_outlook(**changes: Any) -> dict[str, Any]:
 def a_campus(*nodes: dict[str, Any], **changes: Any) -> dict[str, Any]:
     answer = {
         "learns": True, "learned_at": "2026-01-01T00:00:00.000Z", "next_lesson_at": None, "horizon_h": 4.0,
-        "announced_share": 0.6, "nodes": list(nodes), "calibration": an_outlook()["calibration"],
+        "announced_share": 0.6, "signs": [], "nodes": list(nodes), "calibration": an_outlook()["calibration"],
     }  # fmt: skip
     return {**answer, **changes}
 
@@ -43,6 +43,20 @@ def test_all_machines_are_listed_with_their_chances(gpunion: Terminal, campus: C
     assert "22%" in gpunion.out
     assert gpunion("nodes", "hazard", "--json") == 0
     assert json.loads(gpunion.out) == campus.outlook
+
+
+def test_what_signs_were_worth_is_shown_of_all_machines_together(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    signs = [
+        {"shown": [], "departures": 1.0, "expected": 9.0, "factor": 0.4},
+        {"shown": ["keyboard", "owner-on-gpu"], "departures": 8.0, "expected": 0.5, "factor": 3.5},
+    ]
+    campus.outlook = a_campus(an_outlook(), signs=signs)
+    assert gpunion("nodes", "hazard") == 0
+    none, both = (line for line in gpunion.out.splitlines() if " x " in line)
+    assert none.split() == ["none", "of", "them", "1.0", "9.0", "x", "0.4"]
+    assert both.split() == ["keyboard", "and", "owner-on-gpu", "8.0", "0.5", "x", "3.5"]
 
 
 def test_one_machine_has_its_week_drawn_in_letters(gpunion: Terminal, campus: CampusDouble) -> None:

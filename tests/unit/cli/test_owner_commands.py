@@ -286,7 +286,8 @@ def test_with_the_coordinator_away_it_is_said_how_long_guests_stay(connected: bo
         "guests": [guest] * guests,
         "runtime": {"sandboxed": True, "described": "-"},
         "coordinator": {"url": "http://x.example", "connected": connected, "trouble": ""},
-        "lease_left_s": 42.0,
+        "lease_left_s": 2.0,
+        "guests_end_in_s": 42.0,
     }
     said = any("guests are saved and end in 42 s" in line for line in status_command._lines(status))
     assert said == (not connected and guests > 0)

@@ -13,6 +13,7 @@ from gpunion.cli.quantities import (
     positive_duration_s,
     positive_number,
     shown_duration,
+    shown_reached,
     shown_size,
     size_bytes,
 )
@@ -80,7 +81,18 @@ def test_a_duration_is_shown_in_two_units_at_most(seconds: float, shown: str) ->
 
 
 @pytest.mark.parametrize(
-    ("size", "shown"), [(0, "0 B"), (1536, "1.5 KiB"), (2**40, "1 TiB"), (2**51, "2048 TiB")]
+    ("size", "shown"),
+    [(0, "0 bytes"), (80 * 10**9, "80 GB"), (1536, "1.5 KiB"), (2**40, "1 TiB"), (2**51, "2048 TiB")],
 )
 def test_a_size_is_shown_in_the_unit_that_suits_it(size: int, shown: str) -> None:
     assert shown_size(size) == shown
+
+
+@pytest.mark.parametrize(
+    ("progress", "step", "shown"),
+    [(0.25, 5, "25% (step 5)"), (0.0, 16, "step 16"), (0.0, 0, "0%"), (1.0, 0, "100%")],
+)
+def test_who_does_not_say_how_much_there_is_to_do_has_steps_and_no_share(
+    progress: float, step: int, shown: str
+) -> None:
+    assert shown_reached(progress, step) == shown

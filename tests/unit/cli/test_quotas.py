@@ -53,3 +53,9 @@ def test_a_deadline_travels_with_the_job(gpunion: Terminal, campus: CampusDouble
     line = ("submit", "--no-dir", "--expect", "1h", "--deadline", "8h", "--", "true")
     assert gpunion(*line) == 0
     assert campus.submitted[0]["finish_within_s"] == 28_800.0
+
+
+def test_a_deadline_that_nothing_could_keep_is_refused(gpunion: Terminal, campus: CampusDouble) -> None:
+    assert gpunion("submit", "--no-dir", "--expect", "8h", "--deadline", "1h", "--", "true") == 2
+    assert "it runs for 8 h, about, and should be done in 1 h" in gpunion.err
+    assert campus.submitted == []

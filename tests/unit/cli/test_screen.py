@@ -98,6 +98,19 @@ def test_progress_is_a_bar_on_a_terminal_and_leaves_nothing_behind() -> None:
     assert shown.endswith("\r\033[K")
 
 
+@pytest.mark.parametrize("columns", [12, 30, 80, 200])
+def test_a_bar_fits_on_one_line_of_every_screen(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    screen = Screen(out=io.StringIO(), err=FakeTerminal())
+    with Progress(screen, 1000, "things that have a rather long name", redraw_s=0.0) as progress:
+        progress.reach(500)
+    assert isinstance(screen.err, io.StringIO)
+    line = screen.err.getvalue().split("\r\033[K")[1]
+    assert line
+    assert len(line) < columns
+    assert ("[###" in line) == (columns >= 80)
+
+
 def test_progress_without_a_terminal_is_silent_for_short_work() -> None:
     screen = Screen(out=io.StringIO(), err=io.StringIO())
     with Progress(screen, 2, "seeds") as progress:

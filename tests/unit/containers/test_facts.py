@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpunion.adapters.containers.engine import complaint
 from gpunion.adapters.containers.verdict import Ending, verdict
 from gpunion.adapters.docker.runtime import facts_of as docker_facts
+from gpunion.adapters.docker.runtime import mend_of as docker_mend
+from gpunion.adapters.docker.runtime import own_sockets
+from gpunion.adapters.podman.runtime import mend_of as podman_mend
 from gpunion.adapters.podman.seccomp import NAMESPACE_CALLS, stricter
-from gpunion.adapters.podman.users import guest_user
+from gpunion.adapters.podman.users import guest_user, has_own_cgroup
 
 
 def docker_info(**more: Any) -> dict[str, Any]:
@@ -48,6 +53,41 @@ def test_limits_that_docker_has_no_means_for_are_named() -> None:
 def test_a_rootless_podman_keeps_the_agents_user() -> None:
     user = guest_user(1000, 1001, maps_users=True)
     assert (user.inside, user.words, user.host_id) == ("1000:1001", ("--userns", "keep-id"), None)
+
+
+def test_a_user_without_ids_beside_its_own_is_one_alone_in_podman() -> None:
+    user = guest_user(1000, 1001, maps_users=False)
+    assert (user.inside, user.words, user.host_id) == ("0:0", (), None)
+    assert "user 1000 outside" in user.described
+
+
+def test_a_container_has_a_cgroup_of_its_own_where_one_bears_its_id() -> None:
+    assert has_own_cgroup("c4ae30006fd40::/user.slice/user@1000.service/libpod-c4ae30006fd4ab12.scope")
+    assert not has_own_cgroup("c4ae30006fd49:name=systemd:/\n0::/user.slice/user-1000.slice/session-2.scope")
+
+
+def test_who_has_no_root_is_told_whom_to_ask_for_what() -> None:
+    assert "uidmap" in podman_mend('exec: "newuidmap": executable file not found in $PATH')
+    assert "make room" in podman_mend("writing blob: no space left on device")
+    assert "sudo" not in docker_mend("cannot connect to the docker daemon", 0)
+    for said in ("permission denied while trying to connect", "cannot connect to the docker daemon"):
+        assert "dockerd-rootless-setuptool.sh" in docker_mend(said, 1000)
+
+
+def test_a_docker_daemon_of_the_users_own_is_found_unless_another_was_named(tmp_path: Path) -> None:
+    (tmp_path / "docker.sock").touch()
+    here = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    nobody = 4_000_000_000
+    assert own_sockets(here, nobody) == [f"{tmp_path}/docker.sock"]
+    assert own_sockets(here | {"DOCKER_HOST": "tcp://127.0.0.1:1"}, nobody) == []
+    assert own_sockets({}, nobody) == []
+    assert own_sockets(here, 0) == []
+
+
+def test_warnings_that_come_with_every_call_do_not_hide_what_went_wrong() -> None:
+    warned = 'time="now" level=warning msg="not a shared mount"'
+    assert complaint(f"{warned}\nError: no space left") == "Error: no space left"
+    assert complaint(warned) == warned
 
 
 def test_a_podman_that_can_map_users_gives_a_guest_of_root_a_namespace() -> None:

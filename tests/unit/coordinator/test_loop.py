@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,18 @@ from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.clock import SteadyClock
 from gpunion.coordinator.compose import open_campus
 from gpunion.coordinator.loop import NotAccepting
+from gpunion.coordinator.room import ASK_AGAIN_S
 from gpunion.coordinator.settings import Settings
 from gpunion.coordinator.switchboard import Line
 from gpunion.domain.events import JobStopAsked, JobSubmitted
-from gpunion.domain.frames import Heartbeat, Hello, LeaseGrant, OrderFrame, Welcome
+from gpunion.domain.frames import Heartbeat, Hello, LeaseGrant, OrderFrame, ReportFrame, Welcome
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.job import JobPhase, JobSpec
 from gpunion.domain.node import NodeFacts, NodePhase
+from gpunion.domain.reports import NodePaused
 from gpunion.domain.resources import GIB, Capacity, Gpu
 from gpunion.engine import audit
-from gpunion.ports.store import Overtaken, Redeemed, StoreFault
+from gpunion.ports.store import Overtaken, Redeemed, StoreFault, StoreFull
 
 SPEC = JobSpec(name="train", command=("true",), owner="admin")
 JOB = JobId("job-1")
@@ -77,6 +81,10 @@ def hello(**changes: Any) -> Hello:
     return Hello(**{**defaults, **changes})
 
 
+def are_left(faults: list[StoreFault], count: int) -> bool:
+    return len(faults) == count
+
+
 async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not true():
@@ -106,7 +114,7 @@ async def test_a_passing_fault_of_the_store_is_waited_out(
         assert not task.done()
 
 
-@pytest.mark.parametrize("faults", [[Overtaken("another leads")], [StoreFault("full")] * 3])
+@pytest.mark.parametrize("faults", [[Overtaken("another leads")], [StoreFault("locked")] * 3])
 async def test_a_fault_that_does_not_pass_ends_the_loop_and_nothing_is_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[StoreFault]
 ) -> None:
@@ -123,6 +131,85 @@ async def test_a_fault_that_does_not_pass_ends_the_loop_and_nothing_is_believed(
         assert store.disk.lines == []
         with pytest.raises(NotAccepting):
             await campus.loop.post(submitted())
+
+
+async def test_what_a_full_disk_refuses_is_refused_and_nothing_else_ends(tmp_path: Path) -> None:
+    async with running(tmp_path) as (campus, store, task):
+        line = Line(ALPHA)
+        campus.switchboard.take(line)
+        await campus.loop.deliver(line, hello())
+        list(campus.station.outgoing(campus.clock.now_s(), ALPHA))
+        store.faults = [StoreFull("the disk is full")] * 2
+        with pytest.raises(StoreFull):
+            await campus.loop.post(submitted())
+        paused = ReportFrame(seq=1, ack=0, sent_s=0.0, report=NodePaused())
+        await campus.loop.deliver(line, paused)
+        await campus.loop.deliver(line, Heartbeat(sent_s=0.0, ack=0))
+        (grant,) = campus.station.outgoing(campus.clock.now_s(), ALPHA)
+        assert isinstance(grant, LeaseGrant)
+        assert grant.ack == 0  # so the report comes again
+        assert (campus.state.jobs, campus.state.nodes[ALPHA].phase) == ({}, NodePhase.SHARING)
+        await campus.loop.deliver(line, paused)
+        await campus.loop.post(submitted())
+        assert set(campus.state.jobs) == {JOB}
+        assert campus.state.nodes[ALPHA].phase is NodePhase.PAUSED
+        assert not task.done()
+
+
+async def test_who_is_not_known_to_the_full_disk_is_not_welcomed_but_asked_to_come_again(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as (campus, store, _):
+        line = Line(ALPHA)
+        campus.switchboard.take(line)
+        store.faults = [StoreFull("the disk is full")]
+        with pytest.raises(StoreFull):
+            await campus.loop.deliver(line, hello())
+        assert list(campus.station.outgoing(campus.clock.now_s(), ALPHA)) == []
+        await campus.loop.deliver(line, hello())
+        assert campus.station.outgoing(campus.clock.now_s(), ALPHA) != []
+
+
+async def test_no_lease_is_granted_to_a_silent_node_whose_word_cannot_be_written_down(
+    tmp_path: Path,
+) -> None:
+    """It would outlive the run's being given up."""
+    time = Time()
+    async with running(tmp_path, time=time) as (campus, store, _):
+        line = Line(ALPHA)
+        campus.switchboard.take(line)
+        await campus.loop.deliver(line, hello())
+        list(campus.station.outgoing(campus.clock.now_s(), ALPHA))
+        time.elapsed_s += campus.station.leases.silence_s
+        await campus.loop.post(JobStopAsked(job_id=JOB))
+        await until(lambda: campus.state.nodes[ALPHA].phase is NodePhase.SILENT)
+        store.faults = [StoreFull("the disk is full")]
+        await campus.loop.deliver(line, Heartbeat(sent_s=0.0, ack=0))
+        assert list(campus.station.outgoing(campus.clock.now_s(), ALPHA)) == []
+        await campus.loop.deliver(line, Heartbeat(sent_s=0.0, ack=0))
+        (grant,) = campus.station.outgoing(campus.clock.now_s(), ALPHA)
+        assert isinstance(grant, LeaseGrant)
+
+
+async def test_what_is_due_waits_a_second_for_room_and_then_happens(tmp_path: Path) -> None:
+    time = Time()
+    async with running(tmp_path, time=time) as (campus, store, task):
+        line = Line(ALPHA)
+        campus.switchboard.take(line)
+        await campus.loop.deliver(line, hello())
+        store.faults = [StoreFull("the disk is full")] * 2
+        time.elapsed_s += campus.station.leases.silence_s
+        nobody, nothing = Line(NodeId("nobody")), Heartbeat(sent_s=0.0, ack=0)
+        for left in (1, 0):
+            await campus.loop.deliver(nobody, nothing)  # which wakes the loop and is all it does
+            await until(partial(are_left, store.faults, left))
+            await campus.loop.deliver(nobody, nothing)
+            assert len(store.faults) == left
+            assert campus.state.nodes[ALPHA].phase is NodePhase.SHARING
+            time.elapsed_s += ASK_AGAIN_S
+        await campus.loop.deliver(nobody, nothing)
+        await until(lambda: campus.state.nodes[ALPHA].phase is NodePhase.SILENT)
+        assert not task.done()
 
 
 async def test_a_broken_invariant_is_shown_and_in_tests_ends_the_loop(
@@ -203,7 +290,8 @@ async def test_another_coordinator_goes_on_from_the_store_alone(tmp_path: Path) 
     async with running(tmp_path, disk, time) as (campus, _, _):
         await campus.loop.post(JobStopAsked(job_id=JobId("job-unknown")))
         assert campus.station.term == 2
-        assert set(campus.state.records()) == set(state.records())
+        alpha = replace(state.nodes[ALPHA], unheard=True)  # of this one's nobody
+        assert set(campus.state.records()) == {*state.records()} - {state.nodes[ALPHA]} | {alpha}
         assert dict(timers).items() <= dict(campus.station.timers.items()).items()
         assert list(campus.station.links[ALPHA].orders.waiting) == [1]
 
@@ -249,3 +337,13 @@ async def test_the_admin_token_of_a_start_that_died_is_taken_over(tmp_path: Path
         assert await campus.keyring.bootstrap_admin(tmp_path) is None
     async with running(tmp_path, Disk()) as (campus, _, _):
         assert await campus.keyring.bootstrap_admin(tmp_path) == token
+
+
+async def test_an_admin_token_that_was_lost_or_leaked_is_replaced_and_void(tmp_path: Path) -> None:
+    async with running(tmp_path) as (campus, _, _):
+        lost = await campus.keyring.bootstrap_admin(tmp_path)
+        assert lost is not None
+        token = await campus.keyring.replace_admin(tmp_path)
+        assert (tmp_path / "admin.token").read_text().strip() == token
+        assert campus.keyring.who(token) is not None
+        assert campus.keyring.who(lost) is None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.files.claim import claimed_by
 from gpunion.adapters.files.mark import mark_of, why_not
 from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.shared import open_own, open_shared
@@ -109,3 +112,49 @@ async def test_a_folder_that_hangs_keeps_no_coordinator_from_starting(campus: Ca
     answers.set()
     while not marks.folder("attic").mark:
         await marks.learn()
+
+
+def claim(directory: str, who: str, *, anew: bool) -> str:
+    return claimed_by(Path(directory, "campus"), who, anew=anew)
+
+
+async def a_coordinator(disk: Disk, *places: Place) -> PlaceMarks:
+    marks = PlaceMarks(MemoryStore(disk), places, make=make, why_not=why_not, ask=Patience().ask, claim=claim)
+    await marks.load()
+    return marks
+
+
+async def test_a_folder_of_two_campuses_is_told_to_the_second_until_it_takes_it_over(campus: Campus) -> None:
+    first, second = Disk(), Disk()
+    assert await (await a_coordinator(first, campus.place)).troubles(["attic"]) == {}
+    marks = await a_coordinator(second, campus.place)
+    assert "used by the coordinator of another campus too" in (await marks.troubles(["attic"]))["attic"]
+    assert await (await a_coordinator(first, campus.place)).troubles(["attic"]) == {}
+    await marks.accept("attic")
+    assert await marks.troubles(["attic"]) == {}
+    assert await (await a_coordinator(first, campus.place)).troubles(["attic"]) != {}
+
+
+async def test_one_folder_under_two_names_is_told(campus: Campus, tmp_path: Path) -> None:
+    campus.folder.mkdir()
+    (tmp_path / "cellar").symlink_to(campus.folder)
+    cellar = Place(name="cellar", kind=PlaceKind.DIRECTORY, directory=str(tmp_path / "cellar"))
+    marks = await a_coordinator(Disk(), campus.place, cellar)
+    troubles = await marks.troubles(["attic", "cellar"])
+    assert "the same folder as the place cellar" in troubles["attic"]
+    assert "the same folder as the place attic" in troubles["cellar"]
+
+
+def test_a_folder_where_files_have_one_name_only_gets_its_mark_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_link(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_link)
+    mark = mark_of(tmp_path)
+    assert mark
+    assert mark_of(tmp_path) == mark
+    assert [path.name for path in tmp_path.iterdir()] == ["mark"]
+    (tmp_path / "mark").write_bytes(b"")  # a power cut
+    assert mark_of(tmp_path)

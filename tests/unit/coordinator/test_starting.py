@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from gpunion.coordinator.main import how_to_make_room, in_colour, why_not
+from gpunion.coordinator.main import how_to_find, how_to_make_room, why_not
+from gpunion.log_lines import in_colour
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_how_to_name_another(tmp_path: Path) -> None:
@@ -23,7 +26,7 @@ def test_a_full_disk_is_not_told_as_if_another_folder_would_help(tmp_path: Path)
     assert why_not(OSError(5, "Input/output error"), tmp_path) == f"{tmp_path}: Input/output error"
     full = f"{tmp_path}: No space left on device; make room where it keeps its data: df -h {tmp_path}"
     assert why_not(OSError(28, "No space left on device"), tmp_path) == full
-    assert "make room" in how_to_make_room("cannot commit: database or disk is full", tmp_path)
+    assert "make room" in how_to_make_room("cannot open it: the disk of /srv is full: 0 bytes", tmp_path)
 
 
 class FakeTerminal(io.StringIO):
@@ -35,3 +38,16 @@ def test_colour_is_for_terminals_whose_people_want_it() -> None:
     assert in_colour(FakeTerminal(), {})
     assert not in_colour(FakeTerminal(), {"NO_COLOR": "1"})
     assert not in_colour(io.StringIO(), {})
+
+
+def test_the_admin_token_is_shown_at_a_terminal_and_never_written_into_a_journal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with open(tmp_path / "journal", "w") as journal:
+        where = os.fstat(journal.fileno())
+        monkeypatch.setattr(sys, "stdout", journal)
+        assert "secret" in how_to_find("secret", tmp_path / "admin.token")
+        monkeypatch.setenv("JOURNAL_STREAM", f"{where.st_dev}:{where.st_ino}")
+        said = how_to_find("secret", tmp_path / "admin.token")
+    assert "secret" not in said
+    assert str(tmp_path / "admin.token") in said

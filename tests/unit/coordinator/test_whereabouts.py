@@ -100,7 +100,7 @@ def test_a_vault_whose_folder_hangs_keeps_no_request_waiting_for_ever(
     monkeypatch.setattr(compose, "check", hang)
     monkeypatch.setattr(compose, "DESK_STALL_S", 0.01)
     own = Place(name="campus", kind=PlaceKind.CAMPUS, directory=str(tmp_path / "vault"))
-    open_desk = compose._desk_opener(lambda: own)
+    open_desk = compose._desk_opener(Settings(data_dir=tmp_path), lambda: own)
     for told in ("has got nothing done for", "has not answered what it was asked before"):
         with pytest.raises(VaultUnavailable, match=told):
             open_desk()

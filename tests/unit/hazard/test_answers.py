@@ -7,16 +7,24 @@ from math import exp
 import pytest
 
 from gpunion.domain.ids import NodeId
+from gpunion.domain.signs import Sign
 from gpunion.policy.checkpointing import Young
 from gpunion.policy.hazard.age import NO_AGE_EFFECT
 from gpunion.policy.hazard.book import HazardBook
 from gpunion.policy.hazard.constant import ConstantHazard, Survival
 from gpunion.policy.hazard.credible import upper_ratio
 from gpunion.policy.hazard.evidence import Evidence, best_answer, pooled
+from gpunion.policy.hazard.history import HALF_LIFE_S
 from gpunion.policy.hazard.oracle import NEVER_RATE_PER_S, OracleHazard
 from gpunion.policy.hazard.periods import cut, periods_of
 from gpunion.policy.hazard.profile import Answer, RateProfile
-from gpunion.policy.hazard.signs import FACTOR_MOST, Sign, SignBook
+from gpunion.policy.hazard.signs import (
+    FACTOR_LEAST,
+    FACTOR_MOST,
+    SPEAK_FOR_S,
+    SignBook,
+    book_of_signs,
+)
 from gpunion.policy.hazard.week import DAY_S, HOUR_S, WEEK_S
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from tests.builders import a_job, a_node
@@ -126,10 +134,39 @@ def test_a_sign_means_nothing_until_it_has_been_followed_by_departures() -> None
     book = SignBook()
     assert book.factor({Sign.KEYBOARD}) == 1.0
     for _ in range(40):
-        book = book.seen(Sign.KEYBOARD, departed=True, expected=0.05)
-    assert book.factor({Sign.KEYBOARD}) > 5
-    assert book.factor({Sign.KEYBOARD}) <= FACTOR_MOST
+        book = book.seen({Sign.KEYBOARD}, departed=True, expected=0.05, at_s=0.0)
+        book = book.seen((), departed=False, expected=1.0, at_s=0.0)
+    assert 5 < book.factor({Sign.KEYBOARD}) <= FACTOR_MOST
+    assert FACTOR_LEAST <= book.factor(()) < 1.0  # who is not there does not come
     assert book.factor({Sign.OWNER_ON_GPU}) == 1.0
+
+
+def test_signs_that_come_together_count_once() -> None:
+    book, both = SignBook(), {Sign.KEYBOARD, Sign.OWNER_LOGGED_IN}
+    for _ in range(40):
+        book = book.seen(both, departed=True, expected=0.1, at_s=0.0)
+        book = book.seen((), departed=False, expected=0.9, at_s=0.0)
+    assert book.factor(both) == pytest.approx(43 / 7, rel=0.05)
+    assert book.factor({Sign.KEYBOARD}) == 1.0  # nobody has ever seen it alone
+
+
+def test_what_all_machines_do_more_often_than_expected_is_not_put_down_to_signs() -> None:
+    book = SignBook()
+    for _ in range(100):
+        book = book.seen({Sign.KEYBOARD}, departed=True, expected=0.2, at_s=0.0)
+        book = book.seen((), departed=True, expected=0.2, at_s=0.0)
+    assert book.factor({Sign.KEYBOARD}) == book.factor(()) == pytest.approx(1.0, abs=0.15)
+
+
+def test_what_signs_meant_long_ago_fades_and_the_record_is_the_whole_truth() -> None:
+    book = SignBook()
+    for _ in range(20):
+        book = book.seen({Sign.KEYBOARD}, departed=True, expected=0.1, at_s=0.0)
+        book = book.seen((), departed=False, expected=1.0, at_s=0.0)
+    later = book.seen((), departed=False, expected=0.0, at_s=3 * HALF_LIFE_S)
+    assert later.tallies[frozenset({Sign.KEYBOARD})].departures == pytest.approx(20 / 8)
+    assert 1.0 < later.factor({Sign.KEYBOARD}) < book.factor({Sign.KEYBOARD})
+    assert book_of_signs(later.records(), later.as_of_s) == later
 
 
 def test_the_live_hazard_follows_week_signs_and_plans() -> None:
@@ -137,14 +174,31 @@ def test_the_live_hazard_follows_week_signs_and_plans() -> None:
     node = replace(a_node("lab-0"), phase_since_s=NOON_S)
     sign_book = SignBook()
     for _ in range(40):
-        sign_book = sign_book.seen(Sign.OWNER_LOGGED_IN, departed=True, expected=0.05)
-    calm = WeeklyHazard(book=book, sign_book=sign_book)
-    warned = replace(calm, signs={node.id: frozenset({Sign.OWNER_LOGGED_IN})}, _profiles={})
-    planned = replace(calm, hard_ends_s={node.id: NOON_S + 60}, _profiles={})
-    assert warned.rate_per_s(node, NOON_S) > 3 * calm.rate_per_s(node, NOON_S) > 0
-    assert warned.survival(node, NOON_S, 600) < calm.survival(node, NOON_S, 600)
-    assert planned.survival(node, NOON_S, 600) == planned.lower_survival(node, NOON_S, 600) == 0.0
-    assert calm.upper_rate_per_s(node, NOON_S) > calm.rate_per_s(node, NOON_S)
+        sign_book = sign_book.seen({Sign.OWNER_LOGGED_IN}, departed=True, expected=0.05, at_s=0.0)
+        sign_book = sign_book.seen((), departed=False, expected=1.0, at_s=0.0)
+    hazard = WeeklyHazard(book=book, sign_book=sign_book)
+    warned, planned = replace(node, signs=(Sign.OWNER_LOGGED_IN,)), replace(node, known_end_s=NOON_S + 60)
+    assert hazard.rate_per_s(warned, NOON_S) > 3 * hazard.rate_per_s(node, NOON_S) > 0
+    assert hazard.upper_rate_per_s(warned, NOON_S) > 3 * hazard.upper_rate_per_s(node, NOON_S)
+    assert hazard.survival(warned, NOON_S, 600) < hazard.survival(node, NOON_S, 600)
+    assert hazard.lower_survival(warned, NOON_S, 600) < hazard.lower_survival(node, NOON_S, 600)
+    assert hazard.survival(planned, NOON_S, 600) == hazard.lower_survival(planned, NOON_S, 600) == 0.0
+    assert hazard.upper_rate_per_s(node, NOON_S) > hazard.rate_per_s(node, NOON_S)
+
+
+def test_a_sign_speaks_of_the_next_hour_and_not_of_the_night() -> None:
+    sign_book = SignBook()
+    for _ in range(40):
+        sign_book = sign_book.seen({Sign.KEYBOARD}, departed=True, expected=0.05, at_s=0.0)
+        sign_book = sign_book.seen((), departed=False, expected=1.0, at_s=0.0)
+    hazard, node = WeeklyHazard(sign_book=sign_book), a_node()
+    warned = replace(node, signs=(Sign.KEYBOARD,))
+    after_1h, after_8h = (
+        hazard.survival(warned, NOON_S, horizon_s) / hazard.survival(node, NOON_S, horizon_s)
+        for horizon_s in (SPEAK_FOR_S, 8 * SPEAK_FOR_S)
+    )
+    assert after_1h < 0.9
+    assert after_8h == pytest.approx(after_1h)
 
 
 def test_a_node_that_is_free_from_later_on_counts_as_just_freed() -> None:

@@ -14,6 +14,7 @@ from gpunion.adapters.podman.complaints import complaint_of
 from gpunion.adapters.podman.confined import not_confined
 from gpunion.adapters.podman.probing import MEMORY_FILE, gpu_driver, remember, remembered
 from gpunion.adapters.podman.recipe import Recipe, recipe_of, unfit
+from gpunion.adapters.podman.settings import SETTINGS_FILE, only_cgroup, tell_criu, with_settings
 from gpunion.adapters.podman.staging import restaged
 from gpunion.domain.system_tier import SystemAbility
 
@@ -139,3 +140,33 @@ def test_what_was_tried_is_remembered_until_the_machine_changes(tmp_path: Path) 
     assert remembered(tmp_path, tried.kind) is None  # somebody may have mended it
     (tmp_path / MEMORY_FILE).write_text("rubbish", encoding="ascii")
     assert remembered(tmp_path, tried.kind) is None
+
+
+def test_criu_is_told_the_new_container_and_what_the_machine_wants(tmp_path: Path) -> None:
+    words = with_settings(WORDS, str(tmp_path))
+    assert words[:3] == ["create", "--annotation", f"org.criu.config={tmp_path / SETTINGS_FILE}"]
+    assert recipe_of(words, USER, (0,)) == RECIPE
+    machine = tmp_path / "runc.conf"
+    machine.write_text("network-lock skip")
+    tell_criu(str(tmp_path), "/machine.slice/libpod-1.scope", str(machine))
+    told = (tmp_path / SETTINGS_FILE).read_text()
+    assert told == "network-lock skip\ncgroup-root /machine.slice/libpod-1.scope\n"
+    tell_criu(str(tmp_path), "", str(tmp_path / "nowhere"))
+    assert (tmp_path / SETTINGS_FILE).read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "cgroup"),
+    [
+        ("0::/machine.slice/libpod-1.scope\n", "/machine.slice/libpod-1.scope"),
+        ("4:memory:/libpod-1\n0::/libpod-1\n", ""),  # version 1, or both: runc tells CRIU itself
+        ("1:name=systemd:/libpod-1\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_cgroup_is_told_where_there_is_one_tree(
+    text: str, cgroup: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cgroup").write_text(text)
+    monkeypatch.setattr("gpunion.adapters.podman.settings.CGROUPS_OF", f"{tmp_path}/cgroup")
+    assert only_cgroup(7) == cgroup

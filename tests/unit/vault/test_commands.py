@@ -199,3 +199,27 @@ def test_a_block_that_the_disk_does_not_give_keeps_nobody_from_mending_the_other
     assert repaired["replaced"] == [damaged.name]
     assert [lost["checkpoint_id"] for lost in repaired["not_read"]] == ["d"]
     assert repaired["set_aside"] == []
+
+
+def test_a_job_that_nobody_can_save_is_told_and_mended(
+    place: Place, gpunion: Terminal, tmp_path: Path
+) -> None:
+    (tmp_path / "vault/jobs/job-1/epoch.json").write_bytes(b"")
+    assert gpunion("vault", "verify", "vault") == ERROR
+    assert "CANNOT SAVE job-1: the epoch record of job-1 is damaged" in gpunion.out
+    assert "Next: end what runs of it, then gpunion vault repair vault" in gpunion.out
+    assert gpunion("vault", "verify", "vault", "--json") == ERROR
+    assert [fence["job_id"] for fence in json.loads(gpunion.out)["fences"]] == ["job-1"]
+    assert gpunion("vault", "repair", "vault") == OK
+    assert "mended    job-1 can save again: runs before its epoch 1 stay shut out" in gpunion.out
+    assert gpunion("vault", "verify", "vault") == OK
+
+
+def test_a_folder_under_another_job_s_name_is_left_alone_with_what_to_do(
+    place: Place, gpunion: Terminal, tmp_path: Path
+) -> None:
+    (tmp_path / "vault/jobs/job-1").rename(tmp_path / "vault/jobs/job-9")
+    assert gpunion("vault", "verify", "vault") == ERROR
+    assert "folder of job-9 is of job-1. Next: give the folders" in gpunion.out
+    assert gpunion("vault", "repair", "vault") == CONFLICT
+    assert "set aside" not in gpunion.out

@@ -15,7 +15,8 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunion.adapters.files.allowance import ADD_UP_EVERY_S, Allowance
+from gpunion.adapters.files.allowance import ADD_UP_EVERY_S, Allowance, leaving_free
+from gpunion.adapters.files.claim import claimed_by
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.adapters.memory.store import MemoryStore
@@ -134,7 +135,7 @@ def test_no_more_is_kept_than_its_owner_lends(tmp_path: Path) -> None:
     kept = tmp_path / "block"
     kept.write_bytes(bytes(600))
     allowance(300)
-    with pytest.raises(VaultFull, match="its owner lends 1e-06 GB"):
+    with pytest.raises(VaultFull, match="its owner lends 1000 bytes"):
         allowance(200)
     kept.unlink()
     now[0] += 10.0  # what was deleted counts when there seems to be no room
@@ -145,6 +146,13 @@ def test_no_more_is_kept_than_its_owner_lends(tmp_path: Path) -> None:
 def test_the_last_of_the_disk_is_its_owners(tmp_path: Path) -> None:
     with pytest.raises(VaultFull, match="nearly full"):
         Allowance(tmp_path, 10**18, keep_free_bytes=10**18)(1)
+
+
+def test_a_vault_beside_the_database_leaves_it_its_room_and_one_elsewhere_need_not(tmp_path: Path) -> None:
+    with pytest.raises(VaultFull, match="stay free for"):
+        leaving_free(tmp_path, 10**18, tmp_path)(1)
+    leaving_free(tmp_path, 0, tmp_path)(1)
+    leaving_free(tmp_path, 10**18, Path("/proc"))(1)  # another disk
 
 
 def test_who_has_made_room_can_use_it_at_once(tmp_path: Path) -> None:
@@ -180,11 +188,33 @@ def test_adding_up_a_large_disk_keeps_nobody_from_saving(tmp_path: Path) -> None
 
 def test_a_folder_that_is_another_place_already_is_not_kept_in_as_well(tmp_path: Path) -> None:
     keeps = Keeps(directory=tmp_path / "disk", limit_bytes=10**9, port=1, host="")
-    kept = KeptHere(keeps, tmp_path / "state")
+    kept = KeptHere(keeps, tmp_path / "state", "box")
     kept.opened()
     kept.others = lambda: {(tmp_path / "disk" / "mark").read_text().strip(): "campus"}
     with pytest.raises(VaultUnavailable, match="is the place campus already"):
         kept.opened()
+
+
+def test_a_folder_on_a_network_is_kept_by_one_machine_and_the_second_is_told(tmp_path: Path) -> None:
+    keeps = Keeps(directory=tmp_path / "disk", limit_bytes=10**9, port=1, host="")
+    first = KeptHere(keeps, tmp_path / "first", "box")
+    second = KeptHere(keeps, tmp_path / "second", "tower")
+    first.opened()
+    for again in (second, KeptHere(keeps, tmp_path / "second", "tower")):
+        with pytest.raises(VaultUnavailable, match=r"is kept by box on .* already.*remove .*/disk/keeper"):
+            again.opened()
+    KeptHere(keeps, tmp_path / "first", "box").opened()
+    (tmp_path / "disk" / "keeper").unlink()  # box keeps nothing there any more
+    second.opened()
+    with pytest.raises(VaultUnavailable, match="is kept by tower"):
+        first.opened()
+
+
+def test_a_claim_that_a_power_cut_left_empty_is_nobody_s(tmp_path: Path) -> None:
+    (tmp_path / "keeper").write_bytes(b"")
+    assert claimed_by(tmp_path / "keeper", "box") == "box"
+    assert claimed_by(tmp_path / "keeper", "tower") == "box"
+    assert claimed_by(tmp_path / "nowhere" / "keeper", "box") == ""
 
 
 def test_two_places_on_one_machine_are_refused() -> None:
@@ -196,12 +226,12 @@ def test_two_places_on_one_machine_are_refused() -> None:
 def test_a_disk_that_is_not_mounted_is_not_taken_for_an_empty_vault(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     keeps = Keeps(directory=disk, limit_bytes=10**9, port=1, host="")
-    kept = KeptHere(keeps, tmp_path / "state")
+    kept = KeptHere(keeps, tmp_path / "state", "box")
     assert isinstance(kept.opened().vault, DirectoryVault)
     assert disk.stat().st_mode & 0o077 == 0  # what others save is not for everybody here
     disk.rename(tmp_path / "unmounted")
     disk.mkdir()
-    for again in (kept, KeptHere(keeps, tmp_path / "state")):
+    for again in (kept, KeptHere(keeps, tmp_path / "state", "box")):
         with pytest.raises(VaultUnavailable, match="not mounted, or was emptied"):
             again.opened()
     assert list(disk.iterdir()) == []
@@ -240,7 +270,7 @@ def test_what_an_owner_lends(tmp_path: Path) -> None:
 def test_a_disk_that_hangs_is_told_to_who_asks_and_holds_up_nobody(tmp_path: Path) -> None:
     settings = settings_of(TABLE, tmp_path / "state", {})
     keeps = Keeps(directory=tmp_path / "disk", limit_bytes=10**9, port=0, host="")
-    kept = KeptHere(keeps, settings.state_dir)
+    kept = KeptHere(keeps, settings.state_dir, "box")
     kept.opened()
     place = keepers(box()).told(ATTIC, "box")
     server, told = keeper_server(

@@ -23,6 +23,9 @@ KEPT_VARIABLES = (
     "DOCKER_CONFIG",
     "DOCKER_CONTEXT",
     "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "DBUS_SESSION_BUS_ADDRESS",  # without it a rootless Podman gives its containers no cgroups
     "CONTAINERS_CONF",
     "CONTAINERS_STORAGE_CONF",
 )
@@ -98,7 +101,7 @@ class Engine:
             raise EngineGone(f"{self.program[0]} cannot be run: {error.strerror}") from error
         if answer.returncode == 0:
             return answer.stdout.decode(errors="replace").strip()
-        words_said = answer.stderr.decode(errors="replace").strip()[-WORDS_MAX:]
+        words_said = complaint(answer.stderr.decode(errors="replace"))
         told = words_said or f"{self.name} {words[0]} ended with {answer.returncode}"
         gone = answer.returncode < 0 or any(word in told.lower() for word in self._gone_words)
         raise EngineGone(told) if gone else EngineTrouble(told)
@@ -120,6 +123,13 @@ class Engine:
                 if isinstance(trouble, EngineGone) or not tries_left:
                     raise
             time.sleep(REMOVE_PAUSE_S)  # its guardian is removing it just now
+
+
+def complaint(said: str) -> str:
+    """Without the warnings that a client gives at every call, where it says anything else."""
+    lines = said.strip().splitlines()
+    grave = [line for line in lines if "level=warning" not in line]
+    return "\n".join(grave or lines)[-WORDS_MAX:]
 
 
 def client_environment() -> dict[str, str]:

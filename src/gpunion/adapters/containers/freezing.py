@@ -11,8 +11,7 @@ from gpunion.adapters.containers.freezer import freezer_of
 from gpunion.adapters.sandbox.cgroups import CPU_PERIOD_US
 from gpunion.adapters.sandbox.freezing import FREEZE_LIMIT_S, GuestFreezer
 from gpunion.adapters.sandbox.names import EXTRA_MEMORY_FILE, LAUNCH_FILE
-from gpunion.owner_kill.guest import read_keeper
-from gpunion.owner_kill.processes import cgroup_pids
+from gpunion.owner_kill.guest import container_members, read_keeper
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.parking import CannotFreeze
 
@@ -30,19 +29,23 @@ LOWER_TRIES, LOWER_PAUSE_S = 20, 0.1
 
 
 class ContainerFreezer(GuestFreezer):
-    """Implements `ports.parking.Freezer`. Its processes are those of its cgroup: the others that its keeper
-    has are of the engine, and must go on."""
+    """Implements `ports.parking.Freezer`. Its processes are those of its container: the others that its
+    keeper has are of the engine, and must go on. Where it has no cgroup of its own the one it is in is not
+    touched: it has the agent in it as well."""
 
-    def processes(self, run_id: str) -> frozenset[int]:
+    def _members(self, root: str) -> set[tuple[int, int]]:
+        return container_members(root)
+
+    def _has_cgroup(self, run_id: str) -> bool:
         keeper = read_keeper(self._root(run_id))
-        return frozenset() if keeper is None else frozenset(cgroup_pids(keeper.cgroup))
+        return keeper is not None and bool(keeper.cgroup)
 
     def stretch(self, run_id: str, extra_bytes: int) -> None:
         root = self._root(run_id)
         write_json(os.path.join(root, EXTRA_MEMORY_FILE), {"extra_bytes": extra_bytes}, durable=False)
         launch = read_json(os.path.join(root, LAUNCH_FILE)) or {}
         memory_bytes, cpus = int(str(launch.get("memory_bytes", 0))), float(str(launch.get("cpus", 0)))
-        pids = self.processes(run_id)
+        pids = self.processes(run_id) if self._has_cgroup(run_id) else frozenset()
         files = limits_of(pids, MEMORY) if memory_bytes > 0 else []
         # The wider (an outer cgroup, or with swap) is never less than the narrower: up first, and down last.
         for path in files if extra_bytes > 0 else reversed(files):
@@ -51,6 +54,9 @@ class ContainerFreezer(GuestFreezer):
             _set_limit(path, cpu_words(path, 0.0 if extra_bytes > 0 else cpus))
 
     def freeze(self, run_id: str) -> None:
+        if not self._has_cgroup(run_id):
+            super().freeze(run_id)
+            return
         pids = self.processes(run_id)
         freezer = freezer_of(min(pids)) if pids else None
         if freezer is None:
@@ -63,6 +69,9 @@ class ContainerFreezer(GuestFreezer):
             raise CannotFreeze(f"its processes did not stand still within {FREEZE_LIMIT_S:g} s")
 
     def thaw(self, run_id: str) -> None:
+        if not self._has_cgroup(run_id):
+            super().thaw(run_id)
+            return
         pids = self.processes(run_id)
         freezer = freezer_of(min(pids)) if pids else None
         if freezer is not None:

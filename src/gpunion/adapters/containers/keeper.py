@@ -4,6 +4,8 @@ It has the engine make and start the container by the plan in launch.json, opens
 written down where to find it, copies the output to a bounded log, ends the container at the earlier time of
 limits.json and writes exit.json last. It watches the container's first process itself: an engine that hangs,
 restarts or is gone changes nothing about what is ended when. The guardian takes over if it is killed.
+An engine without root may have no cgroup to give: the guest is then known by that first process, which ends
+all others of its namespace with it, and held to its memory by its keeper.
 
 One thread, no third-party import, no agent, no network.
 """
@@ -35,7 +37,7 @@ from gpunion.adapters.sandbox.names import (
     STARTED,
 )
 from gpunion.owner_kill.guest import EXIT_FILE, KEEPER_FILE, LIMITS_FILE, members, strike
-from gpunion.owner_kill.processes import boot_id, cgroup_pids, start_ticks
+from gpunion.owner_kill.processes import boot_id, cgroup_pids, family, process_table, start_ticks
 from gpunion.owner_kill.records import read_json, write_json, write_json_over
 
 POLL_S = 0.05  # how late a limit may be noticed
@@ -71,15 +73,12 @@ class Keeping:
         self._create = [str(word) for word in launch["create"]]
         self._log_limit_bytes = int(str(launch["log_limit_bytes"]))
         self._limits = Limits(os.path.join(guest_dir, LIMITS_FILE))
-        self._appetite = Appetite(
-            lambda: cgroup_pids(self._cgroup),
-            [os.path.join(guest_dir, name) for name in GUEST_DIRS],
-            memory_bytes=int(str(launch["watched_memory_bytes"])),
-            disk_bytes=int(str(launch["disk_bytes"])),
-        )
+        self._memory_bytes = int(str(launch["memory_bytes"]))
+        self._watched_memory_bytes = int(str(launch["watched_memory_bytes"]))
+        self._disk_bytes = int(str(launch["disk_bytes"]))
         self._extra = ExtraMemory(os.path.join(guest_dir, EXTRA_MEMORY_FILE))
         self._network = bool(launch["network"])
-        self._first_pid = 0
+        self._first_pid = self._first_ticks = 0
         self._asked_to_leave = False
         self._cgroup = ""
         self._memory_file = ""
@@ -116,13 +115,15 @@ class Keeping:
         self._record(*self._verdict(why_ended, out_of_memory, log))
 
     def _introduce(self) -> None:
-        """Say who keeps the guest before there is one; and again with its cgroup before its gate opens."""
+        """Say who keeps the guest before there is one; and again where to find it before its gate opens."""
         record: dict[str, object] = {
             "pid": os.getpid(),
             "start_ticks": start_ticks(os.getpid()),
             "boot_id": boot_id(),
             "cgroup": self._cgroup,
             "mark": "",
+            "first_pid": self._first_pid,
+            "first_ticks": self._first_ticks,
         }
         write_json(os.path.join(self._guest_dir, KEEPER_FILE), record)
 
@@ -135,11 +136,12 @@ class Keeping:
         state = self._engine.state_of(self._container)
         if not state.pid:
             raise NotStarted(state.error or f"its first program ended at once with {state.exit_code}")
-        self._first, self._first_pid = os.pidfd_open(state.pid), state.pid
+        self._first, ticks = os.pidfd_open(state.pid), start_ticks(state.pid)
+        if ticks is None:
+            raise NotStarted("its first program ended at once")
+        self._first_pid, self._first_ticks = state.pid, ticks
         self._cgroup = container_cgroup(state.pid, state.id)
         self._memory_file = out_of_memory_file(state.pid, state.id)
-        if not self._cgroup:
-            raise NotStarted(f"{self._engine.name} gave the container no cgroup of its own")
         self._introduce()
         return output, log
 
@@ -167,13 +169,14 @@ class Keeping:
                     raise NotStarted("its first program never came to its gate") from error
         os.write(gate, b"\n")
         os.close(gate)
-        while len(cgroup_pids(self._cgroup)) < 2 and time.monotonic() < until_s:
+        while len(self._processes()) < 2 and time.monotonic() < until_s:
             if self._is_over(SHORT_PAUSE_S):
                 return
 
     def _keep(self, output: int, log: Log) -> str:
         """Until its first process is dead, or a limit has passed: which one."""
         looked_s = 0.0
+        appetite = self._appetite()
         while True:
             ready, _, _ = select.select([output, self._first], [], [], POLL_S)
             if output in ready:
@@ -184,13 +187,27 @@ class Keeping:
             if now_s - looked_s >= POLL_S:
                 looked_s = now_s
                 passed = LOST if self._asked_to_leave else self._limits.passed(now_s)
-                self._appetite.extra_bytes = self._extra.bytes()
-                passed = passed or self._appetite.passed(now_s)
+                appetite.extra_bytes = self._extra.bytes()
+                passed = passed or appetite.passed(now_s)
                 if passed:
                     return passed
 
+    def _appetite(self) -> Appetite:
+        """What an engine said it limits it cannot limit without a cgroup."""
+        return Appetite(
+            self._processes,
+            [os.path.join(self._guest_dir, name) for name in GUEST_DIRS],
+            memory_bytes=self._watched_memory_bytes if self._cgroup else self._memory_bytes,
+            disk_bytes=self._disk_bytes,
+        )
+
+    def _processes(self) -> set[int]:
+        if self._cgroup:
+            return cgroup_pids(self._cgroup)
+        return family((self._first_pid, self._first_ticks), process_table())
+
     def _end_everything(self) -> None:
-        """Its namespace ends with its first process; the cgroup is asked whether that is so."""
+        """Its namespace ends with its first process; the processes are asked whether that is so."""
         if self._first < 0:
             return  # no line of the guest's has run; the guardian removes what the engine has made
         while True:

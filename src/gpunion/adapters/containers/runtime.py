@@ -90,7 +90,8 @@ class ContainerRuntime(KeptRuntime):
 
     @property
     def unenforced(self) -> tuple[str, ...]:
-        return tuple(limit for limit in self._facts.unenforced if limit != "memory")  # its keeper does that
+        """Memory is then its keeper's to hold it to, and processes are counted for the user it is."""
+        return tuple(limit for limit in self._facts.unenforced if limit not in ("memory", "process"))
 
     def describe(self) -> str:
         image = self._image or "this machine's programs, read-only"
@@ -101,9 +102,13 @@ class ContainerRuntime(KeptRuntime):
         )
 
     def _limits_described(self) -> str:
-        if not self.unenforced:
+        if not self._facts.unenforced:
             return "memory, cpu, process and disk limits enforced"
-        return f"{' and '.join(self.unenforced)} limits recorded but not enforced"
+        memory = "its keeper" if "memory" in self._facts.unenforced else "the kernel"
+        limits = f"memory limit enforced by {memory}, disk limit by its keeper"
+        if "process" in self._facts.unenforced:
+            limits += ", processes counted together with others of its user"
+        return limits + "".join(f", {limit} limit recorded but not enforced" for limit in self.unenforced)
 
     def _keeper_environment(self) -> dict[str, str]:
         return client_environment() | super()._keeper_environment()

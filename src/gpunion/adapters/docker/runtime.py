@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from gpunion.ports.runtime import RuntimeFault
 
 # What `docker info` calls the means for a limit, and what we call the limit.
 MEANS = {"MemoryLimit": "memory", "CpuCfsQuota": "cpu", "PidsLimit": "process"}
+WITHOUT_ROOT = "or, without root, one of your own: dockerd-rootless-setuptool.sh install"
 GONE_WORDS = ("cannot connect to the docker daemon", "error during connect", "eof", "connection re")
 
 
@@ -32,20 +34,46 @@ def open_docker(
     program = shutil.which("docker", path=SYSTEM_PATH)
     if program is None:
         raise RuntimeFault("docker is not installed. Next: apt-get install docker.io", temporary=False)
-    engine = Engine("docker", [program], GONE_WORDS)
-    try:
-        info = json.loads(engine.call("info", "--format", "{{json .}}"))
-        if not info.get("ServerVersion"):
-            raise EngineTrouble("; ".join(info.get("ServerErrors") or ["its daemon does not answer"]))
-    except (EngineTrouble, ValueError) as trouble:
-        mend = "systemctl start docker, and see that this user may use it (docker info)"
-        if "permission denied" in str(trouble).lower():
-            mend = "sudo usermod -aG docker $USER, and log in again (who is in that group is as good as root)"
-        said = str(trouble).rstrip(".?")
-        raise RuntimeFault(f"docker does not answer: {said}. Next: {mend}", temporary=True) from trouble
+    engine, info = _answering(program)
     facts = facts_of(info, os.geteuid(), os.getegid())
     limits = {} if processes_max is None else {"processes_max": processes_max}
     return ContainerRuntime(state_dir, engine, facts, image=image, log_limit_bytes=log_limit_bytes, **limits)
+
+
+def _answering(program: str) -> tuple[Engine, dict[str, Any]]:
+    """The machine's daemon, or this user's own without root: how to call it, and what it says of itself."""
+    troubles = []
+    for words in ([], *([f"--host=unix://{socket}"] for socket in own_sockets(os.environ, os.geteuid()))):
+        engine = Engine("docker", [program, *words], GONE_WORDS)
+        try:
+            info = json.loads(engine.call("info", "--format", "{{json .}}"))
+            if info.get("ServerVersion"):
+                return engine, info
+            raise EngineTrouble("; ".join(info.get("ServerErrors") or ["its daemon does not answer"]))
+        except (EngineTrouble, ValueError) as trouble:
+            troubles.append(str(trouble).rstrip(".?"))
+    raise RuntimeFault(
+        f"docker does not answer: {troubles[0]}. Next: {mend_of(troubles[0], os.geteuid())}", temporary=True
+    )
+
+
+def own_sockets(environment: Mapping[str, str], uid: int) -> list[str]:
+    """Where a daemon without root listens, for a user who has not said which one is meant."""
+    if uid == 0 or environment.get("DOCKER_HOST") or environment.get("DOCKER_CONTEXT"):
+        return []
+    folders = dict.fromkeys([environment.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}", f"/run/user/{uid}"])
+    return [path for folder in folders if os.path.exists(path := f"{folder}/docker.sock")]
+
+
+def mend_of(said: str, uid: int) -> str:
+    if uid == 0:
+        return "systemctl start docker (docker info)"
+    if "permission denied" in said.lower():
+        return (
+            "sudo usermod -aG docker $USER, and log in again (who is in that group is as good as root); "
+            f"{WITHOUT_ROOT}"
+        )
+    return f"sudo systemctl start docker, and see that this user may use it (docker info); {WITHOUT_ROOT}"
 
 
 def facts_of(info: dict[str, Any], uid: int, gid: int) -> EngineFacts:

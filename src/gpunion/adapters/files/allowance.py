@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from gpunion.domain.sizes import size_in_words
 from gpunion.ports.vault import VaultFull
 
 # Adding up reads every file's size. What was stored since is known; what was deleted shows next time.
@@ -54,11 +55,12 @@ class Allowance:
         with self._lock:
             if self._used_bytes + more_bytes > self.limit_bytes:
                 raise VaultFull(
-                    f"{self._root} is full: its owner lends {_gb(self.limit_bytes)} for checkpoints"
+                    f"{self._root} is full: its owner lends {size_in_words(self.limit_bytes)} for checkpoints"
                 )
             if self._free_bytes() - more_bytes < self._keep_free_bytes:
                 raise VaultFull(
-                    f"the disk of {self._root} is nearly full: {_gb(self._keep_free_bytes)} of it stay free"
+                    f"the disk of {self._root} is nearly full: "
+                    f"{size_in_words(self._keep_free_bytes)} of it stay free"
                 )
             self._used_bytes += more_bytes
             self._meanwhile_bytes += more_bytes
@@ -104,6 +106,23 @@ class Allowance:
         return about.f_bavail * about.f_frsize
 
 
+def leaving_free(root: Path, keep_free_bytes: int, neighbour: Path) -> Callable[[int], None]:
+    """For a vault without an allowance: it never takes the last of a disk that `neighbour` lies on too."""
+
+    def allow(more_bytes: int) -> None:
+        if os.stat(root).st_dev != os.stat(neighbour).st_dev:
+            return
+        about = os.statvfs(root)
+        free_bytes = about.f_bavail * about.f_frsize
+        if free_bytes - more_bytes < keep_free_bytes:
+            raise VaultFull(
+                f"the disk of {root} is nearly full: {size_in_words(free_bytes)} are free, and "
+                f"{size_in_words(keep_free_bytes)} of it stay free for {neighbour}"
+            )
+
+    return allow
+
+
 def _size_bytes(root: Path) -> int:
     found = 0
     for folder, _, names in os.walk(root):
@@ -113,7 +132,3 @@ def _size_bytes(root: Path) -> int:
             except OSError:
                 continue  # it has gone meanwhile
     return found
-
-
-def _gb(size_bytes: int) -> str:
-    return f"{size_bytes / 1e9:.3g} GB"

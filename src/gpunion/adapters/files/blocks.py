@@ -24,7 +24,7 @@ from blake3 import blake3
 
 from gpunion.adapters.files import coding
 from gpunion.adapters.files.coding import CHAIN_MAX
-from gpunion.adapters.files.forms import Base
+from gpunion.adapters.files.forms import NUMBERS_BYTES_MIN, Base
 from gpunion.adapters.files.locks import translated
 from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.packing import STORED_BYTES_MAX, Packing, PlainPacking, StoredHead
@@ -65,6 +65,7 @@ class Blocks:
         self._relying = relying
         self._packing: Packing = packing or PlainPacking()
         self._durable_folders: set[Path] = set()  # made by whomever, synced by us
+        self._made: set[str] = set()  # folders that are known to be there
 
     def create(self) -> None:
         self._do.make_directory(self._suspects, sync=False)
@@ -83,12 +84,15 @@ class Blocks:
     def path(self, name: str) -> Path:
         if not HASH_PATTERN.fullmatch(name):
             raise BadManifest(f"{name!r} cannot name a block")
-        return self._root / name[:2] / name
+        return self._root.joinpath(name[:2], name)
 
     def stored(self) -> Iterator[Path]:
-        """Every file, whatever it holds."""
+        """Every block's file, whatever it holds. What a file server or a person leaves among them is not ours
+        to look at."""
         for folder in sorted(self._root.iterdir() if self._root.exists() else ()):
-            yield from sorted(folder.iterdir())
+            if len(folder.name) == 2 and folder.is_dir():
+                names = sorted(filter(HASH_PATTERN.fullmatch, os.listdir(folder)))
+                yield from (folder / name for name in names)
 
     def present(self, names: Iterable[str], *, renew: bool = True) -> set[str]:
         """Those that can be relied on, as far as a look at their heads tells; young from now on.
@@ -100,8 +104,10 @@ class Blocks:
             return {name for name in names if self._rely_on(name, suspects, renew)}
 
     def put(self, name: str, data: Buffer, like: str | None, *, named: bool = False) -> int:
-        if self.present([name]):
-            return 0  # whatever was offered: it is not needed
+        with translated("looking for a block"), self._relying():
+            suspects = self.suspects()
+            if self._rely_on(name, suspects, renew=True):
+                return 0  # whatever was offered: it is not needed
         if len(data) > BLOCK_SIZE_BYTES or not (named or self._fits(name, data)):
             raise CorruptBlock(f"the bytes to be stored are not those of {name}")
         with translated("storing a block"):
@@ -114,7 +120,8 @@ class Blocks:
                 return self.put(name, data, None, named=True)
             if damaged:  # at once: a seal takes blocks that its parent has for durable
                 self._do.sync_directory(path.parent)
-            self.clear(name)
+            if damaged or name in suspects:
+                self.clear(name)
             return len(stored)
 
     def put_stored(self, name: str, stored: bytes) -> int:
@@ -208,7 +215,10 @@ class Blocks:
         return found
 
     def suspects(self) -> set[str]:
-        return set(os.listdir(self._suspects)) if self._suspects.exists() else set()
+        try:
+            return set(os.listdir(self._suspects))
+        except FileNotFoundError:
+            return set()
 
     def suspect(self, name: str) -> None:
         """Best effort: a full vault or one that may only be read keeps no such notes."""
@@ -228,10 +238,14 @@ class Blocks:
 
     def _published(self, path: Path, stored: Buffer, *, over: bool) -> bool:
         """False: not over what is there, and there is no other way here."""
-        self._make_folder(path.parent)
+        folder = path.name[:2]
         try:
+            if folder not in self._made:
+                self._make_folder(path.parent)
+                self._made.add(folder)
             self._publish(path, stored, over=over)
         except OSError as error:
+            self._made.discard(folder)  # a backup may have been restored under us
             if over or error.errno not in NO_NAME_TO_TAKE:
                 raise
             return False
@@ -257,7 +271,7 @@ class Blocks:
 
     def _base(self, like: str | None, name: str, data: Buffer) -> Base | None:
         """The whole block behind `like`, if it is near enough, similar, intact and not the block itself."""
-        if like is None:
+        if like is None or len(data) < NUMBERS_BYTES_MIN:
             return None
         try:
             head = self.head(like)

@@ -16,7 +16,7 @@ from gpunion.adapters.files.cores import threads
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.packing import check_stored
-from gpunion.adapters.files.shelf import Shelf
+from gpunion.adapters.files.shelf import Misplaced, Shelf
 from gpunion.ports.vault import (
     BadManifest,
     CorruptBlock,
@@ -25,7 +25,7 @@ from gpunion.ports.vault import (
     UnknownCheckpoint,
     VaultUnavailable,
 )
-from gpunion.ports.vault_care import Findings, JobShelf, Progress, Repaired, Unreadable
+from gpunion.ports.vault_care import Findings, JobShelf, LostFence, Progress, Repaired, Unreadable
 from gpunion.ports.vault_desk import VaultDesk
 
 WORKERS = threads(per_core=2)
@@ -55,7 +55,7 @@ class DirectoryCaretaker:
                 trouble = reading.check(manifest)
                 passing = trouble is not None and reading.not_read.issuperset(trouble[0])
             except BadManifest as error:
-                trouble = ((), str(error))
+                trouble, passing = ((), str(error)), isinstance(error, Misplaced)
             except (FileNotFoundError, UnknownCheckpoint):
                 continue  # forgotten meanwhile
             except (OSError, VaultUnavailable) as error:
@@ -70,12 +70,16 @@ class DirectoryCaretaker:
             encrypted=reading.encrypted,
             encrypted_bytes=reading.encrypted_bytes,
             unreadable=tuple(unreadable),
+            fences=self._lost_fences(job_id),
         )
 
     def repair(self, job_id: str | None, source: VaultDesk | None, progress: Progress) -> Repaired:
         before = self.verify(job_id, progress)
         replaced = self._replace(before, source) if source is not None else ()
         left = before if not replaced else self.verify(job_id, progress)
+        # Before anything goes out of view: what is named there tells how far the job had come.
+        fences = [lost.job_id for lost in before.fences if not lost.misplaced]
+        mended = tuple((name, self._vault.mend_epoch(name)) for name in fences)
         set_aside: list[Unreadable] = []
         in_use: list[Unreadable] = []
         for lost in left.unreadable:
@@ -88,6 +92,7 @@ class DirectoryCaretaker:
             set_aside=tuple(set_aside),
             in_use=tuple(in_use),
             not_read=tuple(lost for lost in left.unreadable if lost.passing),
+            fences=mended,
         )
 
     def _shelves(self, job_id: str | None) -> list[Shelf]:
@@ -95,6 +100,20 @@ class DirectoryCaretaker:
         if job_id is not None and not shelves:
             raise UnknownCheckpoint(f"the vault has nothing of {job_id}")
         return shelves
+
+    def _lost_fences(self, job_id: str | None) -> tuple[LostFence, ...]:
+        found = []
+        for shelf in self._shelves(job_id):
+            try:
+                shelf.epoch()
+            except BadManifest as error:
+                lost = LostFence(
+                    job_id=shelf.root.name, detail=str(error), misplaced=isinstance(error, Misplaced)
+                )
+                found.append(lost)
+            except OSError:
+                continue  # its manifests tell of the disk's trouble
+        return tuple(found)
 
     def _shelf(self, shelf: Shelf) -> JobShelf:
         manifests = [(path, self._manifest(path)) for path in shelf.sealed()]

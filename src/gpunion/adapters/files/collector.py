@@ -34,7 +34,7 @@ def collect(
     begun_lease_s: float,
 ) -> Garbage:
     """Under the collect lock alone. An unreadable manifest stops it: what that one needs is not known."""
-    shelves = [Shelf(path) for path in sorted((root / "jobs").iterdir())]
+    shelves = [Shelf(path) for path in sorted((root / "jobs").iterdir()) if path.is_dir()]
     shared, by_job = _needed(shelves, read)
     now_s = _server_time_s(root, do)
     begun = (_modified_s(shelf.begun) for shelf in shelves)
@@ -49,7 +49,7 @@ def collect(
             )
     for path in sorted((root / "tmp").iterdir()):
         modified_s = _modified_s(path)
-        if modified_s is not None and modified_s < young_since_s:
+        if modified_s is not None and modified_s < young_since_s and not path.is_dir():
             do.unlink(path)
     return garbage
 
@@ -58,7 +58,10 @@ def _sweep(do: FileOperations, blocks: Blocks, named: set[str], young_since_s: f
     needed = blocks.with_bases(named)
     removed = stored_bytes = 0
     for path in blocks.stored():
-        about = path.stat()
+        try:
+            about = path.stat()
+        except FileNotFoundError:
+            continue
         if path.name not in needed and about.st_mtime < young_since_s:
             do.unlink(path)
             removed += 1

@@ -32,7 +32,7 @@ from gpunion.adapters.files.foreign_blocks import ForeignBlocks
 from gpunion.adapters.files.locks import hold_file, if_not_held, locked, translated
 from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.operations import FileOperations
-from gpunion.adapters.files.packing import ForeignPacking, Packing, PlainPacking, SealedPacking
+from gpunion.adapters.files.packing import ForeignPacking, Packing, PlainPacking, SealedPacking, open_all
 from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.shelf import Shelf
 from gpunion.ports.vault import (
@@ -52,6 +52,7 @@ from gpunion.ports.vault import (
 FORMAT = {"format": 3, "block_size_bytes": BLOCK_SIZE_BYTES}
 # Unreferenced blocks stay this long, also without an upload that is known to be under way.
 GRACE_S = 3600.0
+FRESH_MAX = 100_000  # beyond it a block that a disk lost and got again may fall to a power cut
 BEGUN_LEASE_S = 24 * 3600.0  # an upload that takes longer has died
 
 
@@ -75,6 +76,7 @@ class DirectoryVault:
         self._freed = freed
         self._grace_s = grace_s
         self._do = operations or FileOperations()
+        self._fresh: set[str] = set()  # blocks stored through us that no seal has made durable yet
         self._key_of: str | None = None
         self.packing: Packing = PlainPacking()
         self.blocks = self._common = self._blocks(Blocks, self._root, self.packing)
@@ -140,7 +142,7 @@ class DirectoryVault:
     def manifests(self, job_id: str) -> tuple[Manifest, ...]:
         with translated(f"reading checkpoints of {job_id}"):
             closed = (found for path in self._shelf(job_id).sealed() if (found := self._readable(path)))
-            return tuple(found for manifest in closed if (found := self._opened(manifest)))
+            return tuple(open_all(self.packing, closed))
 
     def read_block(self, block_hash: str) -> bytes:
         return self.blocks.read(self.packing.name(block_hash))
@@ -218,14 +220,22 @@ class DirectoryVault:
                     self._do.sync_directory(shelf.manifests)
                 return free
 
+    def mend_epoch(self, job_id: str) -> int:
+        """In place of a damaged record, the newest epoch that anything here is named after."""
+        with translated(f"mending the epoch record of {job_id}"):
+            shelf = self._shelf(job_id)
+            with locked(shelf.lock):
+                epoch = shelf.last_epoch() or 0
+                self._replace(shelf.epoch_file, shelf.epoch_record(epoch))
+                return epoch
+
     def _create(self) -> None:
         self._root.mkdir(parents=True, exist_ok=True)
         for name in ("jobs", "tmp"):
             self._do.make_directory(self._root / name)
         self._common.create()
-        self._replace(
-            self._root / "vault.json", json.dumps(FORMAT).encode()
-        )  # last: a vault is whole or not one
+        # Last: a vault is whole or not one.
+        self._replace(self._root / "vault.json", json.dumps(FORMAT).encode())
 
     def _check_format(self) -> None:
         try:
@@ -275,7 +285,7 @@ class DirectoryVault:
         if newest is not None and epoch < newest:
             raise OldEpoch(f"epoch {epoch} of {shelf.root.name}: epoch {newest} has begun")
         if epoch != newest:
-            self._replace(shelf.epoch_file, json.dumps({"epoch": epoch}).encode())
+            self._replace(shelf.epoch_file, shelf.epoch_record(epoch))
 
     def _advance_if_newer(self, shelf: Shelf, epoch: int) -> None:
         newest = shelf.epoch()
@@ -307,18 +317,21 @@ class DirectoryVault:
         parent = shelf.find(manifest.parent) if manifest.parent is not None else None
         sealed = self._readable(parent) if parent is not None else None
         durable = block_names(sealed) if sealed is not None else set()
+        fresh = names & self._fresh  # also what the parent had lost since
         self._replace(
             shelf.path_of(manifest),
             manifest_format.encode(manifest),
-            before_renaming=lambda: blocks.sync(names - durable),
+            before_renaming=lambda: blocks.sync(names - durable | fresh),
         )
+        self._fresh -= fresh
 
     def _forget(self, shelf: Shelf, keep: int) -> tuple[str, ...]:
-        """Only readable ones count as kept. Under the job's lock."""
+        """Only those count as kept that can be read, with the key if we have it. Under the job's lock."""
         kept, dropped = 0, []
         for path in reversed(shelf.sealed()):
             if kept < keep:
-                kept += self._readable(path) is not None
+                manifest = self._readable(path)
+                kept += manifest is not None and self._opens(manifest)
                 continue
             with if_not_held(path) as free:
                 if free:
@@ -328,10 +341,15 @@ class DirectoryVault:
         return tuple(dropped)
 
     def _read(self, path: Path) -> Manifest:
+        shelf = Shelf(path.parent.parent)
         try:
-            return manifest_format.decode(self._do.read(path))
+            manifest = manifest_format.decode(self._do.read(path))
+            shelf.check_owner(manifest.job_id)
         except BadManifest as error:
-            raise BadManifest(f"{path.name}: {error}") from error
+            raise type(error)(f"{path.name}: {error}") from error
+        if shelf.path_of(manifest).name != path.name:
+            raise BadManifest(f"{path.name}: it is the manifest of {manifest.checkpoint_id}, renamed")
+        return manifest
 
     def _readable(self, path: Path) -> Manifest | None:
         try:
@@ -339,11 +357,12 @@ class DirectoryVault:
         except (BadManifest, FileNotFoundError):
             return None
 
-    def _opened(self, manifest: Manifest) -> Manifest | None:
+    def _opens(self, manifest: Manifest) -> bool:
         try:
-            return self.packing.open(manifest)
-        except BadManifest:
-            return None
+            self.packing.open(manifest)
+        except (BadManifest, WrongKey):
+            return False
+        return True
 
     def _blocks(self, kind: type[Blocks], root: Path, packing: Packing) -> Blocks:
         return kind(root, self._do, self._publish_block, self._relying_on_blocks, packing)
@@ -352,6 +371,9 @@ class DirectoryVault:
         self._allow(len(data))
         # The seal syncs the directories, once for all blocks.
         self._replace(path, data, over=over, sync=False)
+        if len(self._fresh) >= FRESH_MAX:
+            self._fresh.clear()
+        self._fresh.add(path.name)
 
     def _replace(
         self,
@@ -362,7 +384,7 @@ class DirectoryVault:
         sync: bool = True,
         before_renaming: Callable[[], None] = lambda: None,
     ) -> None:
-        temporary = self._root / "tmp" / secrets.token_hex(16)
+        temporary = self._root.joinpath("tmp", secrets.token_hex(16))
         try:
             self._do.write_new(temporary, data)
             before_renaming()

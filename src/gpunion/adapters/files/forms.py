@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 SAMPLE_BYTES = 16 * 1024
 SAMPLES = 3
 PLAIN_WIDTH = 1
-# Below it the compressor's own tables would decide.
-NUMBERS_BYTES_MIN = 512
+# A file takes so much of a disk in any case, and looking for numbers took half the time of storing one.
+NUMBERS_BYTES_MIN = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +46,10 @@ def choose(data: Buffer, base: Base | None) -> Form:
 
     Planes have skewed bytes and no repetitions, so counting them tells how small they get: that takes a tenth
     of the time that packing them would."""
+    if len(data) < NUMBERS_BYTES_MIN:
+        return PLAIN
     sample = _sampled(data)
     best, best_bytes = PLAIN, float(pieces.size_of(pieces.packed(sample, plane=False)[1]))
-    if len(sample) < NUMBERS_BYTES_MIN:
-        return best
     old = None if base is None else _sampled(base.data)
     for candidate_base in (None, base) if base else (None,):
         for width, counts in _counted(sample, old if candidate_base else None):

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from blake3 import blake3
@@ -14,7 +14,7 @@ from blake3 import blake3
 from gpunion.adapters.files.damage import in_words
 from gpunion.domain import tree
 from gpunion.domain.tree import BLOCK_SIZE_BYTES, FILES_MAX, HASH_PATTERN, BadTree, FileEntry
-from gpunion.ports.vault import BadManifest, Manifest, SealedFiles
+from gpunion.ports.vault import MANIFEST_BYTES_MAX, BadManifest, Manifest, SealedFiles
 
 FORMAT = 1
 ID_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -23,15 +23,26 @@ ID_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 def encode(manifest: Manifest) -> bytes:
     body = body_of(manifest)
     record = {"format": FORMAT, "blake3": blake3(body).hexdigest(), "manifest": body.decode()}
-    return json.dumps(record).encode()
+    data = json.dumps(record).encode()
+    if len(data) > MANIFEST_BYTES_MAX:
+        raise BadManifest(
+            f"the list of its files takes {len(data)} bytes, and no place takes more than "
+            f"{MANIFEST_BYTES_MAX}. Next: save fewer files, or put many into one"
+        )
+    return data
 
 
 def body_of(manifest: Manifest) -> bytes:
     """Equal ones have equal bodies."""
-    fields = asdict(manifest)
-    if manifest.sealed is None:
-        del fields["sealed"]
-    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+    found = {field.name: getattr(manifest, field.name) for field in fields(manifest)}
+    found["files"] = [
+        {"path": file.path, "size_bytes": file.size_bytes, "mode": file.mode, "blocks": file.blocks}
+        for file in manifest.files
+    ]
+    sealed = found.pop("sealed")
+    if sealed is not None:
+        found["sealed"] = asdict(sealed)
+    return json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> Manifest:
@@ -108,8 +119,8 @@ def _check_sealed(manifest: Manifest, sealed: SealedFiles) -> None:
         raise BadManifest("it names a block that cannot be")
 
 
-def _manifest(fields: dict[str, Any]) -> Manifest:
-    sealed = fields.get("sealed")
+def _manifest(found: dict[str, Any]) -> Manifest:
+    sealed = found.get("sealed")
     if sealed is not None:
         sealed = SealedFiles(**(sealed | {"blocks": tuple(sealed["blocks"])}))
-    return Manifest(**(fields | {"files": entries_of(fields["files"]), "sealed": sealed}))
+    return Manifest(**(found | {"files": entries_of(found["files"]), "sealed": sealed}))

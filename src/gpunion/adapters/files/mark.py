@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
 
 from gpunion.domain.place import MARK_FILE, Place
+
+# What file systems answer where a file has one name only.
+NO_SECOND_NAME = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def mark_of(folder: Path) -> str:
@@ -17,15 +21,19 @@ def mark_of(folder: Path) -> str:
         folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
             _make(path)
-        return path.read_text().strip()
-    except OSError:
+        found = path.read_text().strip()
+        if not found:  # where a file has one name only, a power cut may leave it empty
+            path.write_text(_new_mark())
+            found = path.read_text().strip()
+        return found
+    except (OSError, UnicodeDecodeError):
         return ""
 
 
 def shares(folder: Path, mark: str) -> bool:
     try:
         return (folder / MARK_FILE).read_text().strip() == mark
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return False
 
 
@@ -44,8 +52,17 @@ def why_not(place: Place, where: str = "on this machine") -> str:
 def _make(path: Path) -> None:
     """Whole or not at all, and never in place of another."""
     fresh = path.with_name(f".{MARK_FILE}.{secrets.token_hex(8)}")
-    fresh.write_text(secrets.token_hex(16) + "\n")
+    fresh.write_text(_new_mark())
     try:
         os.link(fresh, path)
+    except OSError as error:
+        if error.errno not in NO_SECOND_NAME:
+            raise
+        with open(path, "x") as file:
+            file.write(_new_mark())
     finally:
         fresh.unlink()
+
+
+def _new_mark() -> str:
+    return secrets.token_hex(16) + "\n"

@@ -18,6 +18,7 @@ from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.coding import CHAIN_MAX
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.operations import Unsynced
+from gpunion.adapters.files.packing import open_all
 from gpunion.adapters.files.pieces import Buffer
 from gpunion.ports.vault import (
     KEEP_AT_LEAST,
@@ -104,11 +105,7 @@ class MirrorVault:
         raise UnknownCheckpoint(f"{job_id} has no checkpoint {checkpoint_id}")
 
     def manifests(self, job_id: str) -> tuple[Manifest, ...]:
-        found = []
-        for data in self._desk.sealed(job_id):
-            with suppress(BadManifest):
-                found.append(self._manifest(data))
-        return tuple(found)
+        return tuple(open_all(self._mirror.packing, self._closed(job_id)))
 
     def read_block(self, block_hash: str) -> bytes:
         return self._plain(self._stored_as(block_hash), CHAIN_MAX)
@@ -124,21 +121,20 @@ class MirrorVault:
 
     @contextmanager
     def hold(self, job_id: str, checkpoint_id: str) -> Iterator[None]:
-        hold = self._desk.hold(job_id, checkpoint_id)
+        hold = Hold(self._desk, job_id, checkpoint_id)
         over = threading.Event()
-        renewing = threading.Thread(target=_renew, args=(self._desk, hold, over), daemon=True)
+        renewing = threading.Thread(target=_renew, args=(hold, over), daemon=True)
         renewing.start()
         try:
             yield
         finally:
             over.set()
-            with suppress(VaultFault):  # it ends by itself
-                self._desk.release(hold)
+            hold.release()
 
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
         with suppress(VaultFault):
             self._mirror.forget(job_id, KEEP_AT_LEAST)
-        return self._desk.forget(job_id, keep)
+        return self._desk.forget(job_id, keep if self._own is None else self._so_many_that_open(job_id, keep))
 
     def collect_garbage(self) -> Garbage:
         with suppress(VaultFault):
@@ -147,6 +143,24 @@ class MirrorVault:
 
     def _stored_as(self, plain_name: str) -> str:
         return self._mirror.packing.name(plain_name)
+
+    def _closed(self, job_id: str) -> list[Manifest]:
+        """As they lie there, oldest first."""
+        found = []
+        for data in self._desk.sealed(job_id):
+            with suppress(BadManifest):
+                found.append(manifest_format.decode(data))
+        return found
+
+    def _so_many_that_open(self, job_id: str, keep: int) -> int:
+        """The desk has no key, and would count what nobody can open among those that it keeps."""
+        closed = self._closed(job_id)
+        sound = {manifest.checkpoint_id for manifest in open_all(self._mirror.packing, closed)}
+        for count, manifest in enumerate(reversed(closed), start=1):
+            keep -= manifest.checkpoint_id in sound
+            if not keep:
+                return count
+        return max(len(closed), KEEP_AT_LEAST)
 
     def _manifest(self, data: bytes) -> Manifest:
         return self._mirror.packing.open(manifest_format.decode(data))
@@ -269,10 +283,29 @@ def _memory_at(root: Path) -> DirectoryVault:
         return DirectoryVault(root, grace_s=MIRROR_GRACE_S, operations=Unsynced())
 
 
-def _renew(desk: VaultDesk, hold: str, over: threading.Event) -> None:
-    while not over.wait(HOLD_S / 4):
-        with suppress(VaultFault):
-            desk.renew(hold)
+class Hold:
+    def __init__(self, desk: VaultDesk, job_id: str, checkpoint_id: str) -> None:
+        self._desk = desk
+        self._what = job_id, checkpoint_id
+        self._lock = threading.Lock()
+        self._name = desk.hold(*self._what)
+
+    def renew(self) -> None:
+        """Who keeps it remembers no holds from before a restart: then it is asked for again."""
+        with self._lock, suppress(VaultFault):
+            try:
+                self._desk.renew(self._name)
+            except UnknownCheckpoint:
+                self._name = self._desk.hold(*self._what)
+
+    def release(self) -> None:
+        with self._lock, suppress(VaultFault):  # it ends by itself
+            self._desk.release(self._name)
+
+
+def _renew(hold: Hold, over: threading.Event, every_s: float = HOLD_S / 4) -> None:
+    while not over.wait(every_s):
+        hold.renew()
 
 
 def _size_bytes(path: Path) -> int:

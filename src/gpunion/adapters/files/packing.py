@@ -11,6 +11,7 @@ import base64
 import json
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
@@ -251,6 +252,22 @@ class SealedPacking(ForeignPacking):
             return self._cipher.open(stored[SEALED_HEAD_BYTES:], _about(name, stored[: _FIXED.size]))
         except DoesNotOpen as error:
             raise CorruptBlock("it was not sealed with this job's key") from error
+
+
+def open_all(packing: Packing, manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Those that open. WrongKey where there are some and none does: the key is the trouble then."""
+    opened: list[Manifest] = []
+    trouble: WrongKey | None = None
+    for manifest in manifests:
+        try:
+            opened.append(packing.open(manifest))
+        except BadManifest:
+            continue
+        except WrongKey as fault:
+            trouble = fault
+    if trouble is not None and not opened:
+        raise trouble
+    return opened
 
 
 def check_stored(name: str, stored: Buffer) -> SealedHead:

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 
 from gpunion.adapters.files.cores import threads
@@ -19,9 +20,9 @@ from gpunion.adapters.files.likeness import Likeness, parent_of
 from gpunion.adapters.files.manifests import check_link
 from gpunion.adapters.files.source import (
     Done,
-    folder_of,
+    Folders,
+    Signature,
     local_trouble,
-    look,
     named,
     open_regular,
     opened,
@@ -68,15 +69,17 @@ def ship_directory(
     """
     vault.begin(label.job_id, label.epoch)
     ancestor = parent_of(vault, label.job_id, parent)
-    with local_trouble(), opened(directory) as root, ThreadPoolExecutor(workers) as pool:
+    with local_trouble(), ExitStack() as held:
+        root = held.enter_context(opened(directory))
+        pool = held.enter_context(ThreadPoolExecutor(workers))
         paths = sorted(walk(root, None) if files is None else named(root, files))
         if len(paths) > FILES_MAX:
             raise BadManifest(f"more than {FILES_MAX} files in one checkpoint")
-        looks = {path: look(root, path) for path in paths}
+        looks = _looks(root, paths)
         done = Done(looks.values(), told)
         upload = Upload(vault, pool, workers, pace, cancelled, done.more)
         shipment = _Shipment(
-            root=root,
+            folders=held.enter_context(Folders(root)),
             upload=upload,
             # Asked for once: a question for every file would be a round trip for each, or a lock.
             present=vault.has(known.proven_blocks(label.job_id)) if known is not None else set(),
@@ -88,8 +91,8 @@ def ship_directory(
         with upload:
             drafts = [shipment.take(path) for path in paths]
         entries = tuple(draft() for draft in drafts)
-        for path, before in looks.items():
-            if signature(look(root, path)) != signature(before):
+        for path, now in _looks(root, paths).items():
+            if now != looks[path]:
                 raise CheckpointTorn(f"{path} changed while the checkpoint was read")
     manifest = Manifest(
         **asdict(label),
@@ -106,9 +109,14 @@ def ship_directory(
     return manifest
 
 
+def _looks(root: int, paths: Iterable[str]) -> dict[str, Signature]:
+    with Folders(root) as folders:
+        return {path: signature(folders.look(path)) for path in paths}
+
+
 @dataclass
 class _Shipment:
-    root: int
+    folders: Folders
     upload: Upload
     present: set[str]
     likeness: Likeness
@@ -119,22 +127,22 @@ class _Shipment:
 
     def take(self, path: str) -> Callable[[], FileEntry]:
         """Begin to send it; the result is asked for when the upload is over."""
-        with folder_of(self.root, path) as (folder, name):
-            about = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            kind, mode = stat.S_IFMT(about.st_mode), about.st_mode & PERMISSIONS
-            if kind == stat.S_IFDIR:
-                return lambda: FileEntry(path=path, size_bytes=0, mode=kind | mode, blocks=())
-            if kind == stat.S_IFLNK:
-                target = os.readlink(name, dir_fd=folder)
-                check_link(path, target)
-                data = os.fsencode(target)
-                sent = self.upload.small(data)
-                size_bytes = len(data)
-            elif kind == stat.S_IFREG:
-                sent = self._file(path, about, lambda: open_regular(folder, name, path, about))
-                size_bytes = about.st_size
-            else:
-                raise BadManifest(f"{path!r} is neither a file nor a directory")
+        folder, name = self.folders.of(path)
+        about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        kind, mode = stat.S_IFMT(about.st_mode), about.st_mode & PERMISSIONS
+        if kind == stat.S_IFDIR:
+            return lambda: FileEntry(path=path, size_bytes=0, mode=kind | mode, blocks=())
+        if kind == stat.S_IFLNK:
+            target = os.readlink(name, dir_fd=folder)
+            check_link(path, target)
+            data = os.fsencode(target)
+            sent = self.upload.small(data)
+            size_bytes = len(data)
+        elif kind == stat.S_IFREG:
+            sent = self._file(path, about, lambda: open_regular(folder, name, path, about))
+            size_bytes = about.st_size
+        else:
+            raise BadManifest(f"{path!r} is neither a file nor a directory")
         return lambda: FileEntry(path=path, size_bytes=size_bytes, mode=kind | mode, blocks=sent())
 
     def remember(self) -> None:
@@ -152,7 +160,9 @@ class _Shipment:
         descriptor = open_it()
         proof = None if seen is None else self.upload.ahead(lambda: prove(descriptor, about))
         blocks = self.upload.file(descriptor, about.st_size, self.likeness.blocks(path), proof)
-        self.learnt[path] = lambda: Known(
-            look=look_of(about), blocks=blocks(), proven=proof is not None and proof.result()
-        )
+        if self.known is not None:
+            look = look_of(about)
+            self.learnt[path] = lambda: Known(
+                look=look, blocks=blocks(), proven=proof is not None and proof.result()
+            )
         return blocks

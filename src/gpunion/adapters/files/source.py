@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from gpunion.adapters.files.manifests import check_path
 from gpunion.adapters.files.room import room
@@ -19,9 +20,9 @@ Signature = tuple[int, int, int, int]
 class Done:
     """How much of what a directory holds has been dealt with; `told` hears it from the thread that ships."""
 
-    def __init__(self, looks: Iterable[os.stat_result], told: Callable[[int, int], None]) -> None:
+    def __init__(self, looks: Iterable[Signature], told: Callable[[int, int], None]) -> None:
         self._told = told
-        self._total_bytes = sum(about.st_size for about in looks if not stat.S_ISDIR(about.st_mode))
+        self._total_bytes = sum(size_bytes for _, size_bytes, _, _ in looks)
         self._done_bytes = 0
         self.more(0)
 
@@ -64,16 +65,18 @@ def read_exactly(descriptor: int, offset: int, wanted_bytes: int) -> memoryview:
 
 def walk(root: int, start: str | None) -> Iterator[str]:
     """Every path under `start`, directories included, links not followed. Sockets and pipes hold no state."""
-    with _folder(root, start) as folder:
-        names = sorted(os.listdir(folder))
-        kinds = {name: os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode for name in names}
-    for name, mode in kinds.items():
-        path = name if start is None else f"{start}/{name}"
-        if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
-            yield path
-        elif stat.S_ISDIR(mode):
-            yield path
-            yield from walk(root, path)
+    waiting = [start]  # not by recursion: a guest may nest deeper than that goes
+    while waiting:
+        inside = waiting.pop()
+        with _folder(root, inside) as folder:
+            for name in os.listdir(folder):
+                mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+                path = name if inside is None else f"{inside}/{name}"
+                if stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
+                    check_path(path)
+                    yield path
+                if stat.S_ISDIR(mode):
+                    waiting.append(path)
 
 
 def named(root: int, files: Iterable[str]) -> set[str]:
@@ -81,27 +84,51 @@ def named(root: int, files: Iterable[str]) -> set[str]:
     for path in files:
         check_path(path)
         found.add(path)
-        if stat.S_ISDIR(look(root, path).st_mode):
+        with Folders(root) as folders:
+            is_folder = stat.S_ISDIR(folders.look(path).st_mode)
+        if is_folder:
             found.update(walk(root, path))
     return found
 
 
-def look(root: int, path: str) -> os.stat_result:
-    with folder_of(root, path) as (folder, name):
+class Folders:
+    """Ways to files of a directory. The folder of the last one stays open: sorted paths ask for it again."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._parent, self._folder = "", -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *trouble: object) -> None:
+        self._leave()
+
+    def of(self, path: str) -> tuple[int, str]:
+        """A descriptor, good until the next call, and the name in it."""
+        parent, _, name = path.rpartition("/")
+        if not parent:
+            return self._root, name
+        if self._folder < 0 or parent != self._parent:
+            self._leave()
+            with _folder(self._root, parent) as folder:
+                self._parent, self._folder = parent, os.dup(folder)
+        return self._folder, name
+
+    def look(self, path: str) -> os.stat_result:
+        folder, name = self.of(path)
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+    def _leave(self) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
 
 
 def signature(about: os.stat_result) -> Signature:
     if stat.S_ISDIR(about.st_mode):
         return (about.st_ino, 0, 0, 0)  # what matters of a directory is in its entries
     return (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-
-
-@contextmanager
-def folder_of(root: int, path: str) -> Iterator[tuple[int, str]]:
-    parent, _, name = path.rpartition("/")
-    with _folder(root, parent or None) as folder:
-        yield folder, name
 
 
 @contextmanager

@@ -55,8 +55,9 @@ class Upload:
             self._abandon()
 
     def small(self, data: bytes) -> Names:
-        sent = self._begin(lambda: self._put(data, None))
-        return lambda: (sent.result().name,)
+        found = [""]
+        self._begin(lambda: self._put(data, None, found, 0))
+        return lambda: tuple(found)
 
     def ahead(self, work: Callable[[], bool]) -> Future[bool]:
         """Something to be done before a file is read, beside what is under way."""
@@ -70,31 +71,32 @@ class Upload:
         """Closes the descriptor when its last block is read. Nothing is read before `after` is done: that was
         begun earlier, so whoever waits for it keeps nobody from doing it."""
         offsets = range(0, size_bytes, BLOCK_SIZE_BYTES)
-        sent: list[Future[_Sent]] = []
+        found = [""] * len(offsets)  # not the futures: of many small files those took most of the memory
+
+        def sender(index: int, offset: int) -> Callable[[], _Sent]:
+            wanted_bytes = min(BLOCK_SIZE_BYTES, size_bytes - offset)
+            similar = like[index] if index < len(like) else None
+
+            def send() -> _Sent:
+                if after is not None:
+                    after.result()
+                return self._put(read_exactly(descriptor, offset, wanted_bytes), similar, found, index)
+
+            return send
+
+        last: Future[_Sent] | None = None
         try:
             for index, offset in enumerate(offsets):
-                wanted_bytes = min(BLOCK_SIZE_BYTES, size_bytes - offset)
-                similar = like[index] if index < len(like) else None
-                sent.append(self._begin_reading(descriptor, offset, wanted_bytes, similar, after))
+                last = self._begin(sender(index, offset))
         except BaseException:
             self._under_way.append((Future(), descriptor))
             raise
-        if sent:
-            self._under_way[-1] = (sent[-1], descriptor)
+        if last is not None:
+            self._under_way[-1] = (last, descriptor)
         else:
             wait(() if after is None else (after,))
             os.close(descriptor)
-        return lambda: tuple(future.result().name for future in sent)
-
-    def _begin_reading(
-        self, descriptor: int, offset: int, wanted_bytes: int, like: str | None, after: Future[bool] | None
-    ) -> Future[_Sent]:
-        def send() -> _Sent:
-            if after is not None:
-                after.result()
-            return self._put(read_exactly(descriptor, offset, wanted_bytes), like)
-
-        return self._begin(send)
+        return lambda: tuple(found)
 
     def _begin(self, send: Callable[[], _Sent]) -> Future[_Sent]:
         while len(self._under_way) >= self.under_way_max:
@@ -105,8 +107,8 @@ class Upload:
         self._under_way.append((future, None))
         return future
 
-    def _put(self, data: bytes | memoryview, like: str | None) -> _Sent:
-        name = blake3(data).hexdigest()
+    def _put(self, data: bytes | memoryview, like: str | None, found: list[str], index: int) -> _Sent:
+        name = found[index] = blake3(data).hexdigest()
         with self._lock:
             first = name not in self._claimed
             self._claimed.add(name)

@@ -26,7 +26,7 @@ import structlog
 
 from gpunion.adapters.http.vault_answers import BadRequest, Json, answer_to
 from gpunion.domain.tree import BLOCK_SIZE_BYTES
-from gpunion.ports.vault import VaultFault, VaultUnavailable
+from gpunion.ports.vault import MANIFEST_BYTES_MAX, VaultFault, VaultUnavailable
 from gpunion.ports.vault_desk import FAULT_WORDS, UNAVAILABLE_WORDS, VaultDesk
 
 # An agent that saves or restores has eight: when a whole floor is taken back at once, so many are needed.
@@ -50,8 +50,6 @@ SIGN_OF_LIFE_S = 5.0
 SIGN_OF_LIFE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STORED_MAX_BYTES = BLOCK_SIZE_BYTES + 4096
 QUESTION_MAX_BYTES = 1024**2
-# A manifest names 32 blocks in a kilobyte or so: this is one of a few hundred terabytes.
-MANIFEST_MAX_BYTES = 64 * 1024**2
 
 log = structlog.get_logger()
 
@@ -333,7 +331,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         most_bytes = STORED_MAX_BYTES if self.command == "PUT" else QUESTION_MAX_BYTES
         if self.path.endswith("/seal"):
-            most_bytes = MANIFEST_MAX_BYTES
+            most_bytes = MANIFEST_BYTES_MAX
         if "Transfer-Encoding" in self.headers or not length.isdecimal():
             raise BadRequest(411, "the length of what is sent is not told")
         if int(length) > most_bytes:

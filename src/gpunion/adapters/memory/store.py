@@ -18,6 +18,7 @@ from gpunion.ports.store import (
     Redeemed,
     StoreFault,
     StoreTaken,
+    is_logged,
     log_line,
 )
 
@@ -87,7 +88,7 @@ class MemoryStore:
             disk.marks[commit.mark.node_id] = commit.mark
         if commit.idempotency_key is not None and isinstance(commit.event, JobSubmitted):
             disk.keys[commit.idempotency_key] = commit.event.job_id
-        if not commit.decision.empty:
+        if is_logged(commit):
             disk.lines.append(log_line(commit, len(disk.lines) + 1))
         return len(disk.lines)
 

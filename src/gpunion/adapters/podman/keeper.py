@@ -19,6 +19,8 @@ from gpunion.adapters.containers.engine import EngineTrouble
 from gpunion.adapters.containers.keeper import STRIKE_PAUSE_S, Keeping, NotStarted
 from gpunion.adapters.podman.complaints import complaint_in
 from gpunion.adapters.podman.confined import not_confined
+from gpunion.adapters.podman.opening import Opening, opening
+from gpunion.adapters.podman.settings import only_cgroup, tell_criu
 from gpunion.adapters.podman.staging import staged
 from gpunion.adapters.sandbox.beginning import begin
 from gpunion.adapters.sandbox.log import Log
@@ -30,6 +32,7 @@ from gpunion.owner_kill.records import read_json
 # In a dump, and Podman's names for them (`dumping` has them too, and more imports than a keeper needs).
 IMAGES_DIR, SHARED_MEMORY_FILE = "images", "shm.tar"
 PODMAN_IMAGES, PODMAN_SHARED_MEMORY, RESTORE_LOG = "checkpoint", "devshm-checkpoint.tar", "restore.log"
+SHARED_MEMORY_DIR = "shm"
 
 
 def main(argv: list[str]) -> int:
@@ -45,18 +48,20 @@ class PodmanKeeping(Keeping):
         launch = read_json(os.path.join(guest_dir, LAUNCH_FILE)) or {}
         restore = launch.get("restore")
         self._restore = restore if isinstance(restore, dict) else None
+        self._opened: Opening | None = None  # while a guest is brought back
 
     def _start(self) -> tuple[int, Log]:
         if self._restore is None:
             return super()._start()
-        with staged(str(self._restore["stage"]), list(self._restore["sources"])):
+        with opening() as opened, staged(str(self._restore["stage"]), list(self._restore["sources"])):
+            self._opened = opened
             return super()._start()
 
     def _bring_up(self) -> None:
         if self._restore is None:
             super()._bring_up()
             return
-        home = self._make_home()
+        home = self._make_home(int(self._restore["root_id"]))
         self._lay_out(home, Path(str(self._restore["dump"])))
         try:
             words = ("container", "restore", "--file-locks")
@@ -64,20 +69,33 @@ class PodmanKeeping(Keeping):
             self._engine.call(*words, self._container, limit_s=limit_s)
         except EngineTrouble as trouble:
             raise NotStarted(complaint_in(home / RESTORE_LOG) or str(trouble)) from trouble
-        why = not_confined(cgroup_pids(self._cgroup), int(self._restore["host_id"]))
+        self._look_at_what_came(int(self._restore["host_id"]))
+
+    def _look_at_what_came(self, host_id: int) -> None:
+        first, inside = self._engine.state_of(self._container).pid, cgroup_pids(self._cgroup)
+        if first and first not in inside:
+            self._first = os.pidfd_open(first)  # it is ended by that: its cgroup does not know it
+            raise NotStarted("what came out of the dump is outside of its cgroup, where no limit holds it")
+        why = not_confined(inside, host_id)
         if why:
             raise NotStarted(f"what came out of the dump is not shut in: {why}")
 
-    def _make_home(self) -> Path:
+    def _make_home(self, root_inside: int) -> Path:
         """Podman restores into a container that has been there: it is made, and ended at its gate.
 
         Its cgroup is known and written down before anything of the guest runs."""
         self._engine.call("init", self._container)
         record = json.loads(self._engine.call("inspect", "--type", "container", self._container))[0]
-        self._cgroup = container_cgroup(int(record["State"]["Pid"]), str(record["Id"]))
+        first = int(record["State"]["Pid"])
+        self._cgroup = container_cgroup(first, str(record["Id"]))
+        tell_criu(self._guest_dir, only_cgroup(first))
+        home = Path(str(record["StaticDir"]))
+        bound = [str(record.get(name, "")) for name in ("HostnamePath", "HostsPath", "ResolvConfPath")]
+        assert self._opened is not None
+        self._opened.reach([*bound, str(home / SHARED_MEMORY_DIR)], root_inside)
         self._introduce()
         self._engine.call("stop", "--time", "0", self._container)
-        return Path(str(record["StaticDir"]))
+        return home
 
     def _lay_out(self, home: Path, dump: Path) -> None:
         """CRIU reads them from inside the guest's user namespace, before and after it becomes its root.

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from gpunion.adapters.containers.engine import SYSTEM_PATH, client_environment
-from gpunion.domain.system_tier import SystemAbility
+from gpunion.domain.system_tier import OTHERWISE, SystemAbility
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.checkpointer import DumpRefused, RestoreRefused, WholeRuntime
 from gpunion.ports.runtime import ExitReason, GuestSpec, RuntimeFault
@@ -39,7 +39,7 @@ VERSION = re.compile(r"\d+(?:\.\d+)+")
 def no_means() -> str:
     """Why there is nothing to try."""
     if os.geteuid() != 0:
-        return "dumping whole guests needs an agent that runs as root"
+        return f"CRIU takes an agent of root's, and this one is another user's; {OTHERWISE}"
     if shutil.which("runc", path=SYSTEM_PATH) is None:
         return "runc is not installed. Next: apt-get install runc"
     if shutil.which("criu", path=SYSTEM_PATH) is None:

@@ -23,6 +23,8 @@ from gpunion.adapters.containers.runtime import ContainerRuntime
 from gpunion.adapters.podman import probing, room, staging
 from gpunion.adapters.podman.dumping import ENTER_FILE, RECIPE_FILE, dump_container
 from gpunion.adapters.podman.recipe import Recipe, recipe_of, unfit
+from gpunion.adapters.podman.settings import with_settings
+from gpunion.adapters.podman.users import FIRST_HOST_ID, MAP_WORDS
 from gpunion.adapters.sandbox import layout
 from gpunion.adapters.sandbox.names import GUEST_FILE, LAUNCH_FILE, PARKED_FILE
 from gpunion.domain.system_tier import SystemAbility
@@ -177,9 +179,10 @@ class PodmanRuntime(ContainerRuntime):
             "stage": stage,
             "sources": sources,
             "host_id": os.geteuid() if host_id is None else host_id,
+            "root_id": FIRST_HOST_ID if self._facts.user.words == MAP_WORDS else os.geteuid(),
             "limit_s": RESTORE_LIMIT_S,
         }
-        return launch | {"create": create, "restore": restore}
+        return launch | {"create": with_settings(create, str(paths.root)), "restore": restore}
 
     def _unfit(self, spec: GuestSpec, dump: Path, words: list[str]) -> str:
         try:

@@ -25,10 +25,11 @@ from gpunion.adapters.s3.records import Record
 from gpunion.adapters.s3.session import Session
 from gpunion.domain.ids import by_number
 from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, UnknownCheckpoint
-from gpunion.ports.vault_care import Findings, JobShelf, Progress, Repaired, Unreadable
+from gpunion.ports.vault_care import Findings, JobShelf, LostFence, Progress, Repaired, Unreadable
 from gpunion.ports.vault_desk import VaultDesk
 
 READERS = 8
+LEDGER = "ledger.json"
 
 
 @dataclass
@@ -55,7 +56,8 @@ class BucketCaretaker:
 
     def verify(self, job_id: str | None, progress: Progress) -> Findings:
         reading, unreadable = _Reading(), []
-        sealed = [(job, name) for job in self._names(job_id) for name in self._jobs.read(job)[0].sealed]
+        known, fences = self._ledgers(job_id)
+        sealed = [(job, name) for job, ledger in known.items() for name in ledger.sealed]
         total = len({copy.key for job, name in sealed for copy in self._copies(job, name)})
         for job, name in sealed:
             trouble = self._check(job, name, reading, lambda done: progress(done, max(done, total)))
@@ -69,10 +71,13 @@ class BucketCaretaker:
             unreadable=tuple(unreadable),
             encrypted=reading.encrypted,
             encrypted_bytes=sum(reading.bytes[key] for key in reading.encrypted_keys),
+            fences=fences,
         )
 
     def repair(self, job_id: str | None, source: VaultDesk | None, progress: Progress) -> Repaired:
-        before = self.verify(job_id, progress)
+        _, lost_fences = self._ledgers(job_id)
+        fences = tuple((lost.job_id, self._jobs.rebuild(lost.job_id).epoch or 0) for lost in lost_fences)
+        before = replace(self.verify(job_id, progress), fences=lost_fences)
         replaced: list[str] = []
         for lost in before.unreadable:
             if lost.blocks:
@@ -88,18 +93,33 @@ class BucketCaretaker:
             replaced=tuple(dict.fromkeys(replaced)),
             set_aside=tuple(set_aside),
             in_use=tuple(in_use),
+            fences=fences,
         )
 
     def _names(self, job_id: str | None) -> list[str]:
-        names = self._jobs.all()
+        names = sorted(name for names in self._jobs.known_and_lost() for name in names)
         if job_id is None:
             return names
         if job_id not in names:
             raise UnknownCheckpoint(f"nothing of {job_id} is in {self._objects.where}")
         return [job_id]
 
+    def _ledgers(self, job_id: str | None) -> tuple[dict[str, Ledger], tuple[LostFence, ...]]:
+        """Of the jobs that have one which can be read, and the others."""
+        found: dict[str, Ledger] = {}
+        fences = []
+        for name in self._names(job_id):
+            try:
+                found[name], _ = self._jobs.read(name)
+            except BadManifest as error:
+                fences.append(LostFence(job_id=name, detail=str(error)))
+        return found, tuple(fences)
+
     def _shelf(self, job_id: str) -> JobShelf:
-        ledger, _ = self._jobs.read(job_id)
+        known, _ = self._ledgers(job_id)
+        if job_id not in known:
+            return JobShelf(job_id=job_id, epoch=None, checkpoints=(), damaged=(LEDGER,))
+        ledger = known[job_id]
         found = [(name, self._jobs.readable(job_id, name)) for name in ledger.sealed]
         return JobShelf(
             job_id=job_id,

@@ -10,6 +10,7 @@ is deleted. When a collector dies in the middle, another finishes its list once 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from gpunion.adapters.s3 import ledger as ledgers
@@ -25,9 +26,9 @@ from gpunion.adapters.s3.layout import (
     manifest_key,
 )
 from gpunion.adapters.s3.objects import Listed, Objects
-from gpunion.adapters.s3.reliance import read_lists
+from gpunion.adapters.s3.reliance import read_list, read_lists
 from gpunion.adapters.s3.session import Session, SessionEnded, living
-from gpunion.ports.vault import Garbage
+from gpunion.ports.vault import BadManifest, Garbage
 
 
 @dataclass
@@ -80,9 +81,9 @@ def _finish_for_the_dead(objects: Objects, now_s: float) -> None:
     for key in lists:
         if key.removeprefix(DOOMED) in needs.sessions:
             continue
-        found = objects.get(key)
-        left = json.loads(found.data) if found is not None else []
-        objects.delete([name for name in left if not needs.keep(Listed(name, 0, 0.0))])
+        with suppress(BadManifest):  # what it doomed is found again by who collects next
+            left = read_list(objects, key)
+            objects.delete([name for name in left if not needs.keep(Listed(name, 0, 0.0))])
         objects.delete([key])
 
 

@@ -171,6 +171,8 @@ class BucketDesk:
         return hold
 
     def renew(self, hold: str) -> None:
+        if hold not in self._holds:
+            raise UnknownCheckpoint("that hold has ended; the checkpoint may have been forgotten")
         job_id, checkpoint_id = self._holds[hold]
         until_s = self._objects.now_s() + HOLD_S
         self._jobs.change(
@@ -179,8 +181,9 @@ class BucketDesk:
         )
 
     def release(self, hold: str) -> None:
-        job_id, _ = self._holds.pop(hold)
-        self._jobs.change(job_id, lambda ledger: ledgers.without_hold(ledger, hold))
+        job_id, _ = self._holds.pop(hold, (None, None))
+        if job_id is not None:
+            self._jobs.change(job_id, lambda ledger: ledgers.without_hold(ledger, hold))
 
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
         if keep < KEEP_AT_LEAST:
@@ -293,7 +296,7 @@ class BucketDesk:
             self._looked_s = time.monotonic()
         found = self._objects.get(COLLECTED_KEY)
         now_s = self._objects.now_s()
-        if found is not None and now_s - float(json.loads(found.data)["began_s"]) < COLLECT_EVERY_S:
+        if found is not None and 0 <= now_s - _began_s(found.data) < COLLECT_EVERY_S:
             return
         note = json.dumps({"began_s": now_s}).encode()
         mine = (
@@ -314,12 +317,24 @@ def _open(objects: Objects, create: bool) -> None:
     if found is None:
         objects.create(VAULT_KEY, wanted)
     elif found.data != wanted:
-        raise VaultUnavailable(f"{objects.where} is a vault of another format: {found.data[:200]!r}")
+        raise VaultUnavailable(
+            f"{objects.where} is a vault of another format, or its {VAULT_KEY} is damaged: "
+            f"{found.data[:200]!r}. Next: look whether this is the right place; if it is, have {VAULT_KEY} "
+            f"say what it says in every vault of this version: {wanted.decode()}"
+        )
     if objects.create(VAULT_KEY, wanted) or objects.replace(VAULT_KEY, wanted, '"of nothing"'):
         raise VaultUnavailable(
             f"{objects.where}: this store ignores If-None-Match or If-Match, so two runs of a job could both "
             "save. Next: use a store with conditional writes, or a place of kind 'directory' or 'campus'"
         )
+
+
+def _began_s(note: bytes) -> float:
+    """Long ago, where nobody can tell."""
+    try:
+        return float(json.loads(note)["began_s"])
+    except (ValueError, KeyError, TypeError):
+        return 0.0
 
 
 def _packing(owner: Owner) -> PlainPacking | ForeignPacking:

@@ -14,6 +14,7 @@ from gpunion.adapters.s3.layout import JOBS, ledger_key, manifest_key
 from gpunion.adapters.s3.ledger import Ledger
 from gpunion.adapters.s3.objects import Objects
 from gpunion.adapters.s3.records import Record
+from gpunion.domain.ids import by_number
 from gpunion.ports.vault import BadManifest, VaultUnavailable
 
 # Each try that fails is somebody else's that went through; a job has few who write.
@@ -29,6 +30,10 @@ class Jobs:
         """With its mark for `replace`; None: there is nothing yet."""
         manifest_format.check_id(job_id)
         found = self.objects.get(ledger_key(job_id))
+        if found is None and self._records(job_id):
+            found = self.objects.get(ledger_key(job_id))  # somebody may have begun just now
+            if found is None:
+                raise BadManifest(lost_in_words(job_id))
         return (Ledger(), None) if found is None else (ledgers.decode(job_id, found.data), found.etag)
 
     def replace(self, job_id: str, ledger: Ledger, etag: str | None) -> bool:
@@ -66,9 +71,44 @@ class Jobs:
             return None
 
     def all(self) -> list[str]:
-        """Every job with a ledger."""
-        keys = (listed.key for listed in self.objects.list(JOBS))
-        return sorted({key.split("/")[1] for key in keys if key.endswith("/ledger.json")})
+        """Every job with a ledger. BadManifest where one has manifests and none: it was lost, or a list came
+        in part, and a collector that went on would delete what that job has."""
+        known, lost = self.known_and_lost()
+        if lost:
+            raise BadManifest(lost_in_words(lost[0]))
+        return known
+
+    def known_and_lost(self) -> tuple[list[str], list[str]]:
+        """Jobs with a ledger, and those that have lost theirs."""
+        parts = [listed.key.split("/") for listed in self.objects.list(JOBS)]
+        known = {part[1] for part in parts if part[2:] == ["ledger.json"]}
+        saved = {
+            part[1] for part in parts if part[2:3] == ["manifests"] and ledgers.is_record("/".join(part[3:]))
+        }
+        return sorted(known), sorted(saved - known)
+
+    def rebuild(self, job_id: str) -> Ledger:
+        """In place of one that is damaged or lost: all that can be read counts as sealed, and the newest run
+        is the newest that any of them is named after. What had been forgotten may come back, whole."""
+        found = self.objects.get(ledger_key(job_id))
+        names = self._records(job_id)
+        readable = {
+            ledgers.checkpoint_of(name): name for name in names if self.readable(job_id, name) is not None
+        }
+        ledger = Ledger(
+            epoch=max((ledgers.epoch_of(name) for name in names), default=0),
+            sealed=tuple(sorted(readable.values(), key=by_number)),
+        )
+        if not self.replace(job_id, ledger, None if found is None else found.etag):
+            raise VaultUnavailable(
+                f"the record of {job_id} in the bucket was changed meanwhile: repair again"
+            )
+        return ledger
+
+    def _records(self, job_id: str) -> list[str]:
+        prefix = manifest_key(job_id, "")
+        names = (listed.key.removeprefix(prefix) for listed in self.objects.list(prefix))
+        return [name for name in names if ledgers.is_record(name)]
 
 
 def tries(job_id: str) -> Iterator[int]:
@@ -78,3 +118,10 @@ def tries(job_id: str) -> Iterator[int]:
             time.sleep(random.uniform(0, WAIT_S * min(attempt, 10)))
         yield attempt
     raise VaultUnavailable(f"the record of {job_id} in the bucket is changed by others all the time")
+
+
+def lost_in_words(job_id: str) -> str:
+    return (
+        f"{job_id} has checkpoints in the bucket, and the record is lost that says which of them count. "
+        "Next: end what runs of this job, then gpunion vault repair"
+    )

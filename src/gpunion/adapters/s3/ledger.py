@@ -13,13 +13,16 @@ Everything here is a value and a rule; `jobs` does the reading and the replacing
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 
+from gpunion.adapters.files.damage import in_words
 from gpunion.domain.ids import by_number
 from gpunion.ports.vault import BadManifest, Manifest, OldEpoch
 
 FORMAT = 1
+RECORD_PATTERN = re.compile(r"\d{10,}-\d{15,}-[^/]+/[^/]+")  # as `record_of` makes them
 BEGUN_LEASE_S = 24 * 3600.0  # an upload that takes longer has died; if not, its seal looks for every block
 
 
@@ -58,8 +61,17 @@ def record_of(manifest: Manifest, session: str) -> str:
     return f"{manifest.epoch:010d}-{manifest.step:015d}-{manifest.checkpoint_id}/{session}"
 
 
+def is_record(name: str) -> bool:
+    """What a console or a person left among them is none."""
+    return RECORD_PATTERN.fullmatch(name) is not None
+
+
 def checkpoint_of(record: str) -> str:
     return record.partition("/")[0].split("-", 2)[2]
+
+
+def epoch_of(record: str) -> int:
+    return int(record.split("-", 1)[0])
 
 
 def check_epoch(ledger: Ledger, job_id: str, epoch: int) -> None:
@@ -148,4 +160,7 @@ def decode(job_id: str, data: bytes) -> Ledger:
             damaged=tuple(found["damaged"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadManifest(f"the record of {job_id} in the bucket is damaged: {error}") from error
+        raise BadManifest(
+            f"the record of {job_id} in the bucket is damaged: {in_words(error)}. Next: end what runs of "
+            "this job, then gpunion vault repair"
+        ) from error

@@ -26,6 +26,7 @@ CLOCK_KEY = "clock"
 PANIC = "PanicException"
 
 _CODE = re.compile(r"<Code>([A-Za-z.]+)</Code>")
+_NOT_SENT = "error sending request"  # as obstore says that nobody took it
 _STATUS = re.compile(r"status code: (\d{3} )")
 
 
@@ -151,7 +152,7 @@ class Objects:
         text = str(error)
         code = found.group(1) if (found := _CODE.search(text)) else ""
         status = found.group(1) if (found := _STATUS.search(text)) else ""
-        told = f"{what} in {self.where}: {code or status.strip() or _first_line(text)}"
+        told = f"{what} in {self.where}: {code or status.strip() or _in_short(text)}"
         if code in FULL_CODES or status == FULL_STATUS:
             return VaultFull(
                 f"{told}: no room is left there. Next: the operator raises the quota or deletes what is not "
@@ -174,6 +175,11 @@ class Objects:
                 f"{told}. Next: look at endpoint, bucket and region of the place: obstore does not take them"
             )
         return VaultUnavailable(f"{told}. Next: wait, or look whether the server can be reached from here")
+
+
+def _in_short(text: str) -> str:
+    """A server that is away is told in the same words each time, not with how long was waited for it."""
+    return "there was no answer" if _NOT_SENT in text else _first_line(text)
 
 
 def is_of_obstore(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
+from gpunion.adapters.files.damage import in_words
 from gpunion.adapters.s3.layout import CLAIMS, DOOMED, SUSPECTS, Copy, copies_of, copy_by, suspect_key
 from gpunion.adapters.s3.ledger import BEGUN_LEASE_S
 from gpunion.adapters.s3.objects import Objects
@@ -202,7 +203,10 @@ class Reliance:
         session.has_claims = True
         claim = json.dumps([copy.key for copy in copies]).encode()
         self._objects.put(f"{CLAIMS}{session.id}/{secrets.token_hex(8)}", claim)
-        doomed = read_lists(self._objects, DOOMED)
+        try:
+            doomed = read_lists(self._objects, DOOMED)
+        except BadManifest:
+            return  # any of them may be doomed: we store our own
         spared = [copy for copy in copies if copy.key not in doomed]
         # They were listed before the claim was written: by now they may be gone.
         there = self._at_once(lambda copy: self._objects.exists(copy.key), spared)
@@ -221,9 +225,20 @@ def read_lists(objects: Objects, prefix: str) -> set[str]:
     """The keys in every list below `prefix`. One that goes meanwhile is over."""
     found: set[str] = set()
     for listed in objects.list(prefix):
-        data = objects.get(listed.key)
-        found.update(json.loads(data.data) if data is not None else ())
+        found |= read_list(objects, listed.key)
     return found
+
+
+def read_list(objects: Objects, key: str) -> set[str]:
+    """BadManifest where nobody can tell any more what was in it."""
+    found = objects.get(key)
+    try:
+        return set() if found is None else set(json.loads(found.data))
+    except (ValueError, TypeError) as error:
+        raise BadManifest(
+            f"{key} in {objects.where} is damaged: {in_words(error)}. It goes by itself, a day after whoever "
+            "wrote it has ended"
+        ) from error
 
 
 def check_name(name: str) -> None:

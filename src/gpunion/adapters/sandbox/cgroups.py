@@ -17,8 +17,21 @@ MEMORY = "memory"
 WANTED_CONTROLLERS = (MEMORY, "cpu", "pids")
 AGENT_SUBGROUP = "agent"  # as the unit of `gpunion agent install` names it
 TOP_GROUP = "gpunion"
+MAKE_TRIES = 5
 CPU_PERIOD_US = 100_000  # the kernel's default
 PROCESSES_MAX = 8192  # a data loader has dozens, a fork bomb has no end
+
+
+def survey() -> tuple[str, frozenset[str]]:
+    """Where guests' cgroups can be made, and which controllers limit them. Whoever only looks leaves nothing:
+    the place at the top is made again for the first guest."""
+    for _ in range(MAKE_TRIES):
+        parent = find_parent()
+        limited = controllers(parent)
+        if limited or os.path.basename(parent) != TOP_GROUP:
+            break  # else another one who looked has just taken it along
+    remove_top()
+    return parent, limited
 
 
 def find_parent() -> str:
@@ -63,14 +76,17 @@ def controllers(parent: str) -> frozenset[str]:
 def make(parent: str, name: str) -> str:
     """The path of a new cgroup, or "" when the system refuses."""
     path = os.path.join(parent, name)
-    try:
-        if os.path.basename(parent) == TOP_GROUP and not os.path.isdir(parent):
-            os.mkdir(parent)  # another agent has left this machine and taken it along
+    for _ in range(MAKE_TRIES):
+        with contextlib.suppress(OSError):
+            os.mkdir(path)
+            return path
+        if os.path.basename(parent) != TOP_GROUP:
+            return ""
+        # Whoever leaves this machine, or looks at it, takes an empty one along, maybe in this very moment.
+        with contextlib.suppress(OSError):
+            os.mkdir(parent)
             controllers(parent)
-        os.mkdir(path)
-    except OSError:
-        return ""
-    return path
+    return ""
 
 
 def _can_make_in(parent: str) -> bool:

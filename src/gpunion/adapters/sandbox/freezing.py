@@ -28,7 +28,7 @@ class GuestFreezer:
         self._state_dir = state_dir
 
     def processes(self, run_id: str) -> frozenset[int]:
-        return frozenset(pid for pid, _ in members(self._root(run_id)))
+        return frozenset(pid for pid, _ in self._members(self._root(run_id)))
 
     def stretch(self, run_id: str, extra_bytes: int) -> None:
         root = self._root(run_id)
@@ -49,7 +49,7 @@ class GuestFreezer:
         until_s = time.monotonic() + FREEZE_LIMIT_S
         while True:
             if not self._freeze_cgroup(root, "1"):
-                for pid, ticks in members(root):
+                for pid, ticks in self._members(root):
                     send_signal(pid, ticks, signal.SIGSTOP)
             if self._stands_still(root):
                 return
@@ -61,7 +61,7 @@ class GuestFreezer:
     def thaw(self, run_id: str) -> None:
         root = self._root(run_id)
         if not self._freeze_cgroup(root, "0"):
-            for pid, ticks in members(root):
+            for pid, ticks in self._members(root):
                 send_signal(pid, ticks, signal.SIGCONT)
 
     def note(self, run_id: str) -> ParkNote | None:
@@ -89,6 +89,9 @@ class GuestFreezer:
         }
         write_json(path, record)
 
+    def _members(self, root: str) -> set[tuple[int, int]]:
+        return members(root)
+
     def _root(self, run_id: str) -> str:
         return str(guest_root(self._state_dir, run_id))
 
@@ -104,7 +107,7 @@ class GuestFreezer:
             events = _read(os.path.join(keeper.cgroup, "cgroup.events"))
             if "frozen" in events:
                 return "frozen 1" in events
-        return all(_state_of(pid) in STOPPED for pid, _ in members(root))
+        return all(_state_of(pid) in STOPPED for pid, _ in self._members(root))
 
 
 def _lift_data_limit(pid: int) -> None:

@@ -33,7 +33,13 @@ from gpunion.adapters.sandbox.names import (
 )
 from gpunion.adapters.sandbox.signals import listeners
 from gpunion.adapters.sandbox.users import GuestUsers
-from gpunion.owner_kill import KEEPER_PATIENCE_S, KILL_LIMIT_S, SCAN_PAUSE_S, killed_at_s
+from gpunion.owner_kill import (
+    KEEPER_PATIENCE_S,
+    KILL_LIMIT_S,
+    OWNER_KILL_FILE,
+    SCAN_PAUSE_S,
+    killed_at_s,
+)
 from gpunion.owner_kill.guest import (
     EXIT_FILE,
     GUESTS_DIR,
@@ -69,6 +75,9 @@ class KeptRuntime(ABC):
         self._reachable: tuple[str, ...] = ()
         self._users = GuestUsers()
         (self._state_dir / GUESTS_DIR).mkdir(mode=0o700, parents=True, exist_ok=True)
+        # While there is room for it: an owner kills on a full disk as well.
+        with contextlib.suppress(OSError):  # the kill says so if it has to
+            (self._state_dir / OWNER_KILL_FILE).parent.mkdir(mode=0o755, exist_ok=True)
 
     @property
     @abstractmethod

@@ -44,8 +44,7 @@ class SandboxRuntime(KeptRuntime):
         self._log_limit_bytes = log_limit_bytes
         self._processes_max = processes_max
         self._device_of = device_of
-        self._cgroup_parent = cgroups.find_parent()
-        self._controllers = cgroups.controllers(self._cgroup_parent)
+        self._cgroup_parent, self._controllers = cgroups.survey()
 
     @property
     def name(self) -> str:

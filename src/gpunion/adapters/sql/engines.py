@@ -6,6 +6,7 @@ commit (WAL on SQLite, MVCC elsewhere).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,14 +19,16 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.sql.dml import Insert
 
-from gpunion.ports.store import StoreBroken, StoreFault
+from gpunion.domain.sizes import size_in_words
+from gpunion.ports.store import StoreBroken, StoreFault, StoreFull
 
 # A backup tool may hold the file for a moment; a commit waits this long for it.
 BUSY_TIMEOUT_MS = 5_000
 READERS = 4
 # SQLite's own words for what may be better later; the transaction is certainly rolled back. An I/O error is
 # not among them: after a failed fsync nobody knows what the disk has.
-PASSING = ("database is locked", "database or disk is full")
+BUSY = "database is locked"
+FULL = "database or disk is full"
 
 
 class Engines:
@@ -73,13 +76,26 @@ def _configure(engine: AsyncEngine, *, begin: str, pragmas: tuple[str, ...]) -> 
 
 
 @contextmanager
-def faults(what: str) -> Iterator[None]:
-    """The driver's errors as ours."""
+def faults(what: str, folder: Path) -> Iterator[None]:
+    """The driver's errors as ours; the database lies in `folder`."""
     try:
         yield
     except DatabaseError as error:
         cause = str(error.orig)
         message = f"{what}: {cause}"
-        if isinstance(error, OperationalError) and any(words in cause for words in PASSING):
+        if not isinstance(error, OperationalError):
+            raise StoreBroken(message) from error
+        if FULL in cause:
+            raise StoreFull(f"{what}: {_how_full(folder)}") from error
+        if BUSY in cause:
             raise StoreFault(message) from error
         raise StoreBroken(message) from error
+
+
+def _how_full(folder: Path) -> str:
+    try:
+        disk = os.statvfs(folder)
+    except OSError as error:
+        return f"the disk of {folder} is full ({error.strerror})"
+    free, size = (size_in_words(blocks * disk.f_frsize) for blocks in (disk.f_bavail, disk.f_blocks))
+    return f"the disk of {folder} is full: {free} of {size} are free"

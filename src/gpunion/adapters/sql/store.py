@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import delete, func, insert, select, update
@@ -19,6 +19,8 @@ from gpunion.ports.store import (
     Overtaken,
     Redeemed,
     StoreFault,
+    StoreFull,
+    is_logged,
     log_line,
 )
 from gpunion.wire import codec
@@ -50,7 +52,7 @@ class SqlStore:
     async def open(self, *, holder: str, now_s: float, lead_s: float) -> int:
         self._lock.take(holder)
         try:
-            with faults(f"cannot open {self._path}"):
+            with self._faults(f"cannot open {self._path}"):
                 self._writer = await self._stack.enter_async_context(self._engines.writer.connect())
                 async with self._transaction() as connection:
                     await connection.run_sync(migrate.upgrade)
@@ -62,25 +64,25 @@ class SqlStore:
 
     async def renew(self, *, term: int, now_s: float, lead_s: float) -> None:
         keep = update(tables.leader).where(tables.leader.c.term == term).values(until_s=now_s + lead_s)
-        with faults("cannot keep the lead"):
+        with self._faults("cannot keep the lead"):
             async with self._transaction() as connection:
                 if (await connection.execute(keep)).rowcount != 1:
                     raise _overtaken(term)
 
     async def newest_s(self) -> float:
-        with faults("cannot read"):
+        with self._faults("cannot read"):
             async with self._engines.reader.connect() as connection:
                 return float(await connection.scalar(select(tables.leader.c.newest_s)) or 0.0)
 
     async def load(self) -> SavedCampus:
-        with faults("cannot read the campus"):
+        with self._faults("cannot read the campus"):
             async with self._engines.reader.connect() as connection:
                 return await _load(connection)
 
     async def commit(self, commit: Commit, *, term: int) -> int:
-        line = None if commit.decision.empty else log_line(commit, self._last_line + 1)
+        line = log_line(commit, self._last_line + 1) if is_logged(commit) else None
         acknowledged = dict(self._acknowledged)
-        with faults("cannot commit"):
+        with self._faults("cannot commit"):
             async with self._transaction() as connection:
                 fenced = await connection.execute(FENCE, {"own_term": term, "at_s": commit.at_s})
                 if fenced.rowcount != 1:
@@ -100,7 +102,7 @@ class SqlStore:
 
     async def job_for_key(self, idempotency_key: str) -> JobId | None:
         key = tables.idempotency.c
-        with faults("cannot read a key"):
+        with self._faults("cannot read a key"):
             async with self._engines.reader.connect() as connection:
                 found = await connection.scalar(select(key.job_id).where(key.key == idempotency_key))
         return None if found is None else JobId(found)
@@ -114,14 +116,15 @@ class SqlStore:
             query = query.join(tables.log_subjects, index.seq == decisions.c.seq).where(
                 index.subject == subject
             )
-        with faults("cannot read the log"):
+        with self._faults("cannot read the log"):
             async with self._engines.reader.connect() as connection:
                 return [rows.logged(row) for row in await connection.execute(query)]
 
     async def close(self, *, term: int) -> None:
         if self._writer is not None:
             give_back = update(tables.leader).where(tables.leader.c.term == term).values(until_s=0.0)
-            with faults("cannot give the lead back"):
+            # Without room for it, it stays: who takes the file lock next leads anyway.
+            with suppress(StoreFull), self._faults("cannot give the lead back"):
                 async with self._transaction() as connection:
                     await connection.execute(give_back)
         await self._shut()
@@ -129,7 +132,7 @@ class SqlStore:
     # --- identities ------------------------------------------------------------------------------
 
     async def credentials(self) -> Sequence[Credential]:
-        with faults("cannot read credentials"):
+        with self._faults("cannot read credentials"):
             async with self._engines.reader.connect() as connection:
                 found = await connection.execute(select(tables.credentials))
                 return [
@@ -137,13 +140,13 @@ class SqlStore:
                 ]
 
     async def put_credential(self, credential: Credential) -> None:
-        with faults("cannot keep a credential"):
+        with self._faults("cannot keep a credential"):
             async with self._transaction() as connection:
                 await self._put_credential(connection, credential)
 
     async def put_join_token(self, digest: str, *, expires_s: float) -> None:
         token = {"digest": digest, "expires_s": expires_s, "used_by": None}
-        with faults("cannot keep a join token"):
+        with self._faults("cannot keep a join token"):
             async with self._transaction() as connection:
                 await connection.execute(insert(tables.join_tokens), token)
 
@@ -154,7 +157,7 @@ class SqlStore:
             .where(token.c.digest == digest, token.c.used_by.is_(None), token.c.expires_s > now_s)
             .values(used_by=credential.name)
         )
-        with faults("cannot enrol"):
+        with self._faults("cannot enrol"):
             async with self._transaction() as connection:
                 if (await connection.execute(use)).rowcount == 1:
                     await self._put_credential(connection, credential)
@@ -167,18 +170,21 @@ class SqlStore:
     # --- places ----------------------------------------------------------------------------------
 
     async def place_marks(self) -> Mapping[str, str]:
-        with faults("cannot read the marks of places"):
+        with self._faults("cannot read the marks of places"):
             async with self._engines.reader.connect() as connection:
                 found = await connection.execute(select(tables.place_marks))
                 return {row.directory: row.mark for row in found}
 
     async def put_place_mark(self, directory: str, mark: str) -> None:
-        with faults("cannot keep the mark of a place"):
+        with self._faults("cannot keep the mark of a place"):
             async with self._transaction() as connection:
                 row = {"directory": directory, "mark": mark}
                 await connection.execute(self._engines.upsert(tables.place_marks), row)
 
     # --- private ---------------------------------------------------------------------------------
+
+    def _faults(self, what: str) -> AbstractContextManager[None]:
+        return faults(what, self._path.parent)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection]:
@@ -190,7 +196,8 @@ class SqlStore:
     async def _take_lead(self, connection: AsyncConnection, holder: str, now_s: float, lead_s: float) -> int:
         """The file lock is ours, so whoever stands in the table is dead and its lease counts for nothing."""
         row = (await connection.execute(select(tables.leader))).first()
-        term = 1 if row is None else int(row.term) + 1
+        # By the clock, so that a database put back from a backup still leads over the terms after it.
+        term = max(int(now_s), 1 if row is None else int(row.term) + 1)
         lead = {"term": term, "holder": holder, "until_s": now_s + lead_s}
         if row is None:
             await connection.execute(insert(tables.leader), {"id": 1, "newest_s": 0.0, **lead})

@@ -43,6 +43,7 @@ from gpunion.agent.run_notes import Notebook
 from gpunion.agent.sending import KEEP_CHECKPOINTS
 from gpunion.agent.settings import Settings, terms_now
 from gpunion.agent.storage import Storage
+from gpunion.agent.unsent import UNSENT_DIR, UnsentOutputs
 from gpunion.agent.world import World
 from gpunion.domain.events import AgentEvent
 from gpunion.domain.guest import Tenure
@@ -73,6 +74,7 @@ class Parts:
     storage: Storage
     caps: Caps
     replicator: Replicator
+    unsent: UnsentOutputs
     images: ImageKeeper | None = None
     checkpointer: Checkpointer | None = None  # where the runtime can dump its guests whole
     kept: KeptHere | None = None  # where the owner lends disk for checkpoints of others
@@ -102,6 +104,7 @@ def compose(settings: Settings) -> Parts:
             settings.state_dir / AGENT_DIR / REPLICAS_FILE,
             lambda cancelled: lambda sent_bytes: caps.pace(sent_bytes, cancelled),
         ),
+        unsent=UnsentOutputs(settings.state_dir / UNSENT_DIR, bound_bytes=lambda: caps.disk_bytes or None),
         images=images_of(settings, runtime, link),
         checkpointer=runtime if isinstance(runtime, PodmanRuntime) else None,
         kept=kept,
@@ -164,6 +167,7 @@ def world_of(
         peers=peers,
         desk=desk,
         replicate=parts.replicator.want,
+        outputs=parts.unsent,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from gpunion.adapters.files.allowance import Allowance
 from gpunion.adapters.files.bounded import bounded_desk
+from gpunion.adapters.files.claim import KEEPER_FILE, claimed_by
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import mark_of, shares
@@ -39,8 +40,9 @@ STALL_S = 40.0  # of a disk that hangs: who asks waits for a minute, and is told
 class KeptHere:
     """Opened when it is first needed, and looked at again every time: a disk can be unmounted."""
 
-    def __init__(self, keeps: Keeps, state_dir: Path) -> None:
+    def __init__(self, keeps: Keeps, state_dir: Path, node_id: str) -> None:
         self.keeps = keeps
+        self._who = f"{node_id} on {_machine()}"
         self._allowance = Allowance(keeps.directory, keeps.limit_bytes)
         self._remembered = state_dir / AGENT_DIR / MARK_FILE
         self._lock = threading.Lock()
@@ -83,6 +85,7 @@ class KeptHere:
                     f"{self.keeps.directory} is the place {other} already, so that a copy in both would be "
                     "one. Next: lend another directory (keeps.directory in agent.toml)"
                 )
+            self._check_alone()
             return
         with suppress(OSError):  # what jobs save is not for everybody on this machine to read
             self.keeps.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,12 +94,34 @@ class KeptHere:
             raise VaultUnavailable(
                 f"{self.keeps.directory} cannot be written. Next: let the agent's user write there"
             )
+        self._check_alone()
         self._remembered.parent.mkdir(parents=True, exist_ok=True)
         self._remembered.write_text(mark + "\n")
 
+    def _check_alone(self) -> None:
+        """A folder on a network can be lent by two machines: what is copied from one to the other would be
+        one copy."""
+        file = self.keeps.directory / KEEPER_FILE
+        if (keeper := claimed_by(file, self._who)) not in ("", self._who):
+            raise VaultUnavailable(
+                f"{self.keeps.directory} is kept by {keeper} already, so that a copy on both machines would "
+                "be one. Next: lend another directory (keeps.directory in agent.toml); if that machine keeps "
+                f"nothing there any more, remove {file}"
+            )
+
 
 def kept_here(settings: Settings) -> KeptHere | None:
-    return None if settings.keeps is None else KeptHere(settings.keeps, settings.state_dir)
+    if settings.keeps is None:
+        return None
+    return KeptHere(settings.keeps, settings.state_dir, settings.node_id)
+
+
+def _machine() -> str:
+    """What it is called may change with the network it is in; this does not."""
+    try:
+        return Path("/etc/machine-id").read_text().strip() or socket.gethostname()
+    except OSError:
+        return socket.gethostname()
 
 
 def keeper_host(settings: Settings) -> str:

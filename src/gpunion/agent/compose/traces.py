@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from gpunion.adapters.containers.request import RUN_LABEL
 from gpunion.adapters.containers.runtime import ContainerRuntime
 from gpunion.adapters.declared import DeclaredGpus
 from gpunion.adapters.sandbox import cgroups
@@ -23,7 +24,18 @@ def traces_of(settings: Settings) -> Traces:
         loaded = tuple(kept.ref for kept in shelf_of(settings, runtime).kept())
         return Traces(containers=runtime.containers(), images=loaded, host_image=runtime.host_image())
     except RuntimeFault as fault:
-        return Traces(trouble=str(fault))
+        return Traces(trouble=unknown_traces(settings.runtime, str(fault)))
+
+
+def unknown_traces(runtime: str, fault: str) -> str:
+    """For a receipt: an engine that does not answer may have more of this agent than anybody can say."""
+    if runtime == "sandbox":
+        return fault
+    said = fault.partition(" Next: ")[0].rstrip(".")
+    return (
+        f"what {runtime} may have of it ({said}); when it answers: "
+        f"{runtime} ps --all --filter label={RUN_LABEL}, and {runtime} rm --force for each"
+    )
 
 
 def remove_traces(settings: Settings) -> list[str]:
@@ -37,7 +49,9 @@ def remove_traces(settings: Settings) -> list[str]:
                 runtime.remove_container(container)
             shelf_of(settings, runtime).clear()
             runtime.remove_host_image()
-    except (RuntimeFault, ImageFault) as fault:
+    except RuntimeFault as fault:
+        return [unknown_traces(settings.runtime, str(fault))]
+    except ImageFault as fault:
         return [str(fault)]
     return []
 

@@ -46,13 +46,13 @@ def check_python() -> Finding:
 
 
 def check_libraries(joined: bool) -> Finding:
-    """Without those for the command line nothing can be asked; the others only matter in their role."""
-    lacking = {
-        extra: [name for name in names if find_spec(name) is None] for extra, names in LIBRARIES.items()
-    }
+    """Without those for the command line nothing can be asked; the others only matter in their role, and a
+    machine that lends has one."""
+    roles = ("cli", "agent") if joined else tuple(LIBRARIES)
+    lacking = {extra: [name for name in LIBRARIES[extra] if find_spec(name) is None] for extra in roles}
     absent = [extra for extra, names in lacking.items() if names]
     if not absent:
-        return ok("libraries", "all of cli, agent and coordinator are installed")
+        return ok("libraries", f"all of {', '.join(roles)} are installed")
     found = "; ".join(f"{extra}: no {', '.join(lacking[extra])}" for extra in absent)
     mend = f"python -m pip install 'gpunion[{','.join(absent)}]'"
     needed = {"cli", "agent"} if joined else {"cli"}
@@ -81,21 +81,24 @@ def check_other_runtimes(chosen: str) -> list[Finding]:
     ]
 
 
-def check_cgroup(systemd: bool) -> Finding:
-    """Where the agent may make cgroups it can end a guest as one. Without, its keeper finds and limits it."""
+def check_cgroup(systemd: bool, agent: int | None = None) -> Finding:
+    """Where the agent may make cgroups it can end a guest as one. Without, its keeper finds and limits it.
+    Where no agent runs, it is taken for one that would be started from here."""
     try:
-        text = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+        text = Path(f"/proc/{agent or 'self'}/cgroup").read_text(encoding="utf-8")
     except OSError:
         text = ""
     own = next((line.partition("0::")[2] for line in text.splitlines() if line.startswith("0::")), None)
     instead = (
-        "guests are found and held to their memory by their keepers, a little later than the kernel would"
+        "guests are found and held to their memory by their keepers, a little later than the kernel would; "
+        "nothing holds them to a share of the CPU"
     )
     for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
         folder = os.path.normpath(f"{mount}/{own}")
         if own is not None and os.path.exists(os.path.join(folder, "cgroup.procs")):
             if os.access(folder, os.W_OK):
-                return ok("cgroup", f"guests get cgroups of their own in {folder}")
+                whose = f"the agent is in {folder}" if agent else f"an agent started here is in {folder}"
+                return ok("cgroup", f"{whose}, and its guests get cgroups of their own")
             as_service = (
                 "run the agent as a service, which has cgroups of its own: gpunion agent install --user"
             )
@@ -134,24 +137,45 @@ def systemd_runs() -> bool:
     return Systemd().runs()
 
 
+def agent_process(folder: Path) -> int | None:
+    from gpunion.agent import owner_client
+
+    try:
+        return int(owner_client.status(folder)["status"]["pid"])
+    except (owner_client.OwnerTrouble, KeyError, TypeError, ValueError):
+        return None
+
+
 def check_agent(folder: Path, systemd: bool) -> Finding:
     from gpunion.agent import owner_client
     from gpunion.agent.service import installed
 
     services = ", ".join(str(service.unit_file) for service in installed(folder))
+    as_service = "gpunion agent install" if os.geteuid() == 0 else "gpunion agent install --user"
     try:
         owner_client.status(folder)
     except owner_client.AgentNotRunning:
-        by_hand = "gpunion agent install, or: gpunion agent" if systemd else "gpunion agent"
-        mend = "journalctl -u gpunion-agent says why" if services else by_hand
+        by_hand = f"{as_service}, or: gpunion agent" if systemd else "gpunion agent"
+        whose = "" if os.geteuid() == 0 else " --user"
+        mend = f"journalctl{whose} -u gpunion-agent says why" if services else by_hand
         return warning("agent", "it does not run: nothing is lent", mend)
     except owner_client.OwnerTrouble as trouble:
         what, _, mend = str(trouble).partition("Next: ")
         return missing("agent", what.strip(), mend or "gpunion kill ends its guests; then restart it")
     if services:
         return ok("agent", f"it runs, and starts with the machine ({services})")
-    by_itself = "gpunion agent install" if systemd else f"{BY_INIT} gpunion agent --state-dir {folder}"
+    by_itself = as_service if systemd else f"{BY_INIT} gpunion agent --state-dir {folder}"
     return warning("agent", "it runs, but nothing of ours starts it after a boot", by_itself)
+
+
+def check_logging_out(lingers: bool) -> Finding:
+    """For an ordinary user where systemd runs the machine."""
+    from gpunion.agent.service import LET_LINGER
+
+    if lingers:
+        return ok("logging out", "the agent and its guests go on when you log out")
+    found = "an agent of yours and its guests may end when you log out"
+    return warning("logging out", found, LET_LINGER)
 
 
 def check_state_dir(folder: Path) -> Finding:

@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
-    from gpunion.agent.service import Service, ServiceTrouble, install, unit_text
+    from gpunion.agent.service import LET_LINGER, Service, ServiceTrouble, install, lingers, unit_text
 
     folder = state_dir(arguments, context)
     settings = owner_settings(folder, context)
@@ -39,9 +39,9 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.line(f"# {service.unit_file}\n{text}")
     else:
         context.screen.line(f"The agent runs, and starts with the machine: {service.unit_file}")
-        if service.user and not os.path.exists(f"/var/lib/systemd/linger/{os.environ.get('USER', '')}"):
+        if service.user and not lingers(os.geteuid()):
             context.screen.line(
-                "To have it run while you are not logged in as well: sudo loginctl enable-linger"
+                f"It ends when you log out, and its guests with it, until you have said: {LET_LINGER}"
             )
         context.screen.line("Next: gpunion status, to see who is here; gpunion agent uninstall takes it away")
     return OK

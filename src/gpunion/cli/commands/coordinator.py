@@ -26,6 +26,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vault", metavar="DIR", help="where checkpoints live, as agents are told (DIR/vault)"
     )
+    parser.add_argument(
+        "--new-admin-token",
+        action="store_true",
+        help="make a new admin token, where the one there is was lost or is known to others: it is void then",
+    )
     parser.add_argument("--log-format", choices=("text", "json"), help="how its log is written (text)")
 
 
@@ -48,7 +53,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         from gpunion.coordinator.main import serve
     except ImportError as error:
         raise missing_extra(error, "coordinator") from error
-    return serve(settings)
+    return serve(settings, new_admin_token=arguments.new_admin_token)
 
 
 def _listen(text: str | None) -> tuple[str | None, str | None]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gpunion.cli.context import Context
-from gpunion.cli.exits import OK, UNAVAILABLE, Trouble
+from gpunion.cli.exits import DENIED, OK, UNAVAILABLE, Trouble
 from gpunion.cli.quantities import positive_duration_s
 from gpunion.cli.times import clock_time
 
@@ -49,6 +49,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.line(made["join_token"])
         context.screen.line(f"Good for one machine until {clock_time(made['expires_at'])}.")
         context.screen.line(f"Next, on that machine: gpunion join {campus.url} --token {made['join_token']}")
+        install = f"curl -fsS {campus.url}/install.sh | sh -s -- --token {made['join_token']}"
+        context.screen.line(f"Where gpunion is not installed, this does both: {install}")
     return OK
 
 
@@ -56,6 +58,14 @@ def _use(arguments: argparse.Namespace) -> None:
     from gpunion.cli.config import address_in
 
     found = address_in(arguments.data)
+    if found is None and (arguments.data / "address").exists():
+        raise Trouble(
+            f"the admin token of the coordinator in {arguments.data} cannot be read",
+            why=f"{arguments.data / 'admin.token'} is not there, or not yours",
+            next_step="as its user, with --token where you have it elsewhere; where it is lost: stop the "
+            f"coordinator, then gpunion coordinator --data {arguments.data} --new-admin-token",
+            code=DENIED,
+        )
     if found is None:
         raise Trouble(
             f"no coordinator runs with the data directory {arguments.data}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING
 from gpunion.cli.checks import campus, machine, terms
 from gpunion.cli.checks.finding import Finding, State, missing
 from gpunion.cli.context import Context
-from gpunion.cli.exits import ERROR, OK
+from gpunion.cli.exits import ERROR, OK, Trouble
 from gpunion.cli.owner import add_state_dir, state_dir
 from gpunion.cli.screen import Table
 
 if TYPE_CHECKING:
     from gpunion.agent.settings import Settings
+    from gpunion.cli.campus import Campus
 
 CONNECTS = True
 JSON = """`{ok, findings: [{check, state, found, mend}]}`; `state` is `ok`, `warning` or `missing`, and `ok`
@@ -51,7 +53,7 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
         machine.check_libraries(joined),
         machine.check_runtime(runtime, needed=needed),
         *machine.check_other_runtimes(runtime),
-        machine.check_cgroup(systemd),
+        machine.check_cgroup(systemd, machine.agent_process(folder)),
         machine.check_gpus(0 if settings is None else len(settings.gpus)),
         machine.check_state_dir(folder),
         machine.check_disk("disk", folder, lends=joined),
@@ -60,8 +62,9 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
         findings.append(trouble)
     if settings is not None:
         findings.append(machine.check_agent(folder, systemd))
+        findings += _logging_out(systemd)
         findings += terms.check_terms(folder, settings)
-    heard, about = campus.check_coordinator(lambda: context.campus(arguments))
+    heard, about = campus.check_coordinator(lambda: _way_to_campus(arguments, context, settings))
     findings += heard
     # A machine that has not joined need not share the folder: it can reach the vault through the coordinator.
     place = settings.vault if settings else Path(about["vault"]) if about else None
@@ -70,6 +73,24 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
         if place.is_dir():
             findings.append(machine.check_disk("vault disk", place))
     return findings
+
+
+def _logging_out(systemd: bool) -> list[Finding]:
+    from gpunion.agent.service import lingers
+
+    uid = os.geteuid()
+    return [machine.check_logging_out(lingers(uid))] if systemd and uid != 0 else []
+
+
+def _way_to_campus(arguments: argparse.Namespace, context: Context, settings: Settings | None) -> Campus:
+    """Where nobody has logged in, a machine that has joined asks as itself."""
+    try:
+        return context.campus(arguments)
+    except Trouble:
+        if settings is None:
+            raise
+        as_itself = {"url": settings.coordinator, "token": settings.credential()}
+        return context.campus(argparse.Namespace(**{**vars(arguments), **as_itself}))
 
 
 def _mark(folder: Path) -> str:

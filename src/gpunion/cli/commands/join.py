@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import sys
 from importlib.util import find_spec
@@ -133,9 +134,15 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     else:
         context.screen.line(f"This machine is {joined.node_id} of the campus at {url}. Nobody is on it yet.")
         if joined.node_id != request.name:
-            context.screen.line(f"It is called so because {request.name!r} is taken there, or no name.")
+            context.screen.line(
+                f"It is called so because {request.name!r} is taken there, or cannot be a name."
+            )
         context.screen.line(lends)
         context.screen.line("To see and change your terms: gpunion terms")
+        context.screen.line(
+            "The campus is told whether somebody is logged in, types or computes here, and never who: "
+            "gpunion terms set signs=no ends that."
+        )
         context.screen.line(f"Next: {joined.next_step}")
     return OK
 
@@ -148,7 +155,19 @@ def _lends_here(folder: Path, context: Context) -> str:
         settings = owner_settings(folder, context)
     except Trouble as trouble:  # the environment, or terms that were there before
         return f"An agent would not start as it is: {trouble.what}. {trouble.next_step}".rstrip()
-    return _lends(settings, asks_driver(settings))
+    return _lends(settings, asks_driver(settings)) + _more_than_there_is(settings)
+
+
+def _more_than_there_is(settings: Settings) -> str:
+    """Said and not refused: what is made up for a trial, or comes tomorrow, is its owner's business."""
+    there_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    more = [
+        *([f"{shown_size(there_bytes)} of memory"] if settings.memory_bytes > there_bytes else []),
+        *([f"{os.cpu_count()} CPUs"] if settings.cpus > (os.cpu_count() or settings.cpus) else []),
+    ]
+    return (
+        f"\nWARNING: this machine has {' and '.join(more)}; guests that need more are ended." if more else ""
+    )
 
 
 def _lends(settings: Settings, driver: bool) -> str:

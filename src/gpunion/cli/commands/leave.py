@@ -23,6 +23,7 @@ JSON = (
 coordinator_told, took_s}`; `removed` has lists of `guests`, `processes`, `containers`, `images`, `cgroups`,
 `mounts`, `files`, `units` and `program`."""
 )
+LOOK_S, LOOKS_MAX = 0.1, 50
 EXAMPLES = ("gpunion leave", "gpunion leave --notice 10m", "gpunion leave --purge")
 
 
@@ -44,7 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, context: Context) -> int:
     folder = state_dir(arguments, context)
     if not arguments.purge:
-        return say(context, _leave(folder, arguments.notice))
+        answer = _leave(folder, arguments.notice)
+        _wait_for_the_end(folder, context, answer)
+        return say(context, answer)
     try:
         from gpunion.agent.purging import purge
     except ImportError as error:
@@ -55,6 +58,18 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     else:
         _show(receipt, context)
     return OK if receipt.clean else ERROR
+
+
+def _wait_for_the_end(folder: Path, context: Context, answer: Json) -> None:
+    """The agent deletes what it knew a moment later: who joins again at once finds nothing in the way."""
+    from gpunion.agent.settings import SETTINGS_FILE
+
+    if answer["status"]["guests"]:
+        return  # they have their notice
+    for _ in range(LOOKS_MAX):
+        if not (folder / SETTINGS_FILE).exists():
+            return
+        context.pause(LOOK_S)
 
 
 def _leave(folder: Path, notice_s: float | None) -> Json:

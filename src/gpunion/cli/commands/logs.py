@@ -65,6 +65,8 @@ def _show(context: Context, job_id: str, texts: list[str], last: Json) -> int:
         context.screen.data({"job_id": job_id, "text": "".join(texts), "over": last["over"]})
     else:
         context.screen.raw("".join(texts))
+        if last["next_offset"] == 0:
+            context.screen.note("It has printed nothing." if last["over"] else "It has printed nothing yet.")
     return OK
 
 

@@ -94,7 +94,27 @@ def _show_all(context: Context, answer: Json) -> None:
         screen.line(
             f"Owners announce {answer['announced_share']:.0%} of their departures, as far as is known."
         )
+        _show_signs(context, answer.get("signs", []))
         _show_calibration(context, answer)
+
+
+def _show_signs(context: Context, signs: list[Json]) -> None:
+    if not signs:
+        return
+    context.screen.line()
+    context.screen.line("What signs of an owner were worth, on all machines together:")
+    rows = [
+        [
+            " and ".join(one["shown"]) or "none of them",
+            f"{one['departures']:.1f}",
+            f"{one['expected']:.1f}",
+            f"x {one['factor']:.1f}",
+        ]
+        for one in signs
+    ]
+    context.screen.table(
+        Table(columns=("SHOWN", "DEPARTURES", "EXPECTED", "SO THE RATE IS"), rows=list(rows))
+    )
 
 
 def _row(node: Json) -> list[str]:

@@ -9,7 +9,7 @@ from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.job_names import short
-from gpunion.cli.quantities import positive_count, shown_preparing, shown_saving
+from gpunion.cli.quantities import positive_count, shown_preparing, shown_reached, shown_saving
 from gpunion.cli.screen import Table
 from gpunion.cli.times import ago
 
@@ -85,7 +85,7 @@ def _progress(job: Json) -> str:
         return shown_preparing(job["preparing"])
     reached = job["live"] or job["durable"]
     saving = job.get("saving")  # a coordinator of before does not say
-    words = [] if reached is None else [f"{reached['progress']:.0%} (step {reached['step']})"]
+    words = [] if reached is None else [shown_reached(reached["progress"], reached["step"])]
     if saving is not None and saving["stage"] != "unknown":
         words.append(f"a save is {shown_saving(saving)}")
     return "-" if job["phase"] == "succeeded" or not words else "; ".join(words)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, state_dir
-from gpunion.cli.quantities import shown_duration, shown_preparing, shown_saving, shown_size
+from gpunion.cli.quantities import (
+    shown_duration,
+    shown_preparing,
+    shown_reached,
+    shown_saving,
+    shown_size,
+)
 from gpunion.cli.screen import Table
 from gpunion.cli.terms import warnings
 from gpunion.cli.times import ago
@@ -21,6 +28,11 @@ TENURES = {
     "reclaiming": "guests are leaving, and no new ones come",
     "reclaimed": "it is yours, and no guest comes until it is lent again (gpunion resume)",
     "left": "it is no part of a campus any more",
+}
+SIGNS = {
+    "owner-logged-in": "somebody is logged in",
+    "owner-on-gpu": "somebody computes on a GPU",
+    "keyboard": "somebody types",
 }
 NO_ROOM = "but no new guests come before there is room on its disk"
 FAILING = "but no new guests come while its disk fails"
@@ -83,11 +95,8 @@ def _progress(guest: Json) -> str:
     if guest["preparing"]:
         return shown_preparing(guest["preparing"])
     saving = guest.get("saving")  # an agent that was not restarted since an upgrade does not say
-    return (
-        f"{guest['progress']:.0%}"
-        + (f", step {guest['step']}" if guest["step"] else "")
-        + (f"; a save is {shown_saving(saving)}" if saving else "")
-    )
+    reached = shown_reached(guest["progress"], guest["step"])
+    return reached + (f"; a save is {shown_saving(saving)}" if saving else "")
 
 
 def _show_gpus(context: Context, status: Json) -> None:
@@ -161,8 +170,8 @@ def _lines(status: Json) -> list[str]:
     trouble = f" ({coordinator['trouble']})" if coordinator["trouble"] else ""
     link = "connected" if coordinator["connected"] else "NOT connected"
     lines.append(f"Coordinator: {coordinator['url']}, {link}{trouble}")
-    if not coordinator["connected"] and status["guests"] and status["lease_left_s"] is not None:
-        left = shown_duration(max(0.0, status["lease_left_s"]))
+    if not coordinator["connected"] and status["guests"] and status.get("guests_end_in_s") is not None:
+        left = shown_duration(status["guests_end_in_s"])
         lines.append(f"If it stays away, guests are saved and end in {left} (gpunion terms: autonomy)")
     lines.append(
         f"Guests are shut in: {'yes' if runtime['sandboxed'] else 'NO, UNSANDBOXED'} ({runtime['described']})"
@@ -171,8 +180,11 @@ def _lines(status: Json) -> list[str]:
     if images is not None and images["kept"]:
         taken, quota = shown_size(images["taken_bytes"]), shown_size(images["quota_bytes"])
         lines.append(f"Images that guests brought: {len(images['kept'])}, {taken} of the {quota} you allow")
+    if signs := status.get("signs"):
+        lines += _told_of_you(signs)
     if keeps := status.get("keeps"):
         lines += _kept(keeps)
+    lines += map(_unsent, status.get("unsent", ()))
     lines += [gpu["withheld"]["because"] for gpu in status["gpus"] if gpu["withheld"]]
     if any(gpu["stale"] for gpu in status["gpus"]):
         lines.append(f"WARNING: what is shown of the GPUs is old: {status['gpus_not_seen']}")
@@ -190,6 +202,21 @@ def _lines(status: Json) -> list[str]:
     if status["disk_trouble"]:
         lines.append(f"WARNING: a restart of the agent would forget this state: {status['disk_trouble']}")
     return lines
+
+
+def _told_of_you(signs: Json) -> list[str]:
+    if signs["told"] is None:
+        return []
+    told = ", ".join(SIGNS.get(sign, sign) for sign in signs["told"]) or "nobody is seen here"
+    return [f"The campus knows of you: {told}; never who. To tell it nothing: gpunion terms set signs=no"]
+
+
+def _unsent(output: Json) -> str:
+    size, folder = shown_size(output["size_bytes"]), shlex.quote(output["folder"])
+    return (
+        f"What {output['run_id']} made stays here until {output['until']}, since no place has room for it: "
+        f"{size}. If you need that room: rm -r {folder}"
+    )
 
 
 def _kept(keeps: Json) -> list[str]:

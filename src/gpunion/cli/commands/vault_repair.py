@@ -12,9 +12,9 @@ from gpunion.cli.vault_progress import VaultProgress
 from gpunion.ports.vault_care import Repaired
 
 CONNECTS = True
-JSON = """`{unreadable, replaced, set_aside, in_use, not_read}`: what was found, the blocks taken from the
-other vault, the checkpoints out of view now, and those left alone since somebody reads them, or since their
-files could not be read this time (exit code 5)."""
+JSON = """`{unreadable, replaced, set_aside, in_use, not_read, fences}`: what was found, the blocks taken from
+the other vault, the checkpoints out of view now, and those left alone since somebody reads them, or since
+their files could not be read this time (exit code 5); `fences: [{job_id, epoch}]` can save again."""
 EXAMPLES = (
     "gpunion vault repair /srv/gpunion/vault",
     "gpunion vault repair /srv/gpunion/vault --from /mnt/backup/vault",
@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
                 "set_aside": [vault_place.shown_unreadable(lost) for lost in repaired.set_aside],
                 "in_use": [vault_place.shown_unreadable(lost) for lost in repaired.in_use],
                 "not_read": [vault_place.shown_unreadable(lost) for lost in repaired.not_read],
+                "fences": [{"job_id": job_id, "epoch": epoch} for job_id, epoch in repaired.fences],
             }
         )
     else:
@@ -53,6 +54,10 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _show(screen: Screen, repaired: Repaired) -> None:
+    for job_id, epoch in repaired.fences:
+        screen.line(f"mended    {job_id} can save again: runs before its epoch {epoch} stay shut out")
+    if repaired.before.fences and not repaired.before.unreadable:
+        return
     if not repaired.before.unreadable:
         screen.line(f"All {repaired.before.checkpoints} checkpoints can be restored; nothing was changed.")
         return

@@ -15,8 +15,9 @@ from gpunion.ports.vault_care import Findings
 CONNECTS = True
 JSON = """`{checkpoints, blocks, plain_bytes, encrypted, encrypted_bytes, unreadable: [{job_id, checkpoint_id,
 blocks, detail, passing}]}`; `encrypted` counts those checked only as they are stored, their keys being
-elsewhere; `passing`: its files could not be read this time and may be sound; the exit code is 1 when
-something is unreadable."""
+elsewhere; `passing`: its files could not be read this time and may be sound; `fences: [{job_id, detail}]`
+are jobs that can save nothing, since nobody can tell which of their runs is the newest; the exit code is 1
+when something is unreadable."""
 EXAMPLES = ("gpunion vault verify /srv/gpunion/vault", "gpunion vault verify /srv/gpunion/vault --job JOB")
 
 
@@ -37,12 +38,15 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
                 "encrypted": findings.encrypted,
                 "encrypted_bytes": findings.encrypted_bytes,
                 "unreadable": [vault_place.shown_unreadable(lost) for lost in findings.unreadable],
+                "fences": [{"job_id": lost.job_id, "detail": lost.detail} for lost in findings.fences],
             }
         )
-        return ERROR if findings.unreadable else OK
+        return ERROR if findings.unreadable or findings.fences else OK
     for lost in findings.unreadable:
         word = "NOT READ" if lost.passing else "UNREADABLE"
         screen.line(f"{word} {lost.job_id} {lost.checkpoint_id}: {lost.detail}")
+    for fence in findings.fences:
+        screen.line(f"CANNOT SAVE {fence.job_id}: {fence.detail}")
     read = f"{findings.checkpoints} checkpoints, {findings.blocks} blocks"
     screen.line(f"{read}, {shown_size(findings.plain_bytes)} read and checked.")
     if findings.encrypted:
@@ -53,9 +57,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         )
     if not findings.unreadable:
         screen.line("All can be restored." if not findings.encrypted else "Nothing is missing or damaged.")
-        return OK
     _say_what_to_do(screen, findings, arguments.vault)
-    return ERROR
+    return ERROR if findings.unreadable or findings.fences else OK
 
 
 def _say_what_to_do(screen: Screen, findings: Findings, vault: str) -> None:
@@ -65,6 +68,11 @@ def _say_what_to_do(screen: Screen, findings: Findings, vault: str) -> None:
             f"{not_read} could not be read this time, which says nothing of what is in them. Next: look at "
             f"the disk and at whose the files are (ls -lR {vault}), then verify again; a repair leaves them "
             "alone."
+        )
+    if any(not fence.misplaced for fence in findings.fences):
+        screen.line(
+            "Nobody can tell any more which run of a job that cannot save is its newest. Next: end what runs "
+            f"of it, then gpunion vault repair {vault}: its next run is let in."
         )
     lost = len(findings.unreadable) - not_read
     if lost:

@@ -17,6 +17,7 @@ CONNECTS = True
 JSON = """`{job_id, phase, story, verdicts, waits, preparing, saving, places}` as GET /jobs/{id}/why
 answers (docs/http-api.md)."""
 EXAMPLES = ("gpunion why train",)
+_ENDED = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "was cancelled"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.data(why)
         return OK
     screen = context.screen
-    screen.line(f"{job_id} is {why['phase']}.")
+    screen.line(f"{job_id} {_ENDED.get(why['phase'], 'is ' + why['phase'])}.")
     for line in why["story"]:
         if line["code"] not in UNTOLD_CODES:
             screen.line(f"  {clock_time(line['at'])}  {line['sentence']}{_how_often(line)}")

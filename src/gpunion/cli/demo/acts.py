@@ -80,6 +80,7 @@ def _play(campus: LocalCampus, audience: Audience) -> Outcome:
 
     audience.act(f"{second} dies without a word: agent and guest killed")
     campus.lose_power(second)
+    audience.died(second)
     watch.until("recovered elsewhere", lambda job: _moves(job) >= 2, ACT_LIMIT_S)
     watch.until("a checkpoint on the third node", lambda job: _saved_here(watch, job, 1), ACT_LIMIT_S)
 

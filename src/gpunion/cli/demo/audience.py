@@ -33,6 +33,11 @@ class Audience:
         self._began_s = time.monotonic()
         self._status = ""
         self._plain_s = 0.0
+        self._dead: set[str] = set()
+
+    def died(self, node: str) -> None:
+        """Nothing is told of work there any more: the coordinator believes in it until it notices."""
+        self._dead.add(node)
 
     def act(self, title: str) -> None:
         self.say("")
@@ -62,6 +67,10 @@ class Audience:
         live = job["live"] or {}
         share = float(live.get("progress", 0.0))
         step, node = live.get("step", 0), job["node_id"] or "-"
+        if node in self._dead:
+            self._clear()
+            self._status = ""
+            return
         if not self._terminal:
             if time.monotonic() - self._plain_s >= PLAIN_PROGRESS_S and live:
                 self._plain_s = time.monotonic()

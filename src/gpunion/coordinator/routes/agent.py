@@ -19,7 +19,7 @@ from gpunion.coordinator.problems import ApiError, response_of
 from gpunion.coordinator.switchboard import Line
 from gpunion.domain.frames import PROTOCOL_VERSION, AgentFrame, Hello
 from gpunion.domain.ids import NodeId
-from gpunion.ports.store import Credential, CredentialKind
+from gpunion.ports.store import Credential, CredentialKind, StoreFull
 from gpunion.wire import agent_v1
 from gpunion.wire.codec import Malformed
 
@@ -56,6 +56,9 @@ async def agent(socket: WebSocket) -> None:
         await _close(socket, closing.code, str(closing))
     except NotAccepting:
         await _close(socket, agent_v1.CLOSE_RESTARTING, "the coordinator is ending; connect again")
+    except StoreFull as full:
+        log.warning("agent_not_welcomed", node=caller.name, trouble=str(full))
+        await _close(socket, agent_v1.CLOSE_RESTARTING, "the coordinator's disk is full; connect again")
     except (WebSocketDisconnect, TimeoutError, OSError, RuntimeError) as gone:
         if isinstance(gone, RuntimeError) and socket.application_state is WebSocketState.CONNECTED:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fastapi import APIRouter
 
@@ -16,6 +17,7 @@ from gpunion.engine.lending import LESSON
 from gpunion.engine.memories import Memories
 from gpunion.policy.hazard import calibration
 from gpunion.policy.hazard.outlook import Outlook, outlook
+from gpunion.policy.hazard.signs import SignBook, book_of_signs
 from gpunion.policy.hazard.week import HOUR_S, WEEK_S
 from gpunion.policy.learning import Learning
 from gpunion.wire.v1 import convert, hazard
@@ -34,6 +36,7 @@ async def hazards(campus: TheCampus, _caller: Anybody) -> hazard.HazardList:
         next_lesson_at=convert.shown_time_or_none(engine.timers.at(LESSON)),
         horizon_h=calibration.HORIZON_S / HOUR_S,
         announced_share=memories.notices().announced_share,
+        signs=_signs(memories),
         nodes=[_shown(node, _outlook(campus, node)) for node in here],
         calibration=_bins(calibration.pooled(one.calibration for one in memories.lendings.values())),
     )
@@ -54,9 +57,10 @@ async def node_hazard(node_id: str, campus: TheCampus, _caller: Anybody) -> haza
 
 
 def _outlook(campus: Campus, node: Node) -> Outlook:
+    """Without the signs of its owner: nobody is to read from it whether they are there."""
     memories = campus.state.memories
     learned = memories.hazard(campus.station.engine.policies.learning or Learning())
-    return outlook(learned, node, memories.lendings, campus.clock.now_s())
+    return outlook(learned, replace(node, signs=None), memories.lendings, campus.clock.now_s())
 
 
 def _shown(node: Node, found: Outlook) -> hazard.HazardOut:
@@ -73,6 +77,20 @@ def _shown(node: Node, found: Outlook) -> hazard.HazardOut:
         expected_s=found.expected_s,
         calibration=_bins(found.calibration),
     )
+
+
+def _signs(memories: Memories) -> list[hazard.SignsOut]:
+    campus = memories.campus
+    book = SignBook() if campus is None else book_of_signs(campus.signs, campus.signs_as_of_s)
+    return [
+        hazard.SignsOut(
+            shown=[sign.value for sign in one.shown],
+            departures=one.departures,
+            expected=one.expected,
+            factor=book.factor(one.shown),
+        )
+        for one in book.records()
+    ]
 
 
 def _bins(bins: Iterable[CalibrationBin]) -> list[hazard.CalibrationOut]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -52,6 +53,8 @@ async def push_log(
         next_step = f"push again from byte {gap.expected}"
         raise ApiError(409, "log_gap", str(gap), next_step, next_offset=gap.expected) from gap
     except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         detail = f"the log cannot be kept: {error.strerror}"
-        raise ApiError(503, "store_unavailable", detail, "push it again in a moment") from error
+        status, code = (507, "no_room") if full else (503, "store_unavailable")
+        raise ApiError(status, code, detail, "push it again in a moment") from error
     return LogPushed(next_offset=end)

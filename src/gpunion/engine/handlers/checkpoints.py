@@ -14,7 +14,7 @@ from gpunion.domain.reports import Capture, CheckpointCaptured, CheckpointDurabl
 from gpunion.domain.run import Run, RunPhase
 from gpunion.domain.system_tier import Tier
 from gpunion.domain.wording import TROUBLE_IN_WORDS
-from gpunion.engine import gang_moves, gangs, moving, staging
+from gpunion.engine import evacuation, gang_moves, gangs, moving, staging
 from gpunion.engine.draft import Draft
 from gpunion.engine.going_back import to_go_back_to
 from gpunion.engine.save_timer import set_checkpoint_timer
@@ -124,13 +124,18 @@ def failed(draft: Draft, report: CheckpointFailed) -> None:
         return
     phase = CHECKPOINT.check(checkpoint.id, checkpoint.phase, CheckpointPhase.FAILED)
     draft.put(replace(checkpoint, phase=phase, trouble=report.trouble))
-    if report.trouble is not CheckpointTrouble.NO_GUEST or draft.state.runs[report.run_id].living:
+    asked, over = draft.state.runs[report.run_id], report.trouble is CheckpointTrouble.OVER
+    if over:
+        # Nothing went wrong, but its user sees a job that runs and prints nothing any more.
+        if asked.living:
+            draft.because(report.job_id, Why.OUTPUT_ON_ITS_WAY, node=asked.node_id)
+    elif report.trouble is not CheckpointTrouble.NO_GUEST or asked.living:
         # Else it was asked for after the end, since that was not known here yet: nothing went wrong.
         draft.because(report.job_id, Why.SAVE_FAILED, checkpoint=checkpoint.id, trouble=_told(report))
     job = draft.state.jobs[report.job_id]
     migration = moving.migration_of(draft, job)
     if migration is None or migration.flush != checkpoint.id:
-        if not checkpoint.final:
+        if not checkpoint.final and not over:  # what has ended does nothing more that could be saved
             _next(draft, report.run_id)
         return
     run = draft.state.runs[migration.source_run]
@@ -281,3 +286,4 @@ def _next(draft: Draft, run_id: RunId) -> None:
     run = draft.state.runs.get(run_id)
     if run is not None and run.phase is RunPhase.RUNNING and not run.parking:
         set_checkpoint_timer(draft, run)
+        evacuation.look(draft, run.node_id)

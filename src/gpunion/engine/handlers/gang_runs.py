@@ -39,9 +39,9 @@ def ended(draft: Draft, ending: Ending) -> None:
         draft.because(job.id, Why.GANG_BROKEN, code=code)
         _interrupted(draft, ending)
     elif report.reason is EndReason.FAILED:
-        _hold(draft, ending, failure=runs.failure_of(report))
+        _hold(draft, ending, failure=runs.failure_of(job, report))
     elif report.reason is EndReason.OUTPUT_LOST and _lost_too_often(draft, job):
-        _hold(draft, ending, failure=lost_outputs.in_words(job, report))
+        _hold(draft, ending, failure=lost_outputs.in_words(job, ending.run, report))
     elif gang_back.before_what_cannot_be_read(draft, job, ending.run, report):
         _goes_with_the_others(draft, replace(ending, job=draft.state.jobs[job.id]), Cause.SPOILED_SAVE)
     elif circles.too_many(job):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import CancelShipping, KillGuest, ShipOutput
-from gpunion.domain.events import GuestExited, GuestStarted, GuestStartFailed, OutputShipped
+from gpunion.domain.events import GuestExited, GuestStarted, GuestStartFailed, KeptOutputSent, OutputShipped
 from gpunion.domain.guest import Guest, GuestPhase, Saving
 from gpunion.domain.ids import RunId, own_checkpoint_id
 from gpunion.domain.reasons import Why
 from gpunion.domain.replacing import replace
-from gpunion.domain.reports import RunEnded, RunStarted
+from gpunion.domain.reports import OutputArrived, RunEnded, RunStarted
 from gpunion.domain.run import EndReason
 from gpunion.engine.agent_draft import AgentDraft
 from gpunion.engine.handlers import saves
@@ -92,14 +92,20 @@ def output_shipped(draft: AgentDraft, event: OutputShipped) -> None:
     if guest is None or guest.phase is not GuestPhase.SHIPPING:
         return
     if guest.end_cause is EndReason.FAILED or event.hopeless:
-        words = (guest.end_detail, event.detail, event.left_out)
+        words = (guest.end_detail, event.detail, event.left_out, _kept_in_words(event))
         _report_end(draft, guest, EndReason.FAILED, detail="; ".join(filter(None, words)), output=event)
     elif event.detail:
         # Finished, but what it made did not get out: as good as not finished.
-        _report_end(draft, guest, EndReason.OUTPUT_LOST, detail=event.detail)
+        _report_end(draft, guest, EndReason.OUTPUT_LOST, detail=event.detail, output=event)
     else:
         _report_end(draft, guest, EndReason.FINISHED, detail=event.left_out, output=event)
     draft.farewell(guest.run_id)
+
+
+def kept_output_sent(draft: AgentDraft, event: KeptOutputSent) -> None:
+    draft.report(
+        OutputArrived(run_id=event.run_id, job_id=event.job_id, epoch=event.epoch, output=event.output)
+    )
 
 
 def would_not_go(draft: AgentDraft, run_id: str) -> None:
@@ -227,5 +233,12 @@ def _report_end(
             detail=detail,
             at_s=draft.now_s,
             saved_for=guest.saved_for if reason is EndReason.SAVED else None,
+            kept="" if output is None else output.kept,
         )
     )
+
+
+def _kept_in_words(event: OutputShipped) -> str:
+    if not event.kept:
+        return ""
+    return f"what it made stays on its machine until {event.kept} and is sent when its place has room"

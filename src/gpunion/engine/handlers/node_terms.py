@@ -7,6 +7,7 @@ from dataclasses import replace
 from gpunion.domain.ids import NodeId
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import DepartureForetold, GuestAskedToGo, TermsChanged
+from gpunion.engine import evacuation
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.nodes import stay_if_they_can
 
@@ -20,8 +21,10 @@ def said(draft: Draft, node_id: NodeId, report: TermsChanged | DepartureForetold
         case TermsChanged():
             draft.put(replace(node, facts=replace(node.facts, terms=report.terms)))
             draft.because(node.id, Why.TERMS_CHANGED, node=node.id, said=report.said)
+            evacuation.look(draft, node_id)
         case DepartureForetold():
             draft.put(replace(node, known_end_s=report.at_s, not_lent_because=report.because))
+            evacuation.look(draft, node_id)
         case GuestAskedToGo():
             _asked_to_go(draft, node_id, report)
 

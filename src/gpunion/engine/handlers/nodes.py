@@ -15,7 +15,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NoticeGiven
 from gpunion.domain.run import Run
 from gpunion.domain.withheld import HoldCause, after_resume
-from gpunion.engine import announcing, dumps, moving
+from gpunion.engine import announcing, dumps, moving, signs
 from gpunion.engine.draft import Draft
 from gpunion.engine.save_timer import set_checkpoint_timer
 from gpunion.lifecycle.node import NODE
@@ -27,6 +27,9 @@ _DISK = {DiskRoom.SHORT: Why.DISK_SHORT, DiskRoom.FULL: Why.DISK_FULL}
 
 def joined(draft: Draft, event: NodeJoined) -> None:
     node = draft.state.nodes.get(event.node_id)
+    if node is not None and node.unheard:
+        node = replace(node, unheard=False)
+        draft.put(node)
     if node is None or node.phase is NodePhase.LEFT:
         _new(draft, event, node)
     elif node.incarnation != event.incarnation:
@@ -38,6 +41,7 @@ def joined(draft: Draft, event: NodeJoined) -> None:
             _tell_of_disk(draft, node, event.facts)
             node = dumps.with_facts(node, event.facts)
             draft.put(node)
+        node = signs.forgotten(draft, node)
         if node.known_end_s is not None or node.not_lent_because:
             # Foretold by an agent that may have changed its mind meanwhile; it says so again if it has not.
             node = replace(node, known_end_s=None, not_lent_because="")
@@ -45,6 +49,14 @@ def joined(draft: Draft, event: NodeJoined) -> None:
         if node.phase is NodePhase.SILENT:
             _back(draft, node)
     _end_leftovers(draft, event)
+
+
+def none_was_heard(draft: Draft) -> None:
+    """By the coordinator that begins now. Whoever is there says hello within a second or two; a job that is
+    given to one that went meanwhile waits for as long as it takes to notice."""
+    for node in list(draft.state.nodes.values()):
+        if node.phase not in (NodePhase.SILENT, NodePhase.LEFT) and not node.unheard:
+            draft.put(replace(node, unheard=True))
 
 
 def fell_silent(draft: Draft, event: NodeFellSilent) -> None:
@@ -221,6 +233,8 @@ def _lost_its_memory(draft: Draft, event: NodeJoined, node: Node) -> None:
             when_safe=False,
             known_end_s=None,
             not_lent_because="",
+            signs=None,
+            signs_before=None,
         )
     )
     gpus = len(event.facts.capacity.gpus)

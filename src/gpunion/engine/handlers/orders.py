@@ -22,6 +22,7 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import CheckpointFailed, RunEnded, StateStaged
 from gpunion.domain.run import EndReason
 from gpunion.domain.withheld import WithheldGpu
+from gpunion.domain.wording import lab_in_words
 from gpunion.engine.agent_draft import AgentDraft
 from gpunion.engine.handlers import saves
 from gpunion.policy.terms.welcome import unwelcome
@@ -123,7 +124,8 @@ def stop_run(draft: AgentDraft, order: StopRun) -> None:
 def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
     guest = draft.guests.get(order.run_id)
     if guest is None or guest.phase is not GuestPhase.RUNNING:
-        _cannot(draft, order, CheckpointTrouble.NO_GUEST)
+        over = guest is not None and guest.phase is GuestPhase.SHIPPING and guest.saving is None
+        _cannot(draft, order, CheckpointTrouble.OVER if over else CheckpointTrouble.NO_GUEST)
         return
     if guest.parking is not None:
         _cannot(draft, order, CheckpointTrouble.PARKED)
@@ -206,7 +208,7 @@ def _refuse(draft: AgentDraft, order: StartRun, why: Why) -> None:
     elif why is Why.OWNER_SAID_NO:
         draft.because(order.run_id, why, phase=draft.holding.tenure.value)
     elif why is Why.LAB_NOT_ADMITTED:
-        draft.because(order.run_id, why, lab=order.lab)
+        draft.because(order.run_id, why, lab=lab_in_words(order.lab))
     elif why is Why.PERSON_NOT_ADMITTED:
         draft.because(order.run_id, why, person=order.user or "guests without a name")
     elif why is Why.BEYOND_TERMS:

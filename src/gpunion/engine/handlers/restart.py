@@ -45,7 +45,7 @@ def _take_up(draft: AgentDraft, guest: Guest, found: GuestFound | None) -> None:
             draft,
             GuestExited(
                 run_id=guest.run_id,
-                exit_code=found.exit_code,
+                exit_code=None if _may_be_our_fault(guest, found) else found.exit_code,
                 last_step=found.last_step,
                 cause=found.cause,
             ),
@@ -58,6 +58,15 @@ def _take_up(draft: AgentDraft, guest: Guest, found: GuestFound | None) -> None:
         gone = GuestExited(run_id=guest.run_id, exit_code=None, last_step=guest.last_step)
         guests.exited(draft, gone)
         _go_on_shipping(draft, guest)
+
+
+def _may_be_our_fault(guest: Guest, found: GuestFound) -> bool:
+    """A program that failed with what it was given, before it had done a step, while its agent was gone too:
+    what ended the agent may have ended both. Its save would be blamed for that, so it counts as lost and
+    goes on from the same save once more; there its failure speaks for itself."""
+    failed = found.exit_code not in (None, 0, guests.EXIT_SAVED)
+    nothing_done = max(guest.last_step, found.last_step) <= guest.restore_step
+    return failed and guest.restore is not None and nothing_done
 
 
 def _go_on_shipping(draft: AgentDraft, before: Guest) -> None:

@@ -12,7 +12,17 @@ from gpunion.domain.replacing import replace
 from gpunion.domain.reports import RunEnded, RunStarted
 from gpunion.domain.run import EndReason, Run, RunPhase
 from gpunion.domain.system_tier import Tier
-from gpunion.engine import circles, dumps, going_back, lost_outputs, moving, prefetch, staging, vanishing
+from gpunion.engine import (
+    circles,
+    dumps,
+    evacuation,
+    going_back,
+    lost_outputs,
+    moving,
+    prefetch,
+    staging,
+    vanishing,
+)
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers.interruptions import interrupted
 from gpunion.engine.save_timer import set_checkpoint_timer
@@ -24,7 +34,10 @@ START_ATTEMPTS = 3
 _SMOOTHING = 0.5
 # A program that a signal ended has this and the signal's number as its exit code.
 SIGNALS_FROM = 128
-SIGNALS = {2: "SIGINT", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
+SIGNALS = {
+    1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1",
+    11: "SIGSEGV", 12: "SIGUSR2", 15: "SIGTERM",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +94,7 @@ def started(draft: Draft, node_id: NodeId, report: RunStarted) -> None:
         draft.because(job.id, Why.PLACES_PASSED_OVER, trouble=report.passed_over)
     moving.arrived(draft, job, run)
     set_checkpoint_timer(draft, run)
+    evacuation.look(draft, run.node_id)
     prefetch.hint_where_it_would_go(draft, run)
 
 
@@ -113,8 +127,8 @@ def ended(draft: Draft, ending: Ending) -> None:
         _finished(draft, job, run, report)
     elif report.reason is EndReason.FAILED:
         _failed_by_itself(draft, job, run, report)
-    elif report.reason is EndReason.OUTPUT_LOST and lost_outputs.too_many([job]):
-        _failed(draft, job, report, lost_outputs.in_words(job, report))
+    elif lost_outputs.over_with_it(job, report):
+        _failed(draft, job, report, lost_outputs.in_words(job, run, report))
     elif circles.too_many(job):
         _failed(draft, job, report, circles.WORDS)
     elif vanishing.too_many(job, report):
@@ -181,17 +195,19 @@ def start_is_hopeless(job: Job, report: RunEnded) -> bool:
     return report.reason is EndReason.START_FAILED and job.start_failures + 1 >= START_ATTEMPTS
 
 
-def failure_of(report: RunEnded) -> str:
+def failure_of(job: Job, report: RunEnded) -> str:
     """In words for whoever ran it: what its machine saw of its end, or where to look."""
-    code = f"exit code {report.exit_code}{_by_signal(report.exit_code)}"
+    code = f"exit code {report.exit_code}{_by_signal(job, report.exit_code)}"
     return f"{report.detail} ({code})" if report.detail else f"{code}; see its log"
 
 
-def _by_signal(exit_code: int | None) -> str:
+def _by_signal(job: Job, exit_code: int | None) -> str:
     """What a shell's number means: nothing may be in the log of a program that was ended from outside."""
     if exit_code is None or exit_code <= SIGNALS_FROM:
         return ""
     name = SIGNALS.get(exit_code - SIGNALS_FROM)
+    if name is not None and name == job.spec.checkpoint.signal:
+        return f", ended by {name}, which asks it to save itself and which it does not handle"
     return "" if name is None else f", ended by {name}"
 
 
@@ -208,7 +224,7 @@ def _finished(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
 
 def _failed_by_itself(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
     """Its program's own doing; what it saved may be to blame, and an earlier save may do."""
-    detail = failure_of(report)
+    detail = failure_of(job, report)
     earlier = going_back.before_what_failed(draft, job, run, report, detail)
     if earlier is not None:
         interrupted(draft, earlier, run, report)

@@ -16,8 +16,18 @@ ORDER_S = 1.0
 STEP_UNLIKELY = 0.25
 
 
-# Saves of one step in one epoch belong together: after going back, a step is made and saved once more.
-Round = tuple[int, int]  # epoch, step
+# What tells which saves of an epoch belong together: the step they are of, or, of programs that tell none,
+# the moment at which all members were asked. A later mark is greater.
+Mark = tuple[int, float]  # step, asked_s
+# The same over several epochs: after going back, a step is made and saved once more.
+Round = tuple[int, int, float]  # epoch, step, asked_s
+
+
+def mark(step: int, asked_s: float) -> Mark:
+    """Members that count steps save the same one, whenever that is. Of those that count none nobody knows how
+    far they are; but what all of them saved when they were asked at one moment is as much one state as their
+    programs make it, and nothing else is."""
+    return (step, 0.0) if step else (0, asked_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +80,9 @@ def newest_unblamed(kept: Sequence[Collection[Round]], blamed: Sequence[Collecti
     return max(shared.difference(*blamed), default=None)
 
 
-def common_step(saved: Sequence[Collection[int]]) -> int | None:
-    """The furthest step that every member has saved; None: there is none."""
+def newest_common(saved: Sequence[Collection[Mark]]) -> Mark | None:
+    """The newest mark that every member has a save of; None: there is none."""
     shared = set(saved[0]) if saved else set()
-    for steps in saved[1:]:
-        shared.intersection_update(steps)
+    for marks in saved[1:]:
+        shared.intersection_update(marks)
     return max(shared, default=None)

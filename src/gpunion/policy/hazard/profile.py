@@ -16,6 +16,7 @@ from math import exp
 
 from gpunion.policy.hazard.age import age_class, age_ends_s, ages_of
 from gpunion.policy.hazard.credible import upper_ratio
+from gpunion.policy.hazard.signs import SPEAK_FOR_S
 from gpunion.policy.hazard.week import HOUR_S, WEEK_HOURS, WEEK_S, hour_of_week, week_position_s
 
 
@@ -86,7 +87,11 @@ class RateProfile:
     ) -> float:
         if hard_end_s is not None and now_s + horizon_s > hard_end_s:
             return 0.0
-        return exp(-factor * self._integral(prefix, now_s, now_s + horizon_s, free_since_s))
+        due = self._integral(prefix, now_s, now_s + horizon_s, free_since_s)
+        if factor != 1.0:
+            near_s = now_s + min(horizon_s, SPEAK_FOR_S)
+            due += (factor - 1.0) * self._integral(prefix, now_s, near_s, free_since_s)
+        return exp(-due)
 
     def _integral(self, prefix: Sequence[float], from_s: float, to_s: float, free_since_s: float) -> float:
         age = age_class(from_s - free_since_s)

@@ -8,9 +8,10 @@ from gpunion.domain.models import is_model
 from gpunion.domain.node import DiskRoom, Node, NodePhase
 from gpunion.domain.place import CAMPUS
 from gpunion.domain.reasons import Reason, Why, because
-from gpunion.domain.resources import GIB, Gpu, Request
+from gpunion.domain.resources import Gpu, Request
 from gpunion.domain.snapshot import NodeView
 from gpunion.domain.system_tier import Tier, architecture, differing
+from gpunion.domain.wording import lab_in_words
 
 # Refusals that no waiting mends: more than the node has, or against its owner's standing terms.
 FOR_GOOD = frozenset(
@@ -63,6 +64,7 @@ def has_room(request: Request, view: NodeView) -> bool:
         and view.free_cpus >= request.cpus
         and view.free_memory_bytes >= request.memory_bytes
         and view.node.phase is _SHARING
+        and not view.node.unheard
     )
 
 
@@ -85,13 +87,13 @@ def _never_fits(job: Job, view: NodeView) -> Reason | None:
             models = ", ".join(sorted({gpu.model for gpu in capacity.gpus}))
             return because(node.id, Why.WRONG_MODEL, models=models)
     if request.vram_bytes and len(suitable(node.facts.lent_gpus, request)) < request.gpus:
-        vram_gib = request.vram_bytes / GIB
-        return because(node.id, Why.TOO_LITTLE_VRAM, needs=request.gpus, vram_gib=vram_gib)
+        vram_bytes = request.vram_bytes
+        return because(node.id, Why.TOO_LITTLE_VRAM, needs=request.gpus, vram_bytes=vram_bytes)
     if node.facts.lent_cpus < request.cpus:
         return because(node.id, Why.TOO_FEW_CPUS, has=node.facts.lent_cpus, needs=request.cpus)
     if view.lent_memory_bytes < request.memory_bytes:
-        has, needs = view.lent_memory_bytes / GIB, request.memory_bytes / GIB
-        return because(node.id, Why.TOO_LITTLE_MEMORY, has_gib=has, needs_gib=needs)
+        has, needs = view.lent_memory_bytes, request.memory_bytes
+        return because(node.id, Why.TOO_LITTLE_MEMORY, has_bytes=has, needs_bytes=needs)
     return None
 
 
@@ -100,7 +102,7 @@ def _against_the_terms(job: Job, view: NodeView) -> Reason | None:
     if not facts.terms.admits(job.spec.lab, job.spec.owner):
         if facts.terms.admits_lab(job.spec.lab):
             return because(view.node.id, Why.PERSON_NOT_ADMITTED, person=job.spec.owner)
-        return because(view.node.id, Why.LAB_NOT_ADMITTED, lab=job.spec.lab)
+        return because(view.node.id, Why.LAB_NOT_ADMITTED, lab=lab_in_words(job.spec.lab))
     if not facts.sandboxed and not facts.terms.allow_unsandboxed:
         return because(view.node.id, Why.UNSANDBOXED)
     if job.spec.request.network and not facts.terms.egress:
@@ -117,8 +119,9 @@ def _image_refused(parcel: Parcel, barred: bool, node: Node) -> Reason | None:
     needs_bytes = 0 if parcel.archive is None else parcel.archive.size_bytes
     quota_bytes = facts.image_quota_bytes
     if quota_bytes is not None and needs_bytes > quota_bytes:
-        quota_gib, needs_gib = quota_bytes / GIB, needs_bytes / GIB
-        return because(node.id, Why.IMAGE_TOO_LARGE, image=name, quota_gib=quota_gib, needs_gib=needs_gib)
+        return because(
+            node.id, Why.IMAGE_TOO_LARGE, image=name, quota_bytes=quota_bytes, needs_bytes=needs_bytes
+        )
     if barred:
         return because(node.id, Why.IMAGE_NOT_LISTED, image=name)
     return None
@@ -126,6 +129,8 @@ def _image_refused(parcel: Parcel, barred: bool, node: Node) -> Reason | None:
 
 def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
     node = view.node
+    if node.unheard:
+        return because(node.id, Why.NODE_UNHEARD)
     phase = _PHASES.get(node.phase)
     if phase is not None:
         if phase is Why.NODE_RECLAIMED and node.not_lent_because:
@@ -184,8 +189,8 @@ def _not_free(request: Request, view: NodeView) -> Reason | None:
     if view.free_cpus < request.cpus:
         return because(node.id, Why.TOO_FEW_FREE_CPUS, free=view.free_cpus, needs=request.cpus)
     if view.free_memory_bytes < request.memory_bytes:
-        free_gib, needs_gib = view.free_memory_bytes / GIB, request.memory_bytes / GIB
-        return because(node.id, Why.TOO_LITTLE_FREE_MEMORY, free_gib=free_gib, needs_gib=needs_gib)
+        free, needs = view.free_memory_bytes, request.memory_bytes
+        return because(node.id, Why.TOO_LITTLE_FREE_MEMORY, free_bytes=free, needs_bytes=needs)
     return None
 
 

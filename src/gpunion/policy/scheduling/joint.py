@@ -83,11 +83,3 @@ def cost_per_s(savers: Sequence[Saver], every_s: Sequence[float]) -> float:
         saver.weight * (max(saver.stall_s, LEAST_STALL_S) / tau_s + saver.loss_rate_per_s * tau_s / 2)
         for saver, tau_s in zip(savers, every_s, strict=True)
     )
-
-
-def evacuates(savers: Sequence[Saver], *, notice_s: float, guard_s: float, rate_bps: float) -> bool:
-    """The evacuation invariant: all undurable bytes fit the notice, once the slowest has been captured."""
-    if not savers:
-        return True
-    usable_s = notice_s - guard_s - max(saver.stall_s for saver in savers)
-    return 8.0 * sum(saver.ship_bytes for saver in savers) <= rate_bps * usable_s

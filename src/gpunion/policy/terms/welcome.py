@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpunion.domain.guest import Guest
 from gpunion.domain.ids import RunId
-from gpunion.domain.resources import GIB
+from gpunion.domain.sizes import size_in_words
 from gpunion.domain.terms import Terms
 
 
@@ -39,5 +39,5 @@ def _too_much(terms: Terms, guests: list[Guest]) -> str:
         return f"its owner now lends {terms.cpus:g} CPUs"
     memory_bytes = sum(guest.grant.memory_bytes for guest in guests)
     if terms.memory_bytes is not None and memory_bytes > terms.memory_bytes:
-        return f"its owner now lends {terms.memory_bytes / GIB:.1f} GiB of memory"
+        return f"its owner now lends {size_in_words(terms.memory_bytes)} of memory"
     return ""

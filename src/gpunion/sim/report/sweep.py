@@ -157,6 +157,7 @@ class Replicas(Watch):
             job_id=box.job_id,
             epoch=box.order.epoch,
             step=box.last_step,
+            reached=box.last_step,
             size_bytes=program.state_bytes,
             added_bytes=0,
         )

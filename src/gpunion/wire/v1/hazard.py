@@ -42,6 +42,17 @@ class HazardDetail(HazardOut):
     learns: bool
 
 
+class SignsOut(Answer):
+    """What it was worth, on all machines together, that exactly these signs of an owner were shown (`[]`:
+    none of them, where an agent tells at all): departures, those expected by hour and age, and what a rate is
+    multiplied with. Counts of long ago fade."""
+
+    shown: list[str]
+    departures: float
+    expected: float
+    factor: float
+
+
 class HazardList(Answer):
     """`learns` is false where the coordinator's policies decide without a memory."""
 
@@ -50,5 +61,6 @@ class HazardList(Answer):
     next_lesson_at: str | None
     horizon_h: float
     announced_share: float
+    signs: list[SignsOut]
     nodes: list[HazardOut]
     calibration: list[CalibrationOut]

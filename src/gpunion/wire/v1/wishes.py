@@ -71,7 +71,7 @@ class CheckpointIn(Strict):
         if self.tier == "system" and (self.command or self.signal):
             raise ValueError("a guest that is saved whole needs no command or signal")
         if self.max_interval_s is not None and self.max_interval_s < self.min_interval_s:
-            raise ValueError("it cannot be saved at least as often as max_interval and not as often as that")
+            raise ValueError("min_interval is longer than max_interval: one of the two cannot be kept")
         _check_size("the command", self.command)
         return self
 

@@ -140,7 +140,8 @@ def test_long_times_are_not_told_in_seconds(notice_s: float, shown: str) -> None
         (Why.MOVED, "moved from alpha to beta; stood still for 3 s, 7 steps to redo"),
         (
             Why.MOVED_ANEW,
-            "moved from alpha to beta; stood still for 3 s and begins anew: nothing of it was saved",
+            "moved from alpha to beta; stood still for 3 s and begins anew: nothing of it was saved "
+            "(how a program is saved: docs/checkpoints.md)",
         ),
     ],
 )

@@ -16,10 +16,17 @@ from gpunion.domain.effects import (
     ShipOutput,
     TerminateGuest,
 )
-from gpunion.domain.events import GuestExited, OutputShipped, OwnerKilled, OwnerReclaimed, TimerFired
+from gpunion.domain.events import (
+    GuestExited,
+    KeptOutputSent,
+    OutputShipped,
+    OwnerKilled,
+    OwnerReclaimed,
+    TimerFired,
+)
 from gpunion.domain.guest import GuestPhase, Saving
 from gpunion.domain.ids import CheckpointId, RunId
-from gpunion.domain.reports import CheckpointDurable
+from gpunion.domain.reports import CheckpointDurable, OutputArrived, RunEnded
 from gpunion.domain.run import EndReason
 from tests.builders import (
     TIMING,
@@ -118,6 +125,23 @@ def test_a_guest_whose_output_is_lost_has_not_finished() -> None:
     agent.exits(code=0)
     decision = agent.hears(OutputShipped(run_id=RUN, output=None, detail="the vault is full"))
     assert reports(decision) == [the_end(EndReason.OUTPUT_LOST, exit_code=0, detail="the vault is full")]
+
+
+def test_of_an_output_that_stays_here_it_is_told_until_when() -> None:
+    kept = OutputShipped(run_id=RUN, output=None, detail="the vault is full", kept="Tuesday")
+    agent = an_agent_with_a_guest()
+    agent.exits(code=0)
+    lost = the_end(EndReason.OUTPUT_LOST, exit_code=0, detail="the vault is full", kept="Tuesday")
+    assert reports(agent.hears(kept)) == [lost]
+    agent = an_agent_with_a_guest()
+    agent.exits(code=1)
+    (failed,) = reports(agent.hears(kept))
+    assert isinstance(failed, RunEnded)
+    assert "what it made stays on its machine until Tuesday" in failed.detail
+    sent = KeptOutputSent(run_id=RUN, job_id=failed.job_id, epoch=1, output=CheckpointId("out"))
+    assert reports(agent.hears(sent)) == [
+        OutputArrived(run_id=RUN, job_id=failed.job_id, epoch=1, output=CheckpointId("out"))
+    ]
 
 
 def test_an_output_that_nobody_could_keep_fails_its_job_with_the_reason_and_is_not_made_again() -> None:

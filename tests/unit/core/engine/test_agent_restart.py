@@ -215,3 +215,33 @@ def test_a_notice_that_a_reboot_cut_through_is_over() -> None:
     agent.state.holding = Holding(tenure=Tenure.RECLAIMING, asked_s=50.0, deadline_s=1e9)
     agent.hears(AgentStarted(found=(), rebooted=True))
     assert agent.state.holding.tenure is Tenure.RECLAIMED
+
+
+GIVEN = CheckpointId("job-e0-c3")
+
+
+@pytest.mark.parametrize("phase", [GuestPhase.STARTING, GuestPhase.RUNNING])
+def test_who_fails_with_what_it_was_given_while_its_agent_dies_is_lost_and_blames_no_save(
+    phase: GuestPhase,
+) -> None:
+    guest = a_guest(phase=phase, restore=GIVEN, restore_step=40, last_step=40)
+    dead = GuestFound(run_id=RUN, alive=False, exit_code=137, last_step=0)
+    _, decision = restarted(guest, found=(dead,))
+    assert ends(decision) == [EndReason.GUEST_LOST]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "last_step", "restore", "phase"),
+    [
+        (1, 41, GIVEN, GuestPhase.SHIPPING),  # it had worked: its failure is its own
+        (1, 0, None, GuestPhase.SHIPPING),  # it was given nothing
+        (0, 40, GIVEN, GuestPhase.SHIPPING),  # it had finished
+    ],
+)
+def test_whose_end_is_its_own_is_told_as_that_whoever_died_with_it(
+    exit_code: int, last_step: int, restore: CheckpointId | None, phase: GuestPhase
+) -> None:
+    guest = a_guest(restore=restore, restore_step=40 if restore else 0)
+    dead = GuestFound(run_id=RUN, alive=False, exit_code=exit_code, last_step=last_step)
+    agent, _ = restarted(guest, found=(dead,))
+    assert (agent.guest().phase, agent.guest().exit_code) == (phase, exit_code)

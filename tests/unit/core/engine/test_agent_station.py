@@ -64,6 +64,31 @@ def test_a_coordinator_that_was_replaced_has_no_say_any_more() -> None:
     assert agent.frame_arrived(101.0, late) == []
 
 
+def test_a_coordinator_put_back_to_an_earlier_day_is_noticed_by_the_orders_it_forgot() -> None:
+    agent = an_agent(order_seq=3)
+    agent.hello(100.0)
+    assert agent.frame_arrived(101.0, a_welcome(orders_before=2)) == []
+    assert (agent.forgotten, agent.connected) == (True, False)
+
+
+def test_a_coordinator_put_back_to_an_earlier_day_is_noticed_by_the_reports_it_forgot() -> None:
+    waiting = (NumberedReport(seq=5, report=NodePaused()),)
+    agent = an_agent(reports=waiting, last_report_seq=5)
+    agent.hello(100.0)
+    assert agent.frame_arrived(101.0, a_welcome(ack=3)) == []
+    assert agent.forgotten
+
+
+def test_a_coordinator_that_knows_what_we_know_or_answers_an_older_hello_has_forgotten_nothing() -> None:
+    waiting = (NumberedReport(seq=5, report=NodePaused()),)
+    agent = an_agent(order_seq=3, reports=waiting, last_report_seq=5)
+    agent.hello(105.0)
+    agent.frame_arrived(105.5, a_welcome(hello_sent_s=100.0, orders_before=1, ack=2))
+    agent.hello(106.0)
+    agent.frame_arrived(107.0, a_welcome(hello_sent_s=106.0, orders_before=3, ack=4))
+    assert (agent.forgotten, agent.connected) == (False, True)
+
+
 def test_a_heartbeat_answered_renews_the_lease_from_when_it_was_sent() -> None:
     agent = an_agent()
     take(agent, 100.0, a_welcome())

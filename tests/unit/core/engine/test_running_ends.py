@@ -6,14 +6,14 @@ import pytest
 
 from gpunion.domain.events import TimerFired
 from gpunion.domain.ids import CheckpointId, JobId, RunId
-from gpunion.domain.job import JobPhase
+from gpunion.domain.job import CheckpointWish, JobPhase
 from gpunion.domain.migration import Cause, MigrationPhase
 from gpunion.domain.reasons import Why
-from gpunion.domain.reports import RunEnded
+from gpunion.domain.reports import OutputArrived, RunEnded
 from gpunion.domain.run import EndReason
 from gpunion.engine.circles import CIRCLES_MOST, QUICK_S
 from gpunion.engine.vanishing import VANISHED_MOST
-from tests.builders import Headquarters, a_running_job, timers_of, whys
+from tests.builders import Headquarters, a_running_job, orders, timers_of, whys
 
 
 def test_a_finished_run_ends_its_job_and_frees_its_place() -> None:
@@ -50,6 +50,14 @@ def test_a_program_that_a_signal_ended_is_told_which() -> None:
     assert decision.reasons[0].sentence() == "failed: exit code 137, ended by SIGKILL; see its log"
 
 
+def test_a_program_that_does_not_handle_the_signal_it_is_saved_by_is_told_so() -> None:
+    headquarters = a_running_job(checkpoint=CheckpointWish(signal="SIGUSR2"))
+    decision = headquarters.ended("job-e1", EndReason.FAILED, exit_code=140)
+    assert (
+        "SIGUSR2, which asks it to save itself and which it does not handle" in decision.reasons[0].sentence()
+    )
+
+
 def test_an_end_is_heard_once() -> None:
     headquarters = a_running_job()
     headquarters.ended("job-e1", EndReason.FINISHED)
@@ -71,6 +79,31 @@ def test_a_machine_that_could_not_keep_an_output_is_not_tried_again_at_once() ->
     headquarters = a_running_job()
     headquarters.ended("job-e1", EndReason.OUTPUT_LOST, detail="its output could not be saved: away")
     assert [one.node_id for one in headquarters.job().avoid] == ["alpha"]
+
+
+def test_an_output_that_its_machine_keeps_is_not_made_again_and_its_user_is_told_where_it_is() -> None:
+    headquarters = a_running_job()
+    decision = headquarters.ended(
+        "job-e1", EndReason.OUTPUT_LOST, exit_code=0, detail="the vault is full", kept="2026-01-08 00:00 UTC"
+    )
+    assert headquarters.job().phase is JobPhase.FAILED
+    assert orders(decision) == []
+    told = decision.reasons[0].sentence()
+    assert "It stays on alpha until 2026-01-08 00:00 UTC and is sent from there once there is room" in told
+    assert "gpunion cp job: DIR" in told
+    arrived = OutputArrived(run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1, output=CheckpointId("out"))
+    decision = headquarters.reported("alpha", arrived)
+    assert (headquarters.job().phase, headquarters.job().output) == (JobPhase.FAILED, "out")
+    assert decision.reasons[0].sentence() == (
+        "what it made was kept on alpha and has come from there; fetch it: gpunion cp job: DIR"
+    )
+    assert headquarters.reported("alpha", arrived).empty  # told twice
+
+
+def test_an_output_of_a_job_that_goes_on_is_nobody_s() -> None:
+    headquarters = a_running_job()
+    arrived = OutputArrived(run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1, output=CheckpointId("out"))
+    assert headquarters.reported("alpha", arrived).changes == ()
 
 
 def test_a_job_whose_output_cannot_be_kept_is_run_again_once_and_then_fails_with_what_to_do() -> None:
@@ -203,12 +236,21 @@ def test_a_program_that_works_in_pieces_is_run_again_as_often_as_it_asks(worked_
     assert headquarters.job().phase is JobPhase.RUNNING
 
 
+def test_what_goes_on_from_a_save_that_only_the_vault_knew_of_does_not_begin_anew() -> None:
+    headquarters = a_running_job()
+    headquarters.later(20).ended("job-e1", EndReason.SAVED)
+    told = headquarters.later(2).started("job-e2", step=67, restored="job-e1-c9").reasons
+    assert Why.RUNS_AGAIN_ANEW not in [reason.why for reason in told]
+    assert Why.RUNS_AGAIN in [reason.why for reason in told]
+
+
 def test_who_runs_again_where_it_was_has_not_moved() -> None:
     headquarters = a_running_job()
     headquarters.later(20).ended("job-e1", EndReason.SAVED)
     told = headquarters.later(2).started("job-e2", step=0).reasons
     assert [reason.sentence() for reason in told if reason.why is Why.RUNS_AGAIN_ANEW] == [
-        "runs again on alpha, where it was; stood still for 2 s and begins anew: nothing of it was saved"
+        "runs again on alpha, where it was; stood still for 2 s and begins anew: nothing of it was saved "
+        "(how a program is saved: docs/checkpoints.md)"
     ]
     finished = headquarters.later(20).ended("job-e2", EndReason.FINISHED)
     assert "finished on alpha after 0 move(s)" in [reason.sentence() for reason in finished.reasons]

@@ -42,7 +42,7 @@ def test_a_durable_checkpoint_moves_the_durable_step_and_sets_the_next_one() -> 
     )
     assert headquarters.job().cost.ship_bytes == 2 * MIB
     assert decision.effects == (SetTimer(key="checkpoint:job-e1", at_s=headquarters.now_s + 60),)
-    assert decision.reasons[0].sentence() == "step 30 is durable (2.0 MiB shipped)"
+    assert decision.reasons[0].sentence() == "step 30 is durable (2 MiB shipped)"
     assert headquarters.state.checkpoints[CheckpointId("job-e1-c1")].phase is CheckpointPhase.DURABLE
     assert headquarters.state.unsettled == {}
     headquarters.fires("checkpoint:job-e1")
@@ -104,7 +104,7 @@ def test_a_save_that_went_into_another_place_says_why() -> None:
     headquarters.fires("checkpoint:job-e1")
     decision = headquarters.durable("job-e1-c1", step=30, elsewhere="attic: no room")
     assert [reason.sentence() for reason in decision.reasons] == [
-        "step 30 is durable (1.0 MiB shipped)",
+        "step 30 is durable (1 MiB shipped)",
         "it was saved in another of its places, since attic: no room",
     ]
 

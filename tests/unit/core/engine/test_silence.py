@@ -373,6 +373,14 @@ def test_an_agent_that_says_what_cannot_be_of_a_save_is_told_as_one_that_said_no
     assert Why.ENDED_ITSELF in whys(decision, "job")
 
 
+def test_a_job_whose_output_is_still_on_its_way_is_told_so_once_and_not_asked_to_save_again() -> None:
+    headquarters = a_running_job()
+    headquarters.fires("checkpoint:job-e1")
+    decision = headquarters.not_saved("job-e1-c1", CheckpointTrouble.OVER)
+    assert whys(decision, "job") == [Why.OUTPUT_ON_ITS_WAY]
+    assert headquarters.timers.at("checkpoint:job-e1") is None
+
+
 def test_a_save_asked_for_after_an_end_nobody_had_heard_of_is_nobody_s_failure() -> None:
     headquarters = a_running_job()
     headquarters.fires("checkpoint:job-e1")

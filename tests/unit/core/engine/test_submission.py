@@ -122,7 +122,7 @@ def test_the_owner_s_cap_on_memory_counts_not_what_the_machine_has() -> None:
     headquarters.submits("one")
     headquarters.submits("two")
     assert headquarters.job("two").phase is JobPhase.PENDING
-    assert "0.5 GiB of its memory are free" in headquarters.told[-1][1].sentence()
+    assert "512 MiB of its memory are free" in headquarters.told[-1][1].sentence()
 
 
 def test_a_coordinator_that_starts_looks_at_everybody_who_waits() -> None:

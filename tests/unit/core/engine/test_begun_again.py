@@ -1,0 +1,49 @@
+"""A coordinator that begins again gives no job to a machine that it has not heard from yet."""
+
+from __future__ import annotations
+
+from gpunion.domain.events import CoordinatorStarted, NodeFellSilent
+from gpunion.domain.ids import NodeId
+from gpunion.domain.orders import StartRun
+from gpunion.domain.reasons import Why
+from tests.builders import Headquarters, orders
+from tests.builders.gangs import a_gang_spec
+
+
+def begun_again(*nodes: str) -> Headquarters:
+    headquarters = Headquarters()
+    for node in nodes:
+        headquarters.joins(node)
+    headquarters.later(60).hears(CoordinatorStarted())
+    return headquarters
+
+
+def test_who_has_said_hello_gets_the_job_whoever_else_may_be_gone() -> None:
+    headquarters = begun_again("alpha", "beta")
+    headquarters.joins("beta")
+    [(node, order)] = orders(headquarters.submits())
+    assert (node, type(order)) == ("beta", StartRun)
+
+
+def test_a_job_that_nobody_heard_of_could_run_waits_for_the_first_hello_and_is_told_why() -> None:
+    headquarters = begun_again("alpha")
+    assert orders(headquarters.submits()) == []
+    verdicts = headquarters.engine.explain(headquarters.now_s, headquarters.job("job").id)
+    assert [one.refusal.why for one in verdicts if one.refusal] == [Why.NODE_UNHEARD]
+    [(node, order)] = orders(headquarters.joins("alpha"))
+    assert (node, type(order)) == ("alpha", StartRun)
+
+
+def test_a_gang_waits_for_as_many_hellos_as_it_needs() -> None:
+    headquarters = begun_again("alpha", "beta")
+    headquarters.submits("job", a_gang_spec())
+    assert orders(headquarters.joins("alpha")) == []
+    assert {node for node, _ in orders(headquarters.joins("beta"))} == {"alpha", "beta"}
+
+
+def test_who_stays_away_falls_silent_and_is_heard_again_later() -> None:
+    headquarters = begun_again("alpha")
+    headquarters.hears(NodeFellSilent(node_id=NodeId("alpha"), last_heard_s=headquarters.now_s))
+    headquarters.submits()
+    [(_, order)] = orders(headquarters.later(60).joins("alpha"))
+    assert isinstance(order, StartRun)
