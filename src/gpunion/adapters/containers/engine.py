@@ -14,6 +14,11 @@ import time
 CALL_LIMIT_S = 60.0  # an engine under load; one that is silent for longer is as good as gone
 REMOVE_TRIES = 50
 REMOVE_PAUSE_S = 0.2
+# Asked about one image, Podman reads others that share a layer with it, and gives up over one that somebody
+# else makes or removes in that moment. What is damaged for good is told after so many tries.
+IN_BETWEEN_WORDS = ("locating item named",)
+IN_BETWEEN_TRIES = 10
+IN_BETWEEN_PAUSE_S = 0.2
 WORDS_MAX = 400  # of an engine's complaint that are passed on
 
 # What an engine's client needs to find its engine. Nothing else of the agent's environment reaches it.
@@ -37,11 +42,13 @@ ABSENT_WORDS = ("no such container", "no such object", "no container with name",
 
 
 class EngineTrouble(Exception):
-    """The engine did not do it. `absent`: it answered, and what was named is not there."""
+    """The engine did not do it. `absent`: it answered, and what was named is not there. `in_between`: it may
+    well do it a moment later."""
 
     def __init__(self, words: str) -> None:
         super().__init__(words)
         self.absent = any(word in words.lower() for word in ABSENT_WORDS)
+        self.in_between = any(word in words.lower() for word in IN_BETWEEN_WORDS)
 
 
 class EngineGone(EngineTrouble):
@@ -84,6 +91,16 @@ class Engine:
 
     def call(self, *words: str, given: bytes | None = None, limit_s: float = CALL_LIMIT_S) -> str:
         """What the client printed. Raises EngineTrouble with the engine's own words."""
+        for _ in range(IN_BETWEEN_TRIES - 1):
+            try:
+                return self._call_once(words, given, limit_s)
+            except EngineTrouble as trouble:
+                if not trouble.in_between:
+                    raise
+            time.sleep(IN_BETWEEN_PAUSE_S)
+        return self._call_once(words, given, limit_s)
+
+    def _call_once(self, words: tuple[str, ...], given: bytes | None, limit_s: float) -> str:
         try:
             answer = subprocess.run(
                 [*self.program, *words],
