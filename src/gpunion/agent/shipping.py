@@ -123,7 +123,7 @@ def ship_output(
             run_id=note.run_id,
             output=None,
             detail=f"{NOT_SAVED}: {fault}",
-            hopeless=isinstance(fault, BadManifest),
+            hopeless=isinstance(fault, BadManifest) and not fault.temporary,
             left_out=left_out,
             kept="" if shelf is None or cancelled() or not _may_pass(fault) else shelf.keep(note, step),
         )
@@ -172,7 +172,7 @@ def trouble_of(fault: VaultFault | OSError) -> CheckpointTrouble:
             return CheckpointTrouble.OLD_EPOCH
         case CheckpointTorn():
             return CheckpointTrouble.TORN
-        case BadManifest():
+        case BadManifest() if not fault.temporary:
             return CheckpointTrouble.UNFIT
         case ShipCancelled():
             return CheckpointTrouble.SUPERSEDED

@@ -26,7 +26,7 @@ from gpunion.agent.world import World
 from gpunion.domain.events import KeptOutputSent
 from gpunion.domain.resources import GIB
 from gpunion.owner_kill.records import read_json, sync_directory, write_json
-from gpunion.ports.vault import BadManifest, OldEpoch, VaultFault
+from gpunion.ports.vault import BadManifest, DamagedRecord, OldEpoch, VaultFault
 
 UNSENT_DIR = "unsent"
 NOTE_FILE, OUTPUT_DIR = "note.json", "output"
@@ -144,6 +144,8 @@ class UnsentOutputs:
         note = one.note
         try:
             self._send(world, one, cancelled)
+        except DamagedRecord:
+            return None  # it is the vault's that has to be mended, within its week
         except (OldEpoch, BadManifest) as fault:
             log.warning("unsent_output_dropped", run=note.run_id, trouble=str(fault))
             _forget(one)

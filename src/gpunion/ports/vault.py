@@ -98,6 +98,13 @@ class BadManifest(VaultFault):
     """A manifest that is damaged, unsafe (paths that lead outside), or another under a sealed id."""
 
 
+class DamagedRecord(BadManifest):
+    """What the vault itself keeps of a job cannot be read, or is another's. Nothing is wrong with what was to
+    be saved: it can be, once somebody has put the record right."""
+
+    temporary = True
+
+
 class WrongKey(VaultFault):
     """A checkpoint is encrypted, and the key is missing or another one. The vault itself is sound."""
 

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gpunion.adapters.files.caretaker import DirectoryCaretaker
+from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.ship import ship_directory
 from gpunion.agent import shipping, unsent
 from gpunion.agent.shipping import Cancelled
 from gpunion.agent.unsent import KEPT_FOR_S, UnsentOutputs
@@ -17,6 +20,7 @@ from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId
 from gpunion.ports.vault import (
     BadManifest,
+    CheckpointLabel,
     Manifest,
     OldEpoch,
     ShipCancelled,
@@ -115,6 +119,27 @@ async def test_what_can_never_arrive_goes(fake: FakeWorld, shelf: Shelf, fault: 
     fake.vault.ship_fault = fault
     shelf.settle(fake.world, shelf.all()[0], NEVER)
     assert shelf.all() == []
+
+
+async def test_a_vault_whose_record_of_the_job_is_damaged_gets_it_once_that_is_mended(
+    fake: FakeWorld, shelf: Shelf
+) -> None:
+    vault = DirectoryVault(fake.root / "place")
+    vault.begin(JOB, 1)
+    (fake.root / "place" / "jobs" / JOB / "epoch.json").write_bytes(b"")
+
+    def ship(directory: Path, label: CheckpointLabel, **_: object) -> Manifest:
+        return ship_directory(vault, directory, label)
+
+    fake.world = replace(fake.world, ship=ship)
+    told = await shipped(fake, None)
+    assert (told.hopeless, told.kept) == (False, "1970-01-08 00:00 UTC")
+    (kept,) = shelf.all()
+    assert shelf.settle(fake.world, kept, NEVER) is None
+    assert shelf.all() == [kept]
+    DirectoryCaretaker(fake.root / "place").repair(None, None, lambda *_: None)
+    assert shelf.settle(fake.world, kept, NEVER) is not None
+    assert [manifest.checkpoint_id for manifest in vault.manifests(JOB)] == [f"{RUN}-output"]
 
 
 async def test_a_place_that_refuses_this_machine_may_be_mended_within_its_week(

@@ -25,6 +25,7 @@ from gpunion.ports.vault import (
     BLOCK_SIZE_BYTES,
     MANIFEST_BYTES_MAX,
     BadManifest,
+    DamagedRecord,
     JobKey,
     Manifest,
     OldEpoch,
@@ -91,7 +92,7 @@ def test_a_damaged_epoch_record_is_found_told_and_mended(tmp_path: Path, left: b
     vault = open_at(tmp_path)
     sealed(vault, {"w": b"one"}, epoch=4)
     (tmp_path / "jobs/job-1/epoch.json").write_bytes(left)
-    with pytest.raises(BadManifest, match="Next: end what runs of this job, then gpunion vault repair"):
+    with pytest.raises(DamagedRecord, match="Next: end what runs of this job, then gpunion vault repair"):
         vault.begin("job-1", 5)
     caretaker = DirectoryCaretaker(tmp_path)
     assert [fence.job_id for fence in caretaker.verify(None, quietly).fences] == ["job-1"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpunion.ports.vault import FileEntry, Manifest, Vault, VaultFault
+from gpunion.ports.vault import BadManifest, FileEntry, Manifest, Vault, VaultFault
 
 DIGITS = re.compile(r"\d+")
 
@@ -29,7 +29,7 @@ def parent_of(vault: Vault, job_id: str, parent: str | None) -> Manifest | None:
     try:
         return vault.latest(job_id) if parent is None else vault.get(job_id, parent)
     except VaultFault as fault:
-        if fault.temporary:
+        if fault.temporary and not isinstance(fault, BadManifest):
             raise
         return None
 

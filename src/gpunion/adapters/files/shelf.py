@@ -9,13 +9,13 @@ from pathlib import Path
 
 from gpunion.adapters.files.damage import in_words
 from gpunion.domain.ids import by_number
-from gpunion.ports.vault import BadManifest, Manifest
+from gpunion.ports.vault import DamagedRecord, Manifest
 
 EPOCH_DIGITS = 10
 NAME_PATTERN = re.compile(rf"\d{{{EPOCH_DIGITS}}}-\d{{15}}-[A-Za-z0-9._-]+\.json")
 
 
-class Misplaced(BadManifest):
+class Misplaced(DamagedRecord):
     """Sound, and of another job than the folder it lies in: a person can put it right."""
 
 
@@ -41,7 +41,7 @@ class Shelf:
             return self.last_epoch()  # where it was lost, at least nothing older than what is sealed
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             # Guessing here could let an old run overwrite a newer one's work.
-            raise BadManifest(
+            raise DamagedRecord(
                 f"the epoch record of {self.root.name} is damaged: {in_words(error)}. Next: end what runs of "
                 "this job, then gpunion vault repair"
             ) from error

@@ -15,7 +15,7 @@ from gpunion.adapters.s3.ledger import Ledger
 from gpunion.adapters.s3.objects import Objects
 from gpunion.adapters.s3.records import Record
 from gpunion.domain.ids import by_number
-from gpunion.ports.vault import BadManifest, VaultUnavailable
+from gpunion.ports.vault import BadManifest, DamagedRecord, VaultUnavailable
 
 # Each try that fails is somebody else's that went through; a job has few who write.
 TRIES = 40
@@ -33,7 +33,7 @@ class Jobs:
         if found is None and self._records(job_id):
             found = self.objects.get(ledger_key(job_id))  # somebody may have begun just now
             if found is None:
-                raise BadManifest(lost_in_words(job_id))
+                raise DamagedRecord(lost_in_words(job_id))
         return (Ledger(), None) if found is None else (ledgers.decode(job_id, found.data), found.etag)
 
     def replace(self, job_id: str, ledger: Ledger, etag: str | None) -> bool:
@@ -75,7 +75,7 @@ class Jobs:
         in part, and a collector that went on would delete what that job has."""
         known, lost = self.known_and_lost()
         if lost:
-            raise BadManifest(lost_in_words(lost[0]))
+            raise DamagedRecord(lost_in_words(lost[0]))
         return known
 
     def known_and_lost(self) -> tuple[list[str], list[str]]:

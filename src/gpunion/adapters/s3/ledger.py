@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from gpunion.adapters.files.damage import in_words
 from gpunion.domain.ids import by_number
-from gpunion.ports.vault import BadManifest, Manifest, OldEpoch
+from gpunion.ports.vault import DamagedRecord, Manifest, OldEpoch
 
 FORMAT = 1
 RECORD_PATTERN = re.compile(r"\d{10,}-\d{15,}-[^/]+/[^/]+")  # as `record_of` makes them
@@ -160,7 +160,7 @@ def decode(job_id: str, data: bytes) -> Ledger:
             damaged=tuple(found["damaged"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadManifest(
+        raise DamagedRecord(
             f"the record of {job_id} in the bucket is damaged: {in_words(error)}. Next: end what runs of "
             "this job, then gpunion vault repair"
         ) from error
