@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -171,6 +172,7 @@ class UnsentOutputs:
             log.warning("output_not_kept", run=note.run_id, trouble="too much is kept here already")
             return ""
         folder = self._folder / note.run_id
+        _make_removable(note.paths.output_dir)
         shutil.rmtree(folder, ignore_errors=True)  # of an agent that died halfway: its output is not in it
         folder.mkdir(mode=0o700, parents=True)
         until_unix_s = self._unix_s() + KEPT_FOR_S
@@ -225,6 +227,15 @@ def _read(folder: Path) -> Unsent | None:
 
 def _forget(one: Unsent) -> None:
     shutil.rmtree(one.folder, ignore_errors=True)
+
+
+def _make_removable(root: Path) -> None:
+    """A program may leave directories that nobody may change. OSError where that is not ours to give: what we
+    could not remove we do not keep either."""
+    for place, _, _ in os.walk(root):
+        mode = stat.S_IMODE(os.stat(place).st_mode)
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(place, mode | stat.S_IRWXU)
 
 
 def _size_bytes(root: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -208,6 +209,18 @@ async def test_a_fault_with_one_of_them_does_not_end_the_agent(
     await until(lambda: len(tries) > 1)
     sending.cancel()
     assert len(shelf.all()) == 1
+
+
+async def test_what_a_program_left_unchangeable_can_be_removed_all_the_same(
+    fake: FakeWorld, shelf: Shelf
+) -> None:
+    fake.runtime.paths(RUN).output_dir.joinpath("cache", "inner").mkdir(parents=True)
+    for folder in ("cache/inner", "cache"):
+        fake.runtime.paths(RUN).output_dir.joinpath(folder).chmod(0o555)
+    assert (await shipped(fake, AWAY)).kept
+    output = shelf.all()[0].folder / "output"
+    modes = [output.joinpath(name).stat().st_mode for name in ("cache", "cache/inner")]
+    assert all(mode & stat.S_IWUSR for mode in modes)
 
 
 async def test_no_more_is_kept_than_the_owner_lets_a_guest_write(fake: FakeWorld, shelf: Shelf) -> None:
