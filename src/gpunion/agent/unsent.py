@@ -133,7 +133,8 @@ class UnsentOutputs:
         """Also while the owner has the machine: what has had its time goes, and what a crash left halfway."""
         with self._lock:
             for folder in self._folders():
-                if not (folder / NOTE_FILE).exists() or not (folder / OUTPUT_DIR).is_dir():
+                halfway = not (folder / NOTE_FILE).exists() or not (folder / OUTPUT_DIR).is_dir()
+                if halfway or (_read(folder) is None and self._has_lain_long(folder)):
                     shutil.rmtree(folder, ignore_errors=True)
             for one in self.all():
                 if self._unix_s() >= one.until_unix_s:
@@ -201,6 +202,10 @@ class UnsentOutputs:
                 told=lambda done_bytes, total_bytes: None,
             ),
         )
+
+    def _has_lain_long(self, folder: Path) -> bool:
+        """For one whose note says nothing any more: nobody could ever send it."""
+        return self._unix_s() >= folder.stat().st_mtime + KEPT_FOR_S
 
     def _folders(self) -> Iterator[Path]:
         if self._folder.is_dir():

@@ -162,6 +162,19 @@ async def test_its_time_here_is_bounded_also_while_its_owner_has_the_machine(
     watching.cancel()
 
 
+async def test_one_whose_note_cannot_be_read_any_more_goes_when_the_others_do(
+    fake: FakeWorld, shelf: Shelf
+) -> None:
+    await shipped(fake, AWAY)
+    folder = fake.root / "unsent" / RUN
+    (folder / "note.json").write_bytes(b"\xff")
+    kept_s = folder.stat().st_mtime
+    for at_s, there in ((kept_s + KEPT_FOR_S - 1.0, True), (kept_s + KEPT_FOR_S, False)):
+        shelf.at_s = at_s
+        shelf.sweep()
+        assert folder.exists() is there
+
+
 async def test_an_agent_that_died_while_it_kept_one_keeps_it_the_next_time(
     fake: FakeWorld, shelf: Shelf
 ) -> None:
