@@ -96,7 +96,11 @@ class UnsentOutputs:
                 return ""
 
     def shown(self) -> list[dict[str, object]]:
-        """For the owner, whose disk it is."""
+        """For the owner, whose disk it is. In every answer to them: a sick disk must not cost them those."""
+        try:
+            kept = self.all()
+        except OSError:
+            kept = []
         return [
             {
                 "run_id": one.note.run_id,
@@ -104,7 +108,7 @@ class UnsentOutputs:
                 "until": one.until,
                 "folder": os.fspath(one.folder),
             }
-            for one in self.all()
+            for one in kept
         ]
 
     def all(self) -> list[Unsent]:
@@ -213,12 +217,12 @@ class UnsentOutputs:
 
 
 def _read(folder: Path) -> Unsent | None:
-    """None for one that was not finished, or is not ours."""
-    record = read_json(os.fspath(folder / NOTE_FILE))
-    note = note_of(record)
-    if record is None or note is None or not (folder / OUTPUT_DIR).is_dir():
-        return None
+    """None for one that was not finished, is not ours, or that the disk does not give back."""
     try:
+        record = read_json(os.fspath(folder / NOTE_FILE))
+        note = note_of(record)
+        if record is None or note is None or not (folder / OUTPUT_DIR).is_dir():
+            return None
         return Unsent(
             note=note,
             step=int(str(record["step"])),
@@ -226,7 +230,7 @@ def _read(folder: Path) -> Unsent | None:
             size_bytes=int(str(record["size_bytes"])),
             folder=folder,
         )
-    except (KeyError, ValueError):
+    except (OSError, KeyError, ValueError):
         return None
 
 

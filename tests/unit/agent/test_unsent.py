@@ -175,6 +175,16 @@ async def test_one_whose_note_cannot_be_read_any_more_goes_when_the_others_do(
         assert folder.exists() is there
 
 
+async def test_one_that_the_disk_does_not_give_back_hides_no_other_and_costs_the_owner_no_answer(
+    fake: FakeWorld, shelf: Shelf
+) -> None:
+    await shipped(fake, AWAY)
+    (fake.root / "unsent" / "sick" / "note.json").mkdir(parents=True)  # opening it is an OSError
+    (fake.root / "unsent" / "sick" / "output").mkdir()
+    assert [one["run_id"] for one in shelf.shown()] == [RUN]
+    assert Shelf(Path("x" * 300)).shown() == []  # and so is looking for this
+
+
 async def test_an_agent_that_died_while_it_kept_one_keeps_it_the_next_time(
     fake: FakeWorld, shelf: Shelf
 ) -> None:
