@@ -34,7 +34,8 @@ from gpunion.owner_kill.records import read_json
 NOT_OURS = "it is not ours"
 # The mark of what the campus's install script has made; only that is removed with us.
 INSTALLED_MARK = ".installed-by-gpunion"
-LINK_DIRS = (Path("/usr/local/bin"), Path.home() / ".local" / "bin")  # where the script has put a link to it
+# Where the script has put a link to it. A user may have no home that anybody knows of, and leaves as well.
+LINK_DIRS = (Path("/usr/local/bin"), Path(os.path.expanduser("~"), ".local", "bin"))
 WAIT_S = 0.1
 GOODBYE_MARGIN_S = 90.0  # after the notice: the last saves' end, the goodbye, removing what was here
 TERM_S = 5.0

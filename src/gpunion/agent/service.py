@@ -181,7 +181,7 @@ def installed(state_dir: Path) -> list[Service]:
         service = Service(state_dir=state_dir, runtime="", user=user)
         try:
             text = service.unit_file.read_text(encoding="utf-8", errors="replace")
-        except OSError:
+        except (OSError, RuntimeError):  # the latter: of a user without a home
             continue
         if f"{_state_dir_words(service)}\n" in text:
             found.append(service)

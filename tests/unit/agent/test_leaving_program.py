@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -42,3 +44,23 @@ def test_what_the_script_did_not_install_stays(home: Path) -> None:
     assert home.exists()
     assert (home.parent / "ours" / "gpunion").exists()
     assert receipt.removed == {}
+
+
+NOBODY_KNOWS_THEM = """
+import pwd
+from pathlib import Path
+pwd.getpwuid = {}.__getitem__  # as with a directory service that is away
+from gpunion.agent.purging import installed
+print(installed(Path("/nowhere")))
+"""
+
+
+def test_a_user_whose_home_nobody_knows_can_leave() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", NOBODY_KNOWS_THEM],
+        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (told.stdout, told.stderr) == ("[]\n", "")
