@@ -147,10 +147,10 @@ def test_criu_is_told_the_new_container_and_what_the_machine_wants(tmp_path: Pat
     assert words[:3] == ["create", "--annotation", f"org.criu.config={tmp_path / SETTINGS_FILE}"]
     assert recipe_of(words, USER, (0,)) == RECIPE
     machine = tmp_path / "runc.conf"
-    machine.write_text("network-lock skip")
+    machine.write_bytes(b"# f\xfcr alle\nnetwork-lock skip")  # in whatever encoding
     tell_criu(str(tmp_path), "/machine.slice/libpod-1.scope", str(machine))
-    told = (tmp_path / SETTINGS_FILE).read_text()
-    assert told == "network-lock skip\ncgroup-root /machine.slice/libpod-1.scope\n"
+    told = (tmp_path / SETTINGS_FILE).read_bytes()
+    assert told == b"# f\xfcr alle\nnetwork-lock skip\ncgroup-root /machine.slice/libpod-1.scope\n"
     tell_criu(str(tmp_path), "", str(tmp_path / "nowhere"))
     assert (tmp_path / SETTINGS_FILE).read_text() == ""
 

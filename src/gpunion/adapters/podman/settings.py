@@ -26,13 +26,13 @@ def with_settings(create: list[str], guest_dir: str) -> list[str]:
 def tell_criu(guest_dir: str, cgroup: str, machine_settings: str = MACHINE_SETTINGS) -> None:
     """Before a restore. `cgroup`: see `only_cgroup`; empty where CRIU is told nothing more."""
     try:
-        with open(machine_settings, encoding="utf-8") as file:
-            text = file.read().rstrip("\n")
+        with open(machine_settings, "rb") as file:  # as it is: people write comments in any encoding
+            text = file.read().rstrip(b"\n")
     except OSError:
-        text = ""
-    lines = [*([text] if text else []), *([f"cgroup-root {cgroup}"] if cgroup else [])]
-    with open(os.path.join(guest_dir, SETTINGS_FILE), "w", encoding="utf-8") as file:
-        file.write("".join(f"{line}\n" for line in lines))
+        text = b""
+    lines = [text, os.fsencode(f"cgroup-root {cgroup}") if cgroup else b""]
+    with open(os.path.join(guest_dir, SETTINGS_FILE), "wb") as file:
+        file.write(b"".join(line + b"\n" for line in lines if line))
 
 
 def only_cgroup(pid: int) -> str:
