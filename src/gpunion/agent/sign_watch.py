@@ -84,13 +84,19 @@ class SignWatch:
         now_s = self._clock.now_s()
         for sign in await asyncio.to_thread(self._seen):
             self._seen_s[sign] = now_s
-        return frozenset(sign for sign, at_s in self._seen_s.items() if now_s - at_s < HOLD_S)
+        held = {sign for sign, at_s in self._seen_s.items() if now_s - at_s < HOLD_S}
+        return frozenset(held - self._own_rules())
+
+    def _own_rules(self) -> set[Sign]:
+        house = self._keeper.terms.house
+        rules = {Sign.OWNER_LOGGED_IN: house.yield_login, Sign.KEYBOARD: house.yield_keyboard}
+        return {sign for sign, is_rule in rules.items() if is_rule}
 
     def _seen(self) -> set[Sign]:
-        house, found = self._keeper.terms.house, set()
-        if not house.yield_login and self._presence.logged_in():
+        own_rules, found = self._own_rules(), set()
+        if Sign.OWNER_LOGGED_IN not in own_rules and self._presence.logged_in():
             found.add(Sign.OWNER_LOGGED_IN)
-        if not house.yield_keyboard and self._presence.typing(self._wall()):
+        if Sign.KEYBOARD not in own_rules and self._presence.typing(self._wall()):
             found.add(Sign.KEYBOARD)
         if self._gpus is not None and not self._gpus.last.trouble:
             users = [user for of_gpu in self._gpus.users.values() for user in of_gpu]

@@ -84,6 +84,14 @@ async def test_what_is_the_owners_own_rule_is_no_sign(watched: Watched) -> None:
     assert await watched.later(5.0) == [()]
 
 
+async def test_what_becomes_the_owners_own_rule_is_no_sign_from_then_on(watched: Watched) -> None:
+    FakeSigns.typed = "pts/3"
+    assert await watched.later(5.0) == [(Sign.KEYBOARD,)]
+    FakeSigns.typed = ""
+    await watched.house.sets(yield__keyboard="yes")
+    assert await watched.later(5.0) == [(Sign.KEYBOARD,), ()]
+
+
 async def test_an_owner_who_says_so_is_not_told_of(watched: Watched) -> None:
     FakeSigns.typed = "tty1"
     await watched.later(5.0)
