@@ -67,6 +67,7 @@ async def _run(settings: Settings, parts: Parts) -> bool:
     agent = Agent(settings, parts)
     try:
         await agent.begin()
-        return await agent.live(stop)
+        anew = await agent.live(stop)
     finally:
         await agent.end()
+    return anew and not stop.is_set()  # who was told to stop meanwhile is not told again
