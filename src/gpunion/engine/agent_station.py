@@ -23,7 +23,7 @@ from gpunion.domain.frames import (
 from gpunion.domain.ids import NodeId
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.records import maker
-from gpunion.domain.reports import Report
+from gpunion.domain.reports import Report, SignsShown
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent import AgentEngine
 from gpunion.engine.channel import Receiver, Sender, Skew, order_in_our_time
@@ -67,6 +67,7 @@ class AgentStation:
         self.connected = False
         self.greetings += 1
         self._greeted_s = now_s
+        self._pass_over_old_signs()
         self._offered_autonomy_s = self.facts.terms.autonomy_s
         guests = tuple(sorted(g.run_id for g in self.engine.state.guests.values() if g.living))
         return Hello(
@@ -114,6 +115,12 @@ class AgentStation:
 
     def disconnected(self) -> None:
         self.connected = False
+
+    def _pass_over_old_signs(self) -> None:
+        """What an owner did before is nobody's business any more; its number is still needed."""
+        for seq, report in self.reports.waiting.items():
+            if isinstance(report, SignsShown):
+                self.reports.waiting[seq] = SignsShown(signs=None)
 
     def _remembers_more_than(self, welcome: Welcome) -> bool:
         """It has to answer this very hello: a late welcome of an earlier connection knows less by right.

@@ -10,12 +10,14 @@ from gpunion.domain.events import (
     OrderReceived,
     OwnerKilled,
     OwnerPaused,
+    SignsSeen,
     TimerFired,
 )
 from gpunion.domain.frames import LeaseGrant, OrderFrame, ReportFrame, Welcome
 from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId, RunId
-from gpunion.domain.reports import NodePaused
+from gpunion.domain.reports import NodePaused, SignsShown
+from gpunion.domain.signs import Sign
 from gpunion.engine.agent_station import AgentStation
 from tests.builders import TIMING, a_guest, a_save_order, a_start, a_welcome, facts
 
@@ -62,6 +64,18 @@ def test_a_coordinator_that_was_replaced_has_no_say_any_more() -> None:
     assert take(agent, 100.0, an_order_frame(1, term=2)) == [OrderReceived(order=a_start())]
     late = LeaseGrant(term=1, heartbeat_sent_s=100.0, lease_s=99.0, ack=0, sent_s=100.0)
     assert agent.frame_arrived(101.0, late) == []
+
+
+def test_signs_that_did_not_arrive_in_time_are_told_nobody_any_more() -> None:
+    agent = an_agent()
+    agent.hello(100.0)
+    take(agent, 100.0, a_welcome())
+    agent.committed(agent.decide(101.0, SignsSeen(signs=(Sign.KEYBOARD,))))
+    agent.disconnected()
+    agent.hello(9000.0)
+    take(agent, 9001.0, a_welcome(hello_sent_s=9000.0))
+    told = [frame.report for frame in agent.outgoing(9001.0) if isinstance(frame, ReportFrame)]
+    assert told == [SignsShown(signs=None)]
 
 
 def test_a_coordinator_put_back_to_an_earlier_day_is_noticed_by_the_orders_it_forgot() -> None:
