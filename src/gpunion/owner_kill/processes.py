@@ -11,7 +11,8 @@ import os
 import signal
 import time
 
-STATE_FIELD, PARENT_FIELD, START_FIELD = 0, 1, 19  # of /proc/<pid>/stat, counted after the name
+# Of /proc/<pid>/stat, counted after the name.
+STATE_FIELD, PARENT_FIELD, THREADS_FIELD, START_FIELD = 0, 1, 17, 19
 
 CGROUP_BUSY_S = 0.5  # a killed process stays in its cgroup until the kernel has taken it apart
 
@@ -61,7 +62,9 @@ def _stat_fields(pid: int) -> list[bytes] | None:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return None
-    return None if not fields or fields[STATE_FIELD] in (b"Z", b"X") else fields
+    # A process whose first thread alone has ended looks like a zombie, and goes on.
+    dead = not fields or (fields[STATE_FIELD] in (b"Z", b"X") and int(fields[THREADS_FIELD]) < 2)
+    return None if dead else fields
 
 
 def send_signal(pid: int, ticks: int, signum: int) -> None:

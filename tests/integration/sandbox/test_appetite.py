@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.adapters.sandbox.appetite import OUT_OF_DISK, OUT_OF_MEMORY, Appetite
+from gpunion.owner_kill.processes import process_table
 
 MIB = 1024**2
 # One process takes memory and then becomes four, as a data loader does.
@@ -40,6 +41,35 @@ def family() -> Iterator[list[int]]:
         parent.stdin.close()
 
 
+# Its first thread ends, and another one goes on: to whoever looks at the process alone it is a zombie.
+GOES_ON_WITHOUT_ITS_FIRST_THREAD = f"""
+import ctypes, threading, sys
+taken = bytearray(b"x" * (64 * {MIB}))
+first = threading.current_thread()
+def go_on():
+    while open(f"/proc/self/task/{{first.native_id}}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        pass
+    print("alone", flush=True)
+    sys.stdin.read()
+threading.Thread(target=go_on).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.fixture
+def headless() -> Iterator[int]:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", GOES_ON_WITHOUT_ITS_FIRST_THREAD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "alone\n"
+        yield process.pid
+        process.kill()
+
+
 def passed(pids: list[int], folder: Path, *, memory_bytes: int = 0, disk_bytes: int = 0) -> str:
     appetite = Appetite(lambda: pids, [str(folder)], memory_bytes=memory_bytes, disk_bytes=disk_bytes)
     return appetite.passed(1000.0)
@@ -48,6 +78,12 @@ def passed(pids: list[int], folder: Path, *, memory_bytes: int = 0, disk_bytes: 
 def test_pages_that_processes_share_count_once(family: list[int], tmp_path: Path) -> None:
     assert passed(family, tmp_path, memory_bytes=128 * MIB) == ""
     assert passed(family, tmp_path, memory_bytes=48 * MIB) == OUT_OF_MEMORY
+
+
+def test_a_process_whose_first_thread_has_ended_is_seen_and_counted(headless: int, tmp_path: Path) -> None:
+    assert headless in process_table()
+    assert passed([headless], tmp_path, memory_bytes=128 * MIB) == ""
+    assert passed([headless], tmp_path, memory_bytes=48 * MIB) == OUT_OF_MEMORY
 
 
 def test_a_sparse_file_and_a_second_name_take_no_room_and_a_hidden_folder_is_not_believed(

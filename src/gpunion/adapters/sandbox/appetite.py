@@ -78,7 +78,7 @@ class Appetite:
         """Which limit the guest is over, if any. To be asked often; looks when it is time to."""
         if (self._memory_bytes or self._disk_bytes) and self._files.due(now_s):
             began_s = time.monotonic()
-            self._nameless = _nameless(self._pids(), self._device)
+            self._nameless = _nameless(map(_shown_by, self._pids()), self._device)
             self._files.took(now_s, time.monotonic() - began_s)
         if self._memory_bytes and self._memory.due(now_s) and self._over_memory(now_s):
             return OUT_OF_MEMORY
@@ -88,7 +88,7 @@ class Appetite:
 
     def _over_memory(self, now_s: float) -> bool:
         began_s = time.monotonic()
-        pids = list(self._pids())
+        pids = list(map(_shown_by, self._pids()))
         most = sum(map(_resident_bytes, pids))
         if most < self._memory_bytes and not self._closely.due(now_s):
             headroom = self._memory_bytes - most
@@ -220,6 +220,17 @@ def _tree_bytes(folder: str) -> float:
         except OSError:
             return math.inf
     return used
+
+
+def _shown_by(pid: int) -> int:
+    """Which thread shows what a process has: the first one, until it ends. The others go on without it."""
+    if _resident_bytes(pid):
+        return pid
+    try:
+        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return pid  # it ended meanwhile
+    return next(filter(_resident_bytes, threads), pid)
 
 
 def _resident_bytes(pid: int) -> int:
