@@ -124,7 +124,9 @@ class UnsentOutputs:
                 try:
                     await asyncio.to_thread(self.sweep)
                     for one in await asyncio.to_thread(self.all):
-                        if lending() and (sent := await self._settled(world, one, stopped)):
+                        if not lending() or world.notebook.get(one.note.run_id) is not None:
+                            continue  # the latter: the end of its run is told first
+                        if sent := await self._settled(world, one, stopped):
                             await tell(sent)  # before it goes: sending it once more would do no harm
                             await asyncio.to_thread(_forget, one)
                 except OSError as error:

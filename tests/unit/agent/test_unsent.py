@@ -88,6 +88,7 @@ async def test_an_output_that_no_place_takes_is_kept_and_sent_once_one_has_room(
     assert shelf.shown() == [
         {"run_id": RUN, "size_bytes": 4, "until": told.kept, "folder": str(fake.root / "unsent" / RUN)}
     ]
+    fake.notebook.forget(RUN)
     another = Shelf(fake.root / "unsent")  # of the next agent, after a restart
     written, heard = asyncio.Event(), []
 
@@ -104,6 +105,29 @@ async def test_an_output_that_no_place_takes_is_kept_and_sent_once_one_has_room(
     output = CheckpointId(f"{RUN}-output")
     assert heard == [KeptOutputSent(run_id=RUN, job_id=JOB, epoch=1, output=output)]
     assert fake.vault.trees[output] == {"weights": "done"}
+
+
+async def test_nothing_is_sent_before_the_end_of_its_run_is_told(
+    fake: FakeWorld, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unsent, "AGAIN_S", 0.0)
+    await shipped(fake, AWAY)
+    rounds, heard = 0, []
+
+    def lending() -> bool:
+        nonlocal rounds
+        rounds += 1
+        return True
+
+    async def tell(sent: KeptOutputSent) -> None:
+        heard.append(sent)
+
+    sending = asyncio.create_task(shelf.run(fake.world, lending, tell))
+    await until(lambda: rounds > 2 or heard)
+    assert heard == []  # the campus takes no output of a run that is not over, and it would be gone here
+    fake.notebook.forget(RUN)
+    await until(lambda: heard)
+    sending.cancel()
 
 
 async def test_after_a_restart_it_is_told_again_that_it_is_kept(fake: FakeWorld, shelf: Shelf) -> None:
@@ -202,6 +226,7 @@ async def test_an_owner_who_takes_the_machine_back_in_the_middle_of_an_upload_ha
     fake: FakeWorld, shelf: Shelf
 ) -> None:
     await shipped(fake, AWAY)
+    fake.notebook.forget(RUN)
     lent, cancelled_then = True, []
 
     def ship(*_: object, cancelled: Callable[[], bool], **__: object) -> Manifest:
@@ -222,6 +247,7 @@ async def test_a_fault_with_one_of_them_does_not_end_the_agent(
 ) -> None:
     monkeypatch.setattr(unsent, "AGAIN_S", 0.0)
     await shipped(fake, AWAY)
+    fake.notebook.forget(RUN)
     tries = []
 
     def ship(*_: object, **__: object) -> Manifest:
