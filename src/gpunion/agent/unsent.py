@@ -21,7 +21,7 @@ import structlog
 
 from gpunion.agent.run_notes import RunNote, note_of, record_of
 from gpunion.agent.sending import Sending, send
-from gpunion.agent.shipping import Cancelled, output_label, output_of, pace_of
+from gpunion.agent.shipping import Cancelled, output_label, output_of
 from gpunion.agent.threads import in_own_thread
 from gpunion.agent.world import World
 from gpunion.domain.events import KeptOutputSent
@@ -191,19 +191,13 @@ class UnsentOutputs:
         return self.kept(note.run_id)
 
     def _send(self, world: World, one: Unsent, cancelled: Cancelled) -> None:
-        pace = pace_of(0.0, cancelled)
-
-        def paced(sent_bytes: int) -> None:
-            pace(sent_bytes)
-            world.caps.pace(sent_bytes, cancelled)
-
         send(
             world,
             Sending(
                 note=one.note,
                 directory=one.folder / OUTPUT_DIR,
                 label=output_label(one.note, one.step),
-                pace=paced,
+                pace=lambda sent_bytes: world.caps.pace(sent_bytes, cancelled),
                 cancelled=cancelled,
                 told=lambda done_bytes, total_bytes: None,
             ),
