@@ -104,6 +104,15 @@ def test_a_damaged_epoch_record_is_found_told_and_mended(tmp_path: Path, left: b
     assert ids(vault) == ["job-1-e1-c1"]
 
 
+def test_an_epoch_record_that_another_one_has_mended_meanwhile_is_not_put_back(tmp_path: Path) -> None:
+    vault = open_at(tmp_path)
+    sealed(vault, {"w": b"one"}, epoch=4)
+    vault.begin("job-1", 6)
+    assert vault.mend_epoch("job-1") == 6
+    with pytest.raises(OldEpoch):
+        vault.begin("job-1", 5)
+
+
 def test_an_epoch_record_of_an_earlier_version_names_no_job_and_holds(tmp_path: Path) -> None:
     vault = open_at(tmp_path)
     sealed(vault, {"w": b"one"}, epoch=4)

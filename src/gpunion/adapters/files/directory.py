@@ -225,7 +225,7 @@ class DirectoryVault:
         with translated(f"mending the epoch record of {job_id}"):
             shelf = self._shelf(job_id)
             with locked(shelf.lock):
-                epoch = shelf.last_epoch() or 0
+                epoch = shelf.likely_epoch()
                 self._replace(shelf.epoch_file, shelf.epoch_record(epoch))
                 return epoch
 

@@ -48,6 +48,16 @@ class Shelf:
         self.check_owner(job_id)
         return epoch
 
+    def likely_epoch(self) -> int:
+        """To mend the record with. A sound one stays: a repair takes hours, and somebody else may have mended
+        it since it was looked at."""
+        try:
+            return self.epoch() or 0
+        except Misplaced:
+            raise
+        except DamagedRecord:
+            return self.last_epoch() or 0
+
     def epoch_record(self, epoch: int) -> bytes:
         return json.dumps({"job_id": self.root.name, "epoch": epoch}).encode()
 
