@@ -29,7 +29,7 @@ ENGINE_VARIABLES = (
 )  # fmt: skip
 CALL_LIMIT_S = 60.0
 # Also for an agent that is slow to end its own things.
-STOP_LIMIT_S = ASK_LIMIT_S + NOTICE_MOST_S + TIDY_S + 20.0
+STOP_LIMIT_S = ASK_LIMIT_S + NOTICE_MOST_S + 2 * TIDY_S + 15.0
 # Beside the agent's own cgroup guests' can have controllers, so that the kernel limits memory and CPU.
 SUBGROUP, SUBGROUP_SINCE = "agent", 254
 # Nothing an agent, a sandbox or an engine does needs these.

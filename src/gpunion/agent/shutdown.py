@@ -21,7 +21,7 @@ from gpunion.ports.clock import Clock
 
 # The longest that a shutdown waits for guests; most are saved within a few seconds, and then it goes on.
 NOTICE_MOST_S = 30.0
-# After that: the last of them is removed and the campus hears of it.
+# After that: for the last of them to be removed, and then for the campus to hear of it.
 TIDY_S = 5.0
 ASK_LIMIT_S = 5.0
 LOOK_S = 0.1
@@ -57,7 +57,8 @@ async def send_away(loop: AgentLoop, clock: Clock, in_force: Callable[[], Awaita
     await loop.owner_said(word)
     await in_force()
     until_s = clock.now_s() + notice_s + TIDY_S
-    while clock.now_s() < until_s:
-        if not station.engine.state.guests and not (station.connected and station.reports.waiting):
-            return
+    while station.engine.state.guests and clock.now_s() < until_s:
+        await asyncio.sleep(LOOK_S)
+    until_s = clock.now_s() + TIDY_S
+    while station.connected and station.reports.waiting and clock.now_s() < until_s:
         await asyncio.sleep(LOOK_S)
