@@ -119,12 +119,11 @@ class TermsWatch:
     # --- private ---------------------------------------------------------------------------------
 
     def _seen(self) -> str:
+        """Not who, nor where: it is told the campus as the reason, and guests."""
         house = self._keeper.terms.house
-        login = self.signs.logged_in() if house.yield_login else ""
-        typing = self.signs.typing(self._wall()) if house.yield_keyboard and not login else ""
-        if login:
-            return f"{login} is logged in"
-        return f"somebody types on {typing}" if typing else ""
+        if house.yield_login and self.signs.logged_in():
+            return "somebody is logged in"
+        return "somebody types" if house.yield_keyboard and self.signs.typing(self._wall()) else ""
 
     def _about_all(self, here: str) -> list[Word]:
         terms, house = self._keeper.terms.terms, self._keeper.terms.house

@@ -25,7 +25,7 @@ from gpunion.agent.terms_keeper import Found, TermsKeeper
 from gpunion.agent.terms_watch import TermsWatch
 from gpunion.domain.effects import AgentEffect, LimitGuest, TellNotice
 from gpunion.domain.events import GuestExited, GuestStarted, LeaseRenewed, OrderReceived
-from gpunion.domain.reports import DepartureForetold, Report, TermsChanged
+from gpunion.domain.reports import DepartureForetold, NoticeGiven, Report, TermsChanged
 from gpunion.domain.resources import GIB
 from gpunion.domain.run import EndReason
 from gpunion.domain.terms import OwnersTerms
@@ -289,7 +289,7 @@ async def test_somebody_at_the_machine_has_it_until_it_is_quiet(house: House) ->
     assert await house.later(1.0) == "sharing"
     FakeSigns.who = "kim on tty1"
     assert await house.later(1.0) == "reclaimed"
-    assert (await house.says(owner_client.status))["status"]["because"] == "kim on tty1 is logged in"
+    assert (await house.says(owner_client.status))["status"]["because"] == "somebody is logged in"
     FakeSigns.who, FakeSigns.typed = "", "pts/3"
     assert await house.later(59.0) == "reclaimed"
     FakeSigns.typed = ""
@@ -297,12 +297,27 @@ async def test_somebody_at_the_machine_has_it_until_it_is_quiet(house: House) ->
     assert await house.later(2.0) == "sharing"
 
 
+@pytest.mark.parametrize("gpus", ["", "0"])
+async def test_the_campus_hears_that_somebody_is_at_the_machine_and_never_who_or_where(
+    house: House, gpus: str
+) -> None:
+    await house.sets(yield__login="yes", yield__keyboard="yes", yield__gpus=gpus)
+    for FakeSigns.who, FakeSigns.typed in (("kim on tty1", ""), ("", "pts/3")):
+        await house.later(1.0)
+        reports = repr(house.told(NoticeGiven))
+        assert "somebody" in reports
+        assert "kim" not in reports
+        assert "pts" not in reports
+        FakeSigns.who = FakeSigns.typed = ""
+        await house.later(601.0)
+
+
 async def test_then_only_the_gpus_that_were_named(house: House) -> None:
     await house.sets(yield__keyboard="yes", yield__gpus="0")
     FakeSigns.typed = "tty2"
     assert await house.later(1.0) == "sharing"
     (gpu,) = house.loop.station.engine.state.holding.gpus
-    assert gpu.because() == "GPU 0: somebody types on tty2"
+    assert gpu.because() == "GPU 0: somebody types"
     FakeSigns.typed = ""
     await house.later(601.0)
     assert house.loop.station.engine.state.holding.gpus == ()
