@@ -62,11 +62,10 @@ class Yielding:
         if held is None and index in self._yielded:
             self._excused[index] = pids  # lent again by the owner's word, with their work in sight
         self._yielded.discard(index)
-        fresh = [user for user in users if user.pid not in self._excused.get(index, ())]
-        if not fresh:
+        if pids <= self._excused.get(index, set()):
             return None
-        detail = ", ".join(f"{user.name} ({user.pid})" for user in fresh)
-        return OwnerReclaimed(notice_s=self._notice_s, gpus=(index,), cause=HoldCause.OWN_WORK, detail=detail)
+        # Not which program: the word is told the campus, and guests. `gpunion status` has it for the owner.
+        return OwnerReclaimed(notice_s=self._notice_s, gpus=(index,), cause=HoldCause.OWN_WORK)
 
     def _quiet(self, index: int, now_s: float, withheld: Withheld) -> Word | None:
         self._excused.pop(index, None)

@@ -47,9 +47,9 @@ def yielding() -> Yielding:
     return Yielding(notice_s=10, quiet_s=60)
 
 
-def test_own_work_takes_that_gpu_back_and_names_the_process() -> None:
+def test_own_work_takes_that_gpu_back_and_the_campus_does_not_hear_which() -> None:
     assert yielding().look(0.0, {0: (), 1: (own(),)}, []) == [
-        OwnerReclaimed(notice_s=10, gpus=(1,), cause=OWN_WORK, detail="python (4711)")
+        OwnerReclaimed(notice_s=10, gpus=(1,), cause=OWN_WORK)
     ]
 
 
