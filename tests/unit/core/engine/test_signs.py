@@ -140,6 +140,19 @@ def test_guests_save_sooner_when_signs_with_a_meaning_are_shown_and_not_again_af
     assert "checkpoint:job-e1" not in timers_of(headquarters.reported("alpha", SignsShown(signs=TYPING)))
 
 
+def test_what_is_said_of_machines_to_a_job_does_not_tell_who_is_there() -> None:
+    headquarters = taught(a_campus())
+    headquarters.submits("another")
+    headquarters.submits()
+    headquarters.joins("beta")
+    headquarters.joins("gamma")
+    headquarters.reported("gamma", SignsShown(signs=()))
+    told = headquarters.engine.explain(headquarters.now_s, headquarters.job().id)
+    assert [one.node for one in told if one.fits] == ["gamma"]
+    headquarters.reported("gamma", SignsShown(signs=TYPING))
+    assert headquarters.engine.explain(headquarters.now_s, headquarters.job().id) == told
+
+
 def test_signs_that_go_away_or_mean_nothing_move_no_save() -> None:
     headquarters = a_campus()
     headquarters.submits()
