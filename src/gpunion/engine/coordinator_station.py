@@ -238,6 +238,7 @@ class CoordinatorStation:
             link.orders.acknowledge(hello.ack)
         link.connected = False  # until the join is committed and the welcome goes out
         link.replies.clear()
+        link.unanswered = None  # by the clock of another boot a lease could last for days
         link.saves.forget()
         link.hello_sent_s = hello.sent_s
         link.skew = Skew()  # a rebooted machine's clock begins anew

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from gpunion.domain.commit import InboxMark, NumberedOrder, SavedCampus
-from gpunion.domain.events import NodeHeard, NodeReported, OrderReceived, OwnerReclaimed, TimerFired
+from gpunion.domain.events import (
+    NodeFellSilent,
+    NodeHeard,
+    NodeReported,
+    OrderReceived,
+    OwnerReclaimed,
+    TimerFired,
+)
 from gpunion.domain.frames import Heartbeat, Hello, LeaseGrant, OrderFrame, Progress, ReportFrame, Welcome
 from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.job import JobPhase
@@ -36,6 +43,12 @@ def hello(station: CoordinatorStation, now_s: float, **changes: object) -> None:
     frame = Hello(**{**greeting, **changes})  # type: ignore[arg-type]
     for event, mark in station.frame_arrived(now_s, ALPHA, frame):
         station.committed(station.decide(now_s, event, mark))
+
+
+def falls_silent(station: CoordinatorStation, now_s: float) -> None:
+    event = station.due(now_s)
+    assert isinstance(event, NodeFellSilent)
+    station.committed(station.decide(now_s, event))
 
 
 def test_a_hello_makes_a_node_join_and_be_welcomed() -> None:
@@ -102,6 +115,21 @@ def test_any_word_of_a_silent_node_is_heard_before_what_it_says() -> None:
     frame = ReportFrame(seq=1, ack=0, sent_s=107.0, report=NodePaused())
     events = [event for event, _ in station.frame_arrived(107.0, ALPHA, frame)]
     assert events == [NodeHeard(node_id=ALPHA), NodeReported(node_id=ALPHA, report=NodePaused())]
+
+
+def test_a_heartbeat_of_before_a_reboot_is_never_answered_with_a_lease() -> None:
+    """Its word could not be committed, for want of room. By the clock of after it would last for days."""
+    station = a_coordinator()
+    hello(station, 100.0)
+    falls_silent(station, 106.0)
+    assert station.frame_arrived(107.0, ALPHA, Heartbeat(sent_s=1e6, ack=0))  # and nobody commits it
+    hello(station, 200.0, sent_s=30.0)
+    list(station.outgoing(200.0, ALPHA))
+    falls_silent(station, 206.0)
+    frame = ReportFrame(seq=1, ack=0, sent_s=37.0, report=NodePaused())
+    for event, mark in station.frame_arrived(207.0, ALPHA, frame):
+        station.committed(station.decide(207.0, event, mark))
+    assert list(station.outgoing(207.0, ALPHA)) == []
 
 
 def test_a_silence_is_due_once_and_timers_after_it() -> None:
