@@ -52,9 +52,11 @@ def look(draft: Draft, node_id: NodeId) -> None:
 
 
 def _guests(draft: Draft, node_id: NodeId) -> list[Run]:
-    """Of a gang's members on the machine the first, who stands for them all."""
+    """Of a gang's members on the machine the first, who stands for them all; none of a gang that does not run
+    as a whole: nobody can ask it, and it would keep the others from being asked."""
     runs = [draft.state.runs[run_id] for run_id in sorted(draft.state.living.get(node_id, ()))]
-    return [run for run in runs if undecided(draft, run) and gangs.beside(draft, run)[0].id == run.id]
+    able = [run for run in runs if undecided(draft, run) and _together(draft, run)]
+    return [run for run in able if gangs.beside(draft, run)[0].id == run.id]
 
 
 def _asked_since(draft: Draft, run_id: RunId, since_s: float) -> bool:
@@ -73,16 +75,20 @@ def _saves_anyway(draft: Draft, run_id: RunId, by_s: float) -> bool:
 
 def _timer(draft: Draft, run: Run) -> str:
     """That of its next save; of a gang's members the first has it."""
+    return f"checkpoint:{_together(draft, run)[0].id}"
+
+
+def _together(draft: Draft, run: Run) -> list[Run]:
+    """Those that save with it."""
     job = draft.job_of(run)
-    together = [run] if job.spec.seat is None else gangs.running_together(draft, job)
-    return f"checkpoint:{together[0].id if together else run.id}"
+    return [run] if job.spec.seat is None else gangs.running_together(draft, job)
 
 
 def _ask_to_save(draft: Draft, run: Run, node: Node) -> None:
     key = _timer(draft, run)
     planned_s = draft.timer_at(key) if draft.timer_set(key) else None
     if planned_s is None or planned_s <= draft.now_s:
-        return  # it is being saved already, or its gang is not all there yet
+        return  # it is being saved already
     draft.set_timer(key, draft.now_s)
     left_s = (node.known_end_s or draft.now_s) - draft.now_s
     draft.because(

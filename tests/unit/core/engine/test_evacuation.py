@@ -9,9 +9,11 @@ import pytest
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import DepartureForetold
 from gpunion.domain.resources import GIB
+from gpunion.domain.run import EndReason
 from gpunion.policy.checkpointing import FixedInterval
 from gpunion.policy.policies import BASELINE, Policies
 from tests.builders import Headquarters, facts, timers_of, whys
+from tests.builders.gangs import RUNS, a_gang_spec
 
 # Nobody saves by the clock for as long as these tests last.
 UNASKED = replace(BASELINE, checkpointing=FixedInterval(every_s=86_400.0))
@@ -71,6 +73,27 @@ def test_who_does_not_answer_is_asked_once_and_the_next_has_its_turn() -> None:
     headquarters.fires("checkpoint:two-e1")
     headquarters.later(1.0)
     assert whys(headquarters.fires("evacuate:alpha")) == []
+
+
+def test_a_gang_that_cannot_be_saved_any_more_keeps_nobody_from_saving_ahead() -> None:
+    headquarters = Headquarters(policies=BUNDLE)
+    headquarters.joins("alpha", facts(gpus=2))
+    headquarters.submits("one")
+    headquarters.started("one-e1")
+    headquarters.joins("beta")
+    headquarters.submits("job", a_gang_spec())
+    for run in RUNS:
+        headquarters.started(run)
+    for first, runs in (("job-e1", RUNS), ("one-e1", ("one-e1",))):
+        headquarters.later(600.0).fires(f"checkpoint:{first}")
+        for run in runs:
+            headquarters.captured(f"{run}-c1", step=1)
+            headquarters.durable(f"{run}-c1", step=1, shipped_bytes=2 * STATE_BYTES)
+    headquarters.later(600.0).ended("job-r1-e1", EndReason.FINISHED)  # on beta, and waits for the other
+    headquarters.now_s = foretold(headquarters) or 0.0
+    asked = headquarters.fires("evacuate:alpha")
+    assert [(told.subject, told.why) for told in asked.reasons] == [("one", Why.SAVES_AHEAD)]
+    assert timers_of(asked)["checkpoint:one-e1"] == headquarters.now_s
 
 
 @pytest.mark.parametrize("policies", [UNASKED, BUNDLE])
