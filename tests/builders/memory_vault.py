@@ -149,7 +149,8 @@ class MemoryVault:
         return Fetched()
 
 
-def a_manifest(checkpoint_id: str, step: int, *, epoch: int = 1, tier: str = "app") -> Manifest:
+def a_manifest(checkpoint_id: str, step: int, *, epoch: int = 0, tier: str = "app") -> Manifest:
+    """Of a run before those that tests start, unless they say so."""
     return Manifest(
         checkpoint_id=checkpoint_id,
         job_id="job-1",

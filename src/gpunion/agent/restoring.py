@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,14 @@ from gpunion.domain.ids import RunId
 from gpunion.domain.orders import StartRun
 from gpunion.domain.system_tier import Tier
 from gpunion.ports.runtime import GuestPaths
-from gpunion.ports.vault import BadManifest, CorruptBlock, Manifest, MissingBlock, UnknownCheckpoint
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    Manifest,
+    MissingBlock,
+    OldEpoch,
+    UnknownCheckpoint,
+)
 
 OUTPUT_TIER = "output"
 APP_TIER = "app"
@@ -61,7 +68,9 @@ def candidates(world: World, order: StartRun) -> list[Manifest]:
     whole = order.whole or order.tier is Tier.SYSTEM
     unfit = {OUTPUT_TIER} if whole else {OUTPUT_TIER, Tier.SYSTEM}
     vault = world.vault_of(order.places, job_key(order.job_id, order.vault_key))
-    sealed = [manifest for manifest in vault.manifests(order.job_id) if manifest.tier not in unfit]
+    kept = vault.manifests(order.job_id)
+    _check_unused(order, kept)
+    sealed = [manifest for manifest in kept if manifest.tier not in unfit]
     sealed = [manifest for manifest in sealed if manifest.checkpoint_id not in order.spoiled]
     if order.seat is not None:  # the others of a gang go on from this one, so a newer one is of no use
         sealed = [manifest for manifest in sealed if manifest.checkpoint_id == order.restore]
@@ -75,6 +84,14 @@ def candidates(world: World, order: StartRun) -> list[Manifest]:
             f"the vault has no readable checkpoint of {order.job_id}; {order.restore} was promised"
         )
     return sealed
+
+
+def _check_unused(order: StartRun, kept: Iterable[Manifest]) -> None:
+    """Nothing is sealed of a run before it begins, unless there was another of its number, which a
+    coordinator put back from a backup does not know of. Saves of the two would have the same names."""
+    newest = max((manifest.epoch for manifest in kept), default=0)
+    if newest >= order.epoch:
+        raise OldEpoch(f"epoch {order.epoch} of {order.job_id}: epoch {newest} has begun and saved")
 
 
 def _not_there(order: StartRun, sealed: list[Manifest]) -> list[str]:

@@ -74,6 +74,7 @@ SENTENCES: dict[Why, str] = {
     Why.SAVE_UNREADABLE: "newer saves of it could not be read, so it goes on from step {step} ({trouble})",
     Why.SAVE_FAILED: "its save {checkpoint} did not become durable: {trouble}",
     Why.STALE_EPOCH: "late news of run {epoch} of it changed nothing: by then it was at run {current}",
+    Why.EPOCH_USED: "there was a run of this number already",
     Why.SAVED_WHOLE: "the whole guest is durable as step {step} ({bytes} shipped)",
     Why.TIER_FELL_BACK: "it could not be dumped whole ({trouble}); its program saved itself instead",
     Why.RESUMED_WHOLE: "brought back whole on {node} at step {step}",

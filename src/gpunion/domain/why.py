@@ -66,6 +66,7 @@ class Why(StrEnum):
     SAVE_SPOILED = "save_spoiled"
     SAVE_UNREADABLE = "save_unreadable"
     STALE_EPOCH = "stale_epoch"
+    EPOCH_USED = "epoch_used"
     STEP_BEHIND = "step_behind"
     TIER_FELL_BACK = "tier_fell_back"
     RESUMED_WHOLE = "resumed_whole"

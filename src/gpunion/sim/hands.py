@@ -148,7 +148,7 @@ class Hands:
         if box is None:
             return
         if not self._begin_epoch(order):
-            self._fail_start(box, "a newer run of this job has begun")
+            self._fail_start(box, "a newer run of this job has begun", Why.EPOCH_USED)
             return
         sealed = self._to_go_on_from(order)
         if order.restore is not None and (sealed is None or sealed.step < order.restore_step):

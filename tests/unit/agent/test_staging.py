@@ -86,7 +86,7 @@ async def test_a_job_without_a_checkpoint_is_no_trouble(scene: Scene) -> None:
 async def test_when_its_job_comes_the_fetch_ends_and_what_came_is_used(scene: Scene) -> None:
     scene.performer.perform(FetchState(order=replace(ORDER, rate_bps=1.0)))  # would take for ever
     await until(lambda: not scene.lacking())
-    scene.performer.perform(StartGuest(order=an_order(), lease_until_s=1010.0))
+    scene.performer.perform(StartGuest(order=an_order(epoch=2), lease_until_s=1010.0))
     await until(lambda: scene.fake.of(GuestStarted))
     await until(lambda: not scene.performer.staging)
     assert scene.fake.of(StateFetched) == []

@@ -162,6 +162,22 @@ async def test_an_older_epoch_than_the_vault_knows_does_not_start(fake: FakeWorl
     fake.vault.epochs["job-1"] = 5
     start(fake)
     await until(lambda: fake.of(GuestStartFailed))
+    [failed] = fake.of(GuestStartFailed)
+    assert isinstance(failed, GuestStartFailed)
+    assert failed.why is Why.EPOCH_USED
+    assert f"start {RUN}" not in fake.journal
+
+
+@pytest.mark.parametrize("tier", ["app", "output"])
+async def test_a_run_of_which_something_is_sealed_already_is_another_and_does_not_start(
+    fake: FakeWorld, tier: str
+) -> None:
+    """A coordinator that was put back from a backup gives the number once more."""
+    fake.vault.sealed = [a_manifest(f"{RUN}-c9", 0, epoch=1, tier=tier)]
+    start(fake)
+    await until(lambda: fake.posted)
+    detail = "epoch 1 of job-1: epoch 1 has begun and saved"
+    assert fake.posted == [GuestStartFailed(run_id=RUN, detail=detail, why=Why.EPOCH_USED)]
     assert f"start {RUN}" not in fake.journal
 
 

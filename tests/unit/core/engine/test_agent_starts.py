@@ -174,6 +174,13 @@ def test_a_start_that_fails_is_reported_and_cleared_away() -> None:
     assert agent.hears(GuestStartFailed(run_id=RUN, detail="again")).empty
 
 
+def test_a_run_whose_number_is_used_was_refused_and_has_not_failed() -> None:
+    agent = LoneAgent()
+    agent.ordered(a_start())
+    decision = agent.hears(GuestStartFailed(run_id=RUN, detail="epoch 3 has begun", why=Why.EPOCH_USED))
+    assert [r.reason for r in reports(decision) if isinstance(r, RunEnded)] == [EndReason.REFUSED]
+
+
 def test_a_start_that_fails_after_a_stop_counts_as_stopped() -> None:
     agent = LoneAgent()
     agent.ordered(a_start())

@@ -6,7 +6,9 @@ from gpunion.domain.events import CoordinatorStarted, NodeFellSilent
 from gpunion.domain.ids import NodeId
 from gpunion.domain.orders import StartRun
 from gpunion.domain.reasons import Why
-from tests.builders import Headquarters, orders
+from gpunion.domain.run import EndReason
+from gpunion.engine.handlers.runs import START_ATTEMPTS
+from tests.builders import TIMING, Headquarters, orders
 from tests.builders.gangs import a_gang_spec
 
 
@@ -47,3 +49,15 @@ def test_who_stays_away_falls_silent_and_is_heard_again_later() -> None:
     headquarters.submits()
     [(_, order)] = orders(headquarters.later(60).joins("alpha"))
     assert isinstance(order, StartRun)
+
+
+def test_a_job_that_moved_often_since_the_backup_is_started_again_until_its_number_is_new() -> None:
+    """Its vault has seen more runs of it than the coordinator knows of: no fault of the job's."""
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.submits()
+    for epoch in range(1, START_ATTEMPTS + 2):
+        headquarters.ended(f"job-e{epoch}", EndReason.REFUSED, why=Why.EPOCH_USED, detail="epoch 9 has begun")
+        [(_, order)] = orders(headquarters.later(TIMING.avoid_s + 1).fires("replan"))
+        assert isinstance(order, StartRun)
+        assert order.epoch == epoch + 1
