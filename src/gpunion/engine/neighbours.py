@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gpunion.domain.node import Node, NodePhase
-from gpunion.domain.run import Run, RunPhase
 from gpunion.engine.draft import Draft
-from gpunion.policy.scheduling.alarm import Alarm
+from gpunion.engine.save_timer import bring_forward, saved_s
 
 _LENT = (NodePhase.SHARING, NodePhase.PAUSED)
 
@@ -21,25 +20,12 @@ def warn(draft: Draft) -> None:
     if labs:
         for node in draft.state.nodes.values():
             if node.facts.lab in labs and node.phase in _LENT:
-                save_sooner(draft, node, draft.policies.alarm)
+                _save_sooner(draft, node)
 
 
-def save_sooner(draft: Draft, node: Node, alarm: Alarm) -> None:
-    """Its guests, than planned."""
-    if not alarm.on:
-        return
+def _save_sooner(draft: Draft, node: Node) -> None:
     for run_id in sorted(draft.state.living.get(node.id, ())):
-        run = draft.state.runs[run_id]
-        key = f"checkpoint:{run.id}"
-        planned_s = draft.timer_at(key) if draft.timer_set(key) else None
-        if run.phase is not RunPhase.RUNNING or planned_s is None:
-            continue
-        due_s = alarm.due_s(now_s=draft.now_s, saved_s=_saved_s(draft, run), planned_s=planned_s)
-        if due_s < planned_s:
-            draft.set_timer(key, due_s)
-
-
-def _saved_s(draft: Draft, run: Run) -> float:
-    began_s = draft.now_s if run.started_s is None else run.started_s
-    durable = draft.job_of(run).durable
-    return began_s if durable is None else max(began_s, durable.at_s)
+        run, planned_s = draft.state.runs[run_id], draft.timer_at(f"checkpoint:{run_id}")
+        if planned_s is not None:
+            alarm, saved = draft.policies.alarm, saved_s(draft, run)
+            bring_forward(draft, run, alarm.due_s(now_s=draft.now_s, saved_s=saved, planned_s=planned_s))

@@ -16,9 +16,40 @@ def set_checkpoint_timer(draft: Draft, run: Run) -> None:
         return
     together = gangs.running_together(draft, job)
     if together and not gangs.saving(draft, together):  # the leader's timer is everybody's
-        apart = [(one.node_id, _interval_s(draft, one)) for one in together]
-        due_s = max(interval_s(apart), job.spec.checkpoint.min_interval_s)
-        draft.set_timer(f"checkpoint:{together[0].id}", draft.now_s + due_s)
+        draft.set_timer(f"checkpoint:{together[0].id}", draft.now_s + _common_interval_s(draft, together))
+
+
+def save_as_often_as_it_pays_now(draft: Draft, run: Run) -> None:
+    """Sooner than planned, where it would be planned so at this moment."""
+    job = draft.job_of(run)
+    if job.spec.seat is None:
+        bring_forward(draft, run, saved_s(draft, run) + _interval_s(draft, run))
+    elif together := gangs.running_together(draft, job):
+        bring_forward(draft, together[0], saved_s(draft, run) + _common_interval_s(draft, together))
+
+
+def bring_forward(draft: Draft, run: Run, due_s: float) -> None:
+    """Never more often than its user wants, and not before now; one that is being saved needs no other."""
+    key = f"checkpoint:{run.id}"
+    planned_s = draft.timer_at(key) if draft.timer_set(key) else None
+    if run.phase is not RunPhase.RUNNING or planned_s is None:
+        return
+    least_s = saved_s(draft, run) + draft.job_of(run).spec.checkpoint.min_interval_s
+    due_s = max(draft.now_s, due_s, least_s)
+    if due_s < planned_s:
+        draft.set_timer(key, due_s)
+
+
+def saved_s(draft: Draft, run: Run) -> float:
+    """When it had last nothing to lose."""
+    began_s = draft.now_s if run.started_s is None else run.started_s
+    durable = draft.job_of(run).durable
+    return began_s if durable is None else max(began_s, durable.at_s)
+
+
+def _common_interval_s(draft: Draft, together: list[Run]) -> float:
+    apart = [(one.node_id, _interval_s(draft, one)) for one in together]
+    return max(interval_s(apart), draft.job_of(together[0]).spec.checkpoint.min_interval_s)
 
 
 def _interval_s(draft: Draft, run: Run) -> float:

@@ -15,9 +15,8 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.reports import SignsShown
 from gpunion.domain.signs import in_order
 from gpunion.engine.draft import Draft
-from gpunion.engine.neighbours import save_sooner
+from gpunion.engine.save_timer import save_as_often_as_it_pays_now
 from gpunion.policy.hazard.signs import LEAD_S, book_of_signs
-from gpunion.policy.scheduling.alarm import Alarm
 
 
 def shown(draft: Draft, node_id: NodeId, report: SignsShown) -> None:
@@ -33,7 +32,9 @@ def shown(draft: Draft, node_id: NodeId, report: SignsShown) -> None:
     before = node.signs if lasted else node.signs_before
     now = replace(node, signs=signs, signs_since_s=draft.now_s, signs_before=before)
     draft.put(now)
-    save_sooner(draft, now, Alarm(times=_times_likelier(draft, node, now)))
+    if _is_likelier(draft, node, now):
+        for run_id in sorted(draft.state.living.get(node.id, ())):
+            save_as_often_as_it_pays_now(draft, draft.state.runs[run_id])
 
 
 def forgotten(draft: Draft, node: Node) -> Node:
@@ -72,11 +73,11 @@ def _count_until_now(draft: Draft, node: Node) -> None:
         count(draft, node, lending, draft.now_s, departed=False)
 
 
-def _times_likelier(draft: Draft, former: Node, node: Node) -> float:
-    """How much likelier its owner is to come than before its signs changed. That an agent begins to tell of
+def _is_likelier(draft: Draft, former: Node, node: Node) -> bool:
+    """Whether its owner is likelier to come than before its signs changed. That an agent begins to tell of
     them, as after every greeting, is no news of its owner."""
     learning = draft.policies.learning
-    if learning is None or former.signs is None or node.signs is None or former.signs == node.signs:
-        return 1.0
+    if learning is None or former.signs is None or node.signs is None:
+        return False
     hazard = draft.state.memories.hazard(learning)
-    return hazard.factor(node.signs) / hazard.factor(former.signs)
+    return hazard.factor(node.signs) > hazard.factor(former.signs)

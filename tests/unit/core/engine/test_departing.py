@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.job import JobPhase
+from gpunion.domain.job import CheckpointWish, JobPhase
 from gpunion.domain.orders import TakeCheckpoint
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
@@ -176,3 +176,16 @@ def test_guests_of_the_owners_other_machines_save_sooner() -> None:
     assert planned["beta"] is not None
     assert headquarters.timers.at("checkpoint:on-beta-e1") == began_s + (planned["beta"] - began_s) / 2
     assert headquarters.timers.at("checkpoint:on-gamma-e1") == planned["gamma"]
+
+
+def test_an_owner_who_comes_makes_nobody_save_more_often_than_its_user_wants() -> None:
+    headquarters = Headquarters(policies=replace(BASELINE, alarm=BURSTS))
+    seldom = replace(a_spec(), checkpoint=CheckpointWish(min_interval_s=3600.0))
+    for node in ("alpha", "beta"):
+        headquarters.joins(node, replace(facts(), lab="vision"))
+        headquarters.submits(f"on-{node}", seldom)
+        headquarters.started(f"on-{node}-e1")
+    planned_s = headquarters.timers.at("checkpoint:on-beta-e1")
+    assert planned_s == headquarters.now_s + 3600.0
+    headquarters.later(1.0).reported("alpha", NodeReclaimed(freed_after_s=0, killed=True))
+    assert headquarters.timers.at("checkpoint:on-beta-e1") == planned_s

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpunion.domain.job import CheckpointWish
 from gpunion.domain.lending import CampusMemory, SignTally
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import NodeReclaimed, NodeResumed, SignsShown
@@ -14,7 +15,8 @@ from gpunion.policy.hazard.week import DAY_S
 from gpunion.policy.learning import Learning
 from gpunion.policy.policies import BASELINE, LIVE
 from gpunion.wire import codec
-from tests.builders import Headquarters, timers_of, whys
+from tests.builders import Headquarters, a_spec, timers_of, whys
+from tests.builders.gangs import RUNS, a_gang_spec
 
 TYPING = (Sign.KEYBOARD,)
 
@@ -151,6 +153,38 @@ def test_what_is_said_of_machines_to_a_job_does_not_tell_who_is_there() -> None:
     assert [one.node for one in told if one.fits] == ["gamma"]
     headquarters.reported("gamma", SignsShown(signs=TYPING))
     assert headquarters.engine.explain(headquarters.now_s, headquarters.job().id) == told
+
+
+def test_who_comes_and_goes_many_times_makes_guests_save_no_sooner_than_who_stays() -> None:
+    stays, comes_and_goes = taught(a_campus()), taught(a_campus())
+    for headquarters in (stays, comes_and_goes):
+        headquarters.submits()
+        headquarters.started()
+    for signs in ((), TYPING, ()):
+        comes_and_goes.later(5.0).reported("alpha", SignsShown(signs=signs))
+    for headquarters in (stays.later(15.0), comes_and_goes):
+        headquarters.later(5.0).reported("alpha", SignsShown(signs=TYPING))
+    due_s, again_s = (each.timers.at("checkpoint:job-e1") for each in (stays, comes_and_goes))
+    assert again_s == pytest.approx(due_s, rel=0.01)
+
+
+def test_no_sign_makes_a_guest_save_more_often_than_its_user_wants() -> None:
+    headquarters = taught(a_campus())
+    headquarters.submits("job", replace(a_spec(), checkpoint=CheckpointWish(min_interval_s=3600.0)))
+    headquarters.started()
+    assert timers_of(headquarters.reported("alpha", SignsShown(signs=TYPING))) == {}
+
+
+def test_a_gang_saves_sooner_when_the_owner_of_one_of_its_machines_is_seen() -> None:
+    headquarters = taught(a_campus())
+    headquarters.joins("beta")
+    headquarters.submits("job", a_gang_spec())
+    for run in RUNS:
+        headquarters.started(run)
+    planned_s = headquarters.timers.at("checkpoint:job-e1")
+    assert planned_s is not None
+    shown = timers_of(headquarters.later(5.0).reported("alpha", SignsShown(signs=TYPING)))
+    assert 1005.0 < (shown["checkpoint:job-e1"] or 0.0) < planned_s
 
 
 def test_signs_that_go_away_or_mean_nothing_move_no_save() -> None:
