@@ -13,6 +13,7 @@ import stat
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -187,7 +188,9 @@ class UnsentOutputs:
         # Last: without its output a note means nothing, and an output without a note is nobody's.
         write_json(os.fspath(folder / NOTE_FILE), record_of(note) | more, private=True)
         os.rename(note.paths.output_dir, folder / OUTPUT_DIR)
-        sync_directory(os.fspath(folder))
+        # There is no other copy any more: a disk that fails to sync it is no reason to remove it.
+        with suppress(OSError):
+            sync_directory(os.fspath(folder))
         return self.kept(note.run_id)
 
     def _send(self, world: World, one: Unsent, cancelled: Cancelled) -> None:

@@ -54,6 +54,15 @@ def test_what_one_left_open_that_was_killed_is_shut_by_the_next(tmp_path: Path, 
     assert modes(userdata) == [0o700, 0o700, 0o700]
 
 
+def test_a_line_that_was_cut_short_keeps_no_other_from_being_shut(tmp_path: Path, userdata: Path) -> None:
+    (tmp_path / "record").write_bytes(b"7\xff\n\n700\n" + f"700 {userdata.parent}\n".encode() + b"70")
+    userdata.parent.chmod(0o711)
+    with opening(*places(tmp_path)):
+        pass
+    assert modes(userdata) == [0o700, 0o700, 0o700]
+    assert (tmp_path / "record").read_text() == ""
+
+
 def test_a_mode_that_somebody_has_changed_meanwhile_stays(tmp_path: Path, userdata: Path) -> None:
     with opening(*places(tmp_path)) as opened:
         opened.reach([str(userdata / "hostname")], os.getuid())

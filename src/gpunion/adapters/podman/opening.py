@@ -39,7 +39,7 @@ class Opening:
         if owner is not None:
             os.chown(directory, owner, owner)  # it goes with its container
             return
-        os.write(self._record, f"{mode:o} {directory}\n".encode())
+        os.write(self._record, os.fsencode(f"{mode:o} {directory}\n"))
         os.chmod(directory, mode | ANYBODY_PASSES)
 
 
@@ -60,12 +60,12 @@ def opening(record: str = RECORD, within: Sequence[str] = PODMANS) -> Iterator[O
 
 
 def _shut(record: int) -> None:
-    with open(os.dup(record), encoding="utf-8") as file:
+    with open(os.dup(record), encoding="utf-8", errors="surrogateescape") as file:
         file.seek(0)
         lines = file.read().splitlines()
     for line in lines:
         mode, _, directory = line.partition(" ")
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ValueError):  # the latter: cut short by a full disk
             if stat.S_IMODE(os.stat(directory).st_mode) == int(mode, 8) | ANYBODY_PASSES:
                 os.chmod(directory, int(mode, 8))
     os.ftruncate(record, 0)
