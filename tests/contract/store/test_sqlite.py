@@ -54,6 +54,24 @@ async def test_the_migrations_make_the_tables_the_code_expects(tmp_path: Path) -
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
+async def test_nobody_else_reads_it_in_a_folder_that_is_open_to_all(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    old = os.umask(0o022)
+    try:
+        store, term = await opened(tmp_path)
+        await store.commit(a_commit(builders.a_job()), term=term)
+        modes = {one.name: one.stat().st_mode & 0o777 for one in tmp_path.glob("gpunion.db*")}
+        await store.close(term=term)
+        (tmp_path / "gpunion.db").chmod(0o644)  # as a copy of it is that was put back
+        store, term = await opened(tmp_path)
+        again = {one.name: one.stat().st_mode & 0o777 for one in tmp_path.glob("gpunion.db*")}
+        await store.close(term=term)
+    finally:
+        os.umask(old)
+    assert {"gpunion.db", "gpunion.db-wal", "gpunion.db-shm"} <= modes.keys()
+    assert set(modes.values()) == set(again.values()) == {0o600}
+
+
 async def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
     store, term = await opened(tmp_path)
     async with store._transaction() as connection:

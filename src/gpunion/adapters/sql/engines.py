@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,19 @@ def sqlite_engines(path: Path) -> Engines:
     _configure(writer, begin="BEGIN IMMEDIATE", pragmas=("journal_mode=WAL", "synchronous=FULL"))
     _configure(reader, begin="BEGIN", pragmas=("query_only=ON",))
     return Engines(writer, reader)
+
+
+def shut_to_others(path: Path) -> None:
+    """Keys and credentials are in it, and its folder may be one that somebody else made.
+
+    SQLite gives what it puts beside the file the file's own mode. To be called before that is opened: closing
+    a file drops SQLite's locks on it.
+    """
+    with suppress(OSError):  # opening it says what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for one in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+        with suppress(OSError):
+            one.chmod(one.stat().st_mode & 0o700)
 
 
 def _configure(engine: AsyncEngine, *, begin: str, pragmas: tuple[str, ...]) -> None:

@@ -26,7 +26,7 @@ from gpunion.ports.store import (
 from gpunion.wire import codec
 
 from . import migrate, rows, tables
-from .engines import Engines, faults, sqlite_engines
+from .engines import Engines, faults, shut_to_others, sqlite_engines
 from .lock import FileLock
 from .writing import FENCE, Writing
 
@@ -52,6 +52,7 @@ class SqlStore:
     async def open(self, *, holder: str, now_s: float, lead_s: float) -> int:
         self._lock.take(holder)
         try:
+            shut_to_others(self._path)
             with self._faults(f"cannot open {self._path}"):
                 self._writer = await self._stack.enter_async_context(self._engines.writer.connect())
                 async with self._transaction() as connection:
