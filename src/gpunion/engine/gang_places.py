@@ -17,13 +17,11 @@ from gpunion.engine import accounts, gangs, moving
 from gpunion.engine.capacity import view, views
 from gpunion.engine.draft import Draft
 from gpunion.engine.keeping import KEPT_MOST, Kept
+from gpunion.engine.refusals import blockers
 from gpunion.engine.wishes import Wish
 from gpunion.policy.gangs.placing import GANG_PATIENCE_S, AllPlaced, NotAllPlaced, place_gang, room_for
 from gpunion.policy.placement.filters import has_room, refusal
 from gpunion.policy.placement.pick import Placed
-
-# How many refusals a sentence lists before it stops being read.
-_BLOCKERS_SHOWN = 3
 
 
 def find(draft: Draft, job: Job, kept: Kept) -> list[tuple[Job, Placed]]:
@@ -156,15 +154,11 @@ def _room(draft: Draft, member: Job, here: NodeView, most: int) -> int:
 def _waits(draft: Draft, job: Job) -> Reason:
     members = _alike(gangs.members(draft, job))
     found = place_gang(members, views(draft), draft.now_s, draft.policies.scoring, {})
-    places, blockers = len(members), "nothing keeps it but its turn"
+    places, told = len(members), "nothing keeps it but its turn"
     if isinstance(found, NotAllPlaced):
         places = found.found
-        said = [verdict.refusal.sentence() for verdict in found.verdicts if verdict.refusal is not None]
-        counts = {sentence: said.count(sentence) for sentence in said}
-        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-        shown = [f"{count} machine(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
-        blockers = "; ".join(shown) or "no machine is part of this campus now"
-    return because(job.id, Why.GANG_WAITS, found=places, size=len(members), blockers=blockers)
+        told = blockers(found.verdicts)
+    return because(job.id, Why.GANG_WAITS, found=places, size=len(members), blockers=told)
 
 
 def _has_just_begun(draft: Draft, one: Job) -> bool:

@@ -6,7 +6,6 @@ wanted nodes are emptied, waiting jobs placed, jobs that fare better at home sen
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpunion.domain.ids import JobId, NodeId, run_id
@@ -34,15 +33,13 @@ from gpunion.engine.capacity import hopeful, in_vain, view, views
 from gpunion.engine.draft import Draft
 from gpunion.engine.going_back import kept_from
 from gpunion.engine.keeping import Kept
+from gpunion.engine.refusals import blockers
 from gpunion.engine.wishes import Line, Waiting, Wish
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.policy.ordering import URGENT, Queue
 from gpunion.policy.placement.filters import FOR_GOOD, has_room, refusal
 from gpunion.policy.placement.pick import NotPlaced, Placed, place
-
-# How many different refusals a sentence lists before it stops being read.
-_BLOCKERS_SHOWN = 3
 
 
 def reconcile(draft: Draft) -> None:
@@ -78,21 +75,6 @@ def impossible(draft: Draft, job: Job) -> bool:
             return False
         asked = asked or refused.why is not Why.NODE_LEFT
     return asked
-
-
-def blockers(verdicts: Iterable[Verdict]) -> str:
-    """The refusals, the commonest first, in words."""
-    alike: dict[tuple[object, ...], list[Reason]] = {}  # many nodes refuse with the same words
-    for verdict in verdicts:
-        if verdict.refusal is not None:
-            alike.setdefault((verdict.refusal.why, verdict.refusal.facts), []).append(verdict.refusal)
-    said: dict[str, int] = {}
-    for refusals in alike.values():
-        sentence = refusals[0].sentence()
-        said[sentence] = said.get(sentence, 0) + len(refusals)
-    ranked = sorted(said.items(), key=lambda pair: (-pair[1], pair[0]))
-    shown = [f"{count} machine(s): {sentence}" for sentence, count in ranked[:_BLOCKERS_SHOWN]]
-    return "; ".join(shown) or "no machine is part of this campus now"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from gpunion.domain.reasons import Why
 from gpunion.domain.run import RunPhase
 from gpunion.engine import gang_places, gangs, moving, planner
 from gpunion.engine.draft import Draft
+from gpunion.engine.refusals import blockers
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.run import RUN
 
@@ -37,7 +38,7 @@ def submitted(draft: Draft, event: JobSubmitted) -> None:
         job = replace(job, image=listed.parcel)
     if planner.impossible(draft, job):
         verdicts = planner.verdicts(draft, job)
-        draft.because(job.id, Why.IMPOSSIBLE, blockers=planner.blockers(verdicts))
+        draft.because(job.id, Why.IMPOSSIBLE, blockers=blockers(verdicts))
         for verdict in verdicts:
             if verdict.refusal is not None:
                 draft.add_reason(verdict.refusal)

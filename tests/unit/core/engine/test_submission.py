@@ -96,7 +96,7 @@ def test_no_more_than_three_different_refusals_are_listed() -> None:
     decision = headquarters.submits(
         spec=a_spec(request=Request(gpus=1, memory_bytes=100 * GIB)),
     )
-    assert decision.reasons[0].sentence().count("machine(s)") == 3
+    assert decision.reasons[0].sentence().count("machine(s): ") == 3
 
 
 def test_a_job_that_needs_no_gpu_takes_none() -> None:

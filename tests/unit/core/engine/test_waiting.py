@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from gpunion.domain.effects import SetTimer
 from gpunion.domain.job import Avoidance, JobPhase, Priority
-from gpunion.domain.reasons import Verdict, Why
+from gpunion.domain.reasons import Verdict, Why, because
 from gpunion.domain.reports import NodePaused, NodeResumed
 from gpunion.domain.run import EndReason
-from gpunion.engine.planner import blockers
+from gpunion.engine.refusals import blockers
 from tests.builders import TIMING, Headquarters, a_spec, facts, orders, whys
 
 
@@ -126,6 +126,18 @@ def test_every_node_gives_its_verdict_on_a_waiting_job() -> None:
 
 def test_a_node_that_would_do_stands_in_nobody_s_way() -> None:
     assert blockers([Verdict(node="alpha")]) == "no machine is part of this campus now"
+
+
+def test_what_can_pass_is_named_before_what_stays_and_nobody_is_left_out_in_silence() -> None:
+    models = ("A100", "H100", "RTX3090", "RTX4090")
+    others = [Verdict(node=model, refusal=because(model, Why.WRONG_MODEL, models=model)) for model in models]
+    full = Verdict(node="delta", refusal=because("delta", Why.DISK_SHORT_THERE))
+    assert blockers([*others, full]) == (
+        "1 machine(s): its disk has no room for another guest; its owner is told; "
+        "1 machine(s): its GPUs (A100) are not of a wanted model; "
+        "1 machine(s): its GPUs (H100) are not of a wanted model; "
+        "2 machine(s) more say no for other reasons"
+    )
 
 
 def test_who_keeps_checkpoints_elsewhere_does_not_answer_for_who_does_not() -> None:
