@@ -217,7 +217,7 @@ class OwnerApi:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise No(f"{value!r} is no number of seconds.")
         if not 0 <= value <= most_s:
-            raise No(f"A notice lasts between 0 and {most_s:.0f} s.")
+            raise No(f"A notice lasts between 0 s and {_shown(most_s)}.")
         return float(value)
 
     def _limit_s(self, request: dict[str, Any]) -> float:
@@ -246,10 +246,14 @@ class OwnerApi:
 
 
 def _shown(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    if not minutes or (minutes < 2 and rest == 0):
-        return f"{round(seconds)} s"
-    return f"{minutes} min" + (f" {rest} s" if rest else "")
+    """At most so long, so it is rounded up."""
+    whole = math.ceil(seconds)
+    if whole <= 60:
+        return f"{whole} s"
+    units = ((7200, 60, "min", 1, "s"), (172800, 3600, "h", 60, "min"), (math.inf, 86400, "d", 3600, "h"))
+    size, unit, smaller_size, smaller = next(one[1:] for one in units if whole < one[0])
+    many, rest = divmod(math.ceil(whole / smaller_size), size // smaller_size)
+    return f"{many} {unit}" + (f" {rest} {smaller}" if rest else "")
 
 
 def _remembering(text: str, trouble: str) -> str:

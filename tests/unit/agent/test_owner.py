@@ -133,6 +133,18 @@ async def test_reclaiming_with_a_guest_says_how_long_at_most(stage: Stage) -> No
     assert answer["status"]["deadline_in_s"] == 60.0
 
 
+@pytest.mark.parametrize(
+    ("notice_s", "told"),
+    [(1.5, "2 s"), (60, "60 s"), (90, "1 min 30 s"), (5400, "90 min"), (9000, "2 h 30 min"), (86400, "24 h")],
+)
+async def test_a_notice_is_told_as_a_person_would_and_never_as_shorter_than_it_is(
+    stage: Stage, notice_s: float, told: str
+) -> None:
+    await stage.with_a_guest()
+    answer = await stage.say("reclaim", notice_s=notice_s)
+    assert f"The machine is yours in {told} at most." in answer["message"]
+
+
 @pytest.mark.parametrize("notice_s", [-1, "soon", True, 1e9, float("nan")])
 async def test_a_notice_that_is_none_is_refused(stage: Stage, notice_s: object) -> None:
     with pytest.raises(owner_client.Refused):
