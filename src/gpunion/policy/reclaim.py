@@ -27,7 +27,10 @@ class AtStake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triage:
-    """One guest's fate: `rate_bps` None means it is not worth or not possible to flush it."""
+    """One guest's fate: `rate_bps` None means it is not worth or not possible to flush it.
+
+    `needs_s`: how long its save takes; of one that is given up, with what had to stay unused at the end.
+    """
 
     run_id: RunId
     rate_bps: float | None
@@ -51,14 +54,14 @@ class FlushWhatFits:
             for g in kept
         ]
         rates = earliest_deadline_first(flows, cap_bps=cap_bps, now_s=0.0)
-        return [
-            Triage(
-                run_id=guest.run_id,
-                rate_bps=rates.of(guest.run_id),
-                needs_s=guest.stall_s + 8.0 * guest.ship_bytes / cap_bps + guard_s,
+        fates: list[Triage] = []
+        for guest in guests:
+            rate_bps = rates.of(guest.run_id)
+            needs_s = (
+                guest.stall_s + 8.0 * guest.ship_bytes / cap_bps + (guard_s if rate_bps is None else 0.0)
             )
-            for guest in guests
-        ]
+            fates.append(Triage(run_id=guest.run_id, rate_bps=rate_bps, needs_s=needs_s))
+        return fates
 
     def _keep(self, guests: list[AtStake], usable_s: float, cap_bps: float) -> list[AtStake]:
         """Greedy by saved work per byte. Each flow may start only after its own capture."""

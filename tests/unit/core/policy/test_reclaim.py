@@ -6,7 +6,7 @@ import pytest
 
 from gpunion.domain.ids import RunId
 from gpunion.domain.resources import MIB
-from gpunion.policy.reclaim import GUARD_S, GUARD_SHARE, AtStake, FlushWhatFits, NeverFlush
+from gpunion.policy.reclaim import GUARD_SHARE, AtStake, FlushWhatFits, NeverFlush
 
 MEGABIT_BPS = 1e6
 # Eight megabits a second of it may be used: one mebibyte takes a little more than a second.
@@ -32,9 +32,19 @@ def kept(guests: list[AtStake], left_s: float, uplink_bps: float = UPLINK_BPS) -
 
 def test_a_guest_that_fits_gets_the_whole_share() -> None:
     [fate] = FlushWhatFits().triage([at_stake("a-e1")], left_s=30, uplink_bps=UPLINK_BPS)
-    guard_s = GUARD_S + GUARD_SHARE * 30
     assert fate.rate_bps == UPLINK_BPS / 2
-    assert fate.needs_s == pytest.approx(1 + 8 * MIB * 8 / (UPLINK_BPS / 2) + guard_s)
+    assert fate.needs_s == pytest.approx(1 + 8 * MIB * 8 / (UPLINK_BPS / 2))
+
+
+def test_how_long_a_save_takes_does_not_grow_with_the_notice() -> None:
+    plans = [FlushWhatFits().triage([at_stake("a-e1")], left_s=s, uplink_bps=UPLINK_BPS) for s in (30, 86400)]
+    assert plans[0][0].needs_s == plans[1][0].needs_s
+
+
+def test_of_one_that_is_given_up_it_is_told_with_what_stays_unused() -> None:
+    [fate] = FlushWhatFits().triage([at_stake("a-e1", stall_s=29.9)], left_s=30, uplink_bps=UPLINK_BPS)
+    assert fate.rate_bps is None
+    assert fate.needs_s > 30 + GUARD_SHARE * 30
 
 
 def test_a_guest_that_needs_longer_than_the_notice_is_given_up() -> None:
