@@ -242,7 +242,7 @@ def test_stop_names_the_job_it_stopped(gpunion: Terminal, campus: CampusDouble) 
 def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None:
     campus.known = {AN_ID: a_job(7)}
     assert gpunion("checkpoints", "train") == 0
-    assert "No checkpoint yet" in gpunion.out
+    assert "No checkpoint is kept of it" in gpunion.out
     campus.saved = [
         {
             "id": "c1", "run_id": "r", "epoch": 1, "phase": "durable", "final": True, "step": 40,
@@ -286,9 +286,15 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
         campus.saved = [{**asked, "under_way": saving}]
         assert gpunion("checkpoints", "train") == 0
         assert told in gpunion.out
+    campus.saved = [
+        {**asked, "step": 0, "progress": 0.0, "size_bytes": 0, "shipped_bytes": 0, "stall_s": 0.0}
+    ]
+    assert gpunion("checkpoints", "train") == 0
+    assert "0 bytes" not in gpunion.out
+    assert "0%" not in gpunion.out
     campus.saved = [{**earlier, "phase": "requested"}]  # of a run that ended first
     assert gpunion("checkpoints", "train") == 0
-    assert "No checkpoint yet" in gpunion.out
+    assert "No checkpoint is kept of it" in gpunion.out
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if context.screen.as_json:
         context.screen.data({"checkpoints": checkpoints})
     elif all(one["gone"] and one["phase"] != "durable" and not arguments.all for one in checkpoints):
-        context.screen.line("No checkpoint yet.")
+        context.screen.line("No checkpoint is kept of it.")
     else:
         shown = [one for one in checkpoints if arguments.all or not one["gone"]]
         rows = [_row(checkpoint) for checkpoint in shown]
@@ -78,17 +78,21 @@ def _row(checkpoint: Json) -> list[str]:
         trouble = ": its program could not go on from it"
     final = " (last of its run)" if checkpoint["final"] else ""
     unknown = [f"{place}? (no answer)" for place in checkpoint["places_unknown"]]
+    known = checkpoint["phase"] not in ("requested", "failed") or bool(checkpoint["size_bytes"])
+    figures = [
+        str(checkpoint["step"]),
+        f"{checkpoint['progress']:.0%}",
+        shown_size(checkpoint["size_bytes"]),
+        shown_size(checkpoint["shipped_bytes"]),
+        shown_duration(checkpoint["stall_s"]),
+    ]
     return [
         str(checkpoint["id"]) + final,
         "gone" if checkpoint["gone"] else str(checkpoint["phase"]) + trouble + _under_way(checkpoint),
         _tier(checkpoint),
         str(checkpoint["node_id"]),
         str(checkpoint["epoch"]),
-        str(checkpoint["step"]),
-        f"{checkpoint['progress']:.0%}",
-        shown_size(checkpoint["size_bytes"]),
-        shown_size(checkpoint["shipped_bytes"]),
-        shown_duration(checkpoint["stall_s"]),
+        *(figures if known else ["-"] * len(figures)),
         ", ".join([*checkpoint["places"], *unknown]) or "-",
         ago(checkpoint["requested_at"]),
     ]
