@@ -118,6 +118,8 @@ def ask(question: Callable[[], Json], folder: Path | None = None, screen: Screen
             type(trouble), DENIED
         )
         what, _, next_step = str(trouble).partition("Next: ")
+        if isinstance(trouble, AgentNotRunning) and folder is not None and not joined(folder):
+            what, next_step = _part_of_nothing(folder)
         if isinstance(trouble, AgentNotRunning | AgentHangs) and folder is not None:
             here, next_step = _still_here(folder, next_step)
             what = f"{what.strip()}\n{here}"
@@ -128,6 +130,18 @@ def ask(question: Callable[[], Json], folder: Path | None = None, screen: Screen
             )
         raise Trouble(what.strip(), next_step=next_step, code=code) from trouble
     return {"message": answer["message"], "status": answer["status"]}
+
+
+def joined(folder: Path) -> bool:
+    """False only where the directory is there and has no settings: nobody joined with it, or it has left."""
+    from gpunion.agent.settings import SETTINGS_FILE
+
+    return not folder.is_dir() or (folder / SETTINGS_FILE).exists()
+
+
+def _part_of_nothing(folder: Path) -> tuple[str, str]:
+    what = f"No agent of {folder} belongs to a campus: this machine has not joined with it, or has left"
+    return what, "gpunion join URL --token TOKEN, or name the right one with --state-dir or GPUNION_STATE_DIR"
 
 
 @contextmanager

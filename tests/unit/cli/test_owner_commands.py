@@ -28,6 +28,7 @@ from tests.unit.cli.campus_double import Terminal
 @pytest.mark.parametrize("command", ["status", "pause", "resume", "reclaim"])
 def test_without_an_agent_the_owner_hears_that_kill_still_works(gpunion: Terminal, command: str) -> None:
     gpunion.environment["GPUNION_STATE_DIR"] = str(gpunion.here)
+    (gpunion.here / "agent.toml").touch()
     assert gpunion(command) == 6
     assert "The agent is not running" in gpunion.err
     assert "`gpunion kill` still works" in gpunion.err
@@ -94,11 +95,23 @@ def test_guests_that_cannot_be_looked_for_are_no_bug(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), state_dir)
 
     monkeypatch.setattr("gpunion.owner_kill.guest.guest_dirs", nobody_may)
+    (gpunion.here / "agent.toml").touch()
     assert gpunion("status", "--state-dir", str(gpunion.here)) == 6
     assert "The agent is not running" in gpunion.err
 
 
+def test_who_has_left_is_not_told_to_start_an_agent(gpunion: Terminal) -> None:
+    (gpunion.here / "farewell.json").touch()
+    assert gpunion("status", "--state-dir", str(gpunion.here)) == 6
+    assert "this machine has not joined with it, or has left" in gpunion.err
+    assert "No guest is on this machine" in gpunion.err
+    assert f"Next: gpunion join --state-dir {gpunion.here} URL --token TOKEN" in gpunion.err
+    assert gpunion("leave", "--state-dir", str(gpunion.here)) == 5
+    assert "There is nothing to leave" in gpunion.err
+
+
 def test_who_wants_to_leave_needs_no_agent_for_it(gpunion: Terminal) -> None:
+    (gpunion.here / "agent.toml").touch()
     assert gpunion("leave", "--state-dir", str(gpunion.here)) == 6
     assert f"Next: gpunion leave --state-dir {gpunion.here} --purge, which needs no agent" in gpunion.err
 
@@ -117,6 +130,7 @@ def test_an_agent_that_never_joined_says_how_to(gpunion: Terminal) -> None:
 def test_what_to_type_next_names_the_directory_that_was_named(gpunion: Terminal) -> None:
     folder = gpunion.here / "my state"
     folder.mkdir()
+    (folder / "agent.toml").touch()
     assert gpunion("status", "--state-dir", str(folder)) == 6
     flag = f"--state-dir '{folder}'"
     assert f"`gpunion kill {flag}` still works" in gpunion.err

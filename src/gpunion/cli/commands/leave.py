@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
-from gpunion.cli.exits import ERROR, OK, UNAVAILABLE, Trouble
+from gpunion.cli.exits import CONFLICT, ERROR, OK, UNAVAILABLE, Trouble
 from gpunion.cli.extras import missing_extra
-from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, say, state_dir
+from gpunion.cli.owner import STATUS_JSON, add_state_dir, ask, joined, say, state_dir
 from gpunion.cli.quantities import duration_s, shown_duration, shown_size
 
 if TYPE_CHECKING:
@@ -78,6 +78,13 @@ def _leave(folder: Path, notice_s: float | None) -> Json:
     try:
         return ask(lambda: owner_client.leave(folder, notice_s))
     except Trouble as trouble:
+        if trouble.code == UNAVAILABLE and not joined(folder):
+            raise Trouble(
+                f"There is nothing to leave: no agent of {folder} belongs to a campus",
+                next_step="gpunion leave --purge, to remove what may be left of it; or name the right one "
+                "with --state-dir or GPUNION_STATE_DIR",
+                code=CONFLICT,
+            ) from trouble
         if trouble.code == UNAVAILABLE and folder.is_dir():
             trouble.next_step = "gpunion leave --purge, which needs no agent; or gpunion agent, to start it"
         raise
