@@ -62,6 +62,15 @@ def test_output_and_story_come_as_they_happen_and_the_codes_is_the_jobs(gpunion:
     ]
 
 
+def test_a_failed_job_whose_own_program_ended_well_is_not_said_to_have_failed_with_zero(
+    gpunion: Terminal,
+) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    terminal.happens(lambda: end(campus, a_job(1)["id"], phase="failed", exit_code=0))
+    assert terminal("run", "--no-dir", "--", "true") == 1
+    assert "failed, though its own program ended with 0, after" in terminal.err
+
+
 def test_last_words_that_come_after_the_end_are_still_shown(gpunion: Terminal) -> None:
     campus, terminal = gpunion.campus, a_terminal(gpunion)
     job_id = a_job(1)["id"]

@@ -69,10 +69,20 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if context.screen.as_json:
         context.screen.record({"type": "ended", "job": ended})
     else:
-        code = "" if ended["exit_code"] is None else f" with exit code {ended['exit_code']}"
-        context.screen.note(f"Job {short(job_id)} {ended['phase']}{code}, after {ended['moves']} move(s).")
+        context.screen.note(
+            f"Job {short(job_id)} {ended['phase']}{_code(ended)}, after {ended['moves']} move(s)."
+        )
     _outputs(context, campus, ended, output)
     return exit_code_of(ended)
+
+
+def _code(ended: Json) -> str:
+    code = ended["exit_code"]
+    if (
+        code == 0 and ended["phase"] == "failed"
+    ):  # another member of its gang, or what it made, was the trouble
+        return ", though its own program ended with 0"
+    return "" if code is None else f" with exit code {code}"
 
 
 def _check_output(target: Path) -> None:
