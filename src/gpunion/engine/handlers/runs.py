@@ -34,6 +34,8 @@ START_ATTEMPTS = 3
 _SMOOTHING = 0.5
 # A program that a signal ended has this and the signal's number as its exit code.
 SIGNALS_FROM = 128
+# What a shell ends with when it could not begin the program at all.
+NOT_BEGUN = {126: ", as when a program may not be executed", 127: ", as when there is no such program"}
 SIGNALS = {
     1: "SIGHUP", 2: "SIGINT", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 10: "SIGUSR1",
     11: "SIGSEGV", 12: "SIGUSR2", 15: "SIGTERM",
@@ -204,7 +206,7 @@ def failure_of(job: Job, report: RunEnded) -> str:
 def _by_signal(job: Job, exit_code: int | None) -> str:
     """What a shell's number means: nothing may be in the log of a program that was ended from outside."""
     if exit_code is None or exit_code <= SIGNALS_FROM:
-        return ""
+        return NOT_BEGUN.get(exit_code or 0, "")
     name = SIGNALS.get(exit_code - SIGNALS_FROM)
     if name is not None and name == job.spec.checkpoint.signal:
         return f", ended by {name}, which asks it to save itself and which it does not handle"

@@ -50,6 +50,12 @@ def test_a_program_that_a_signal_ended_is_told_which() -> None:
     assert decision.reasons[0].sentence() == "failed: exit code 137, ended by SIGKILL; see its log"
 
 
+def test_a_program_that_was_never_there_is_told_so() -> None:
+    decision = a_running_job().ended("job-e1", EndReason.FAILED, exit_code=127)
+    told = "failed: exit code 127, as when there is no such program; see its log"
+    assert decision.reasons[0].sentence() == told
+
+
 def test_a_program_that_does_not_handle_the_signal_it_is_saved_by_is_told_so() -> None:
     headquarters = a_running_job(checkpoint=CheckpointWish(signal="SIGUSR2"))
     decision = headquarters.ended("job-e1", EndReason.FAILED, exit_code=140)
