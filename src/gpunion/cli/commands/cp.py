@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         raise Trouble(
             f"{arguments.source!r} is not JOB:PATH",
             why="gpunion cp fetches what a job has made; what a job needs travels when it is handed in",
-            next_step="gpunion cp JOB:PATH LOCAL, or gpunion submit --dir DIR",
+            next_step="gpunion cp JOB:PATH LOCAL (JOB: alone is all of it), or gpunion submit --dir DIR",
             code=USAGE,
         )
     campus = context.campus(arguments)
