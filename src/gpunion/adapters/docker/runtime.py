@@ -51,7 +51,7 @@ def _answering(program: str) -> tuple[Engine, dict[str, Any]]:
                 return engine, info
             raise EngineTrouble("; ".join(info.get("ServerErrors") or ["its daemon does not answer"]))
         except (EngineTrouble, ValueError) as trouble:
-            troubles.append(str(trouble).rstrip(".?"))
+            troubles.append(str(trouble).rstrip(".?").removesuffix(". Is the docker daemon running"))
     raise RuntimeFault(
         f"docker does not answer: {troubles[0]}. Next: {mend_of(troubles[0], os.geteuid())}", temporary=True
     )
