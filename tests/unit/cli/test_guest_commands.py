@@ -380,3 +380,4 @@ def test_a_gang_travels_as_a_number_and_ps_says_which_member_is_which(
     assert gpunion("ps") == 0
     assert "train (1 of 2)" in gpunion.out
     assert "00000007-r1  train (2 of 2)" in gpunion.out
+    assert gpunion.out.index("(1 of 2)") < gpunion.out.index("(2 of 2)")

@@ -65,9 +65,23 @@ def _table(jobs: list[Json]) -> Table:
             str(job["moves"]),
             ago(job["submitted_at"], now),
         ]
-        for job in jobs
+        for job in _gangs_by_rank(jobs)
     ]
     return Table(columns=("ID", "NAME", "PHASE", "WHERE", "PROGRESS", "MOVES", "SUBMITTED"), rows=list(rows))
+
+
+def _gangs_by_rank(jobs: list[Json]) -> list[Json]:
+    """Members stand together, the first of them first."""
+    together: dict[str, list[Json]] = {}
+    for job in jobs:
+        gang = job.get("gang")
+        together.setdefault(str(job["id"] if gang is None else gang["members"][0]), []).append(job)
+    return [job for some in together.values() for job in sorted(some, key=_rank)]
+
+
+def _rank(job: Json) -> int:
+    gang = job.get("gang")
+    return 0 if gang is None else int(gang["rank"])
 
 
 def _name(job: Json) -> str:
