@@ -15,7 +15,8 @@ SENTENCES: dict[Why, str] = {
     Why.NODE_LEFT: "it has left the campus",
     Why.TOO_FEW_GPUS: "it has {has} GPU(s), {needs} are needed",
     Why.TOO_FEW_FREE_GPUS: "{free} of its GPUs are free, {needs} are needed",
-    Why.TOO_LITTLE_VRAM: "it has not {needs} GPU(s) with {vram_bytes} of memory",
+    Why.TOO_LITTLE_VRAM: "{has} of its GPUs have {vram_bytes} of memory (the largest has {most_bytes}), "
+    "{needs} are needed",
     Why.WRONG_MODEL: "its GPUs ({models}) are not of a wanted model",
     Why.TOO_FEW_CPUS: "it lends {has} CPUs, {needs} are needed",
     Why.TOO_LITTLE_MEMORY: "it lends {has_bytes} of memory, {needs_bytes} are needed",

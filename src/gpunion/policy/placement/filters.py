@@ -86,9 +86,10 @@ def _never_fits(job: Job, view: NodeView) -> Reason | None:
         if len(of_model) < request.gpus:
             models = ", ".join(sorted({gpu.model for gpu in capacity.gpus}))
             return because(node.id, Why.WRONG_MODEL, models=models)
-    if request.vram_bytes and len(suitable(node.facts.lent_gpus, request)) < request.gpus:
-        vram_bytes = request.vram_bytes
-        return because(node.id, Why.TOO_LITTLE_VRAM, needs=request.gpus, vram_bytes=vram_bytes)
+    if request.vram_bytes and (has := len(suitable(node.facts.lent_gpus, request))) < request.gpus:
+        facts = {"has": has, "needs": request.gpus, "vram_bytes": request.vram_bytes}
+        most_bytes = max((gpu.memory_bytes for gpu in node.facts.lent_gpus), default=0)
+        return because(node.id, Why.TOO_LITTLE_VRAM, most_bytes=most_bytes, **facts)
     if node.facts.lent_cpus < request.cpus:
         return because(node.id, Why.TOO_FEW_CPUS, has=node.facts.lent_cpus, needs=request.cpus)
     if view.lent_memory_bytes < request.memory_bytes:

@@ -58,6 +58,13 @@ def test_each_refusal_has_its_reason_in_words(why: Why) -> None:
     assert "{" not in reason.sentence()
 
 
+def test_too_little_memory_is_told_with_what_the_largest_has() -> None:
+    reason = refusal(asking(vram_bytes=25 * GIB), a_view(), 0.0)
+    assert reason is not None
+    told = "0 of its GPUs have 25 GiB of memory (the largest has 24 GiB), 1 are needed"
+    assert reason.sentence() == told
+
+
 def test_a_node_that_has_everything_refuses_nobody() -> None:
     assert refusal(a_job(), a_view(), 0.0) is None
 
