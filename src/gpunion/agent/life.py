@@ -181,6 +181,7 @@ class Agent:
             board=board,
             in_force=self._performer.small_things_done,
             desk=self._desk,
+            kills=self._kills,
         )
 
     async def begin(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.owner_client import SOCKET_NAME
+from gpunion.agent.owner_word import KillListener
 from gpunion.agent.status import StatusBoard
 from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_file import TermsTrouble
@@ -44,7 +45,9 @@ class OwnerApi:
         board: StatusBoard,
         in_force: Callable[[], Awaitable[None]],
         desk: TermsDesk | None = None,
+        kills: KillListener | None = None,
     ) -> None:
+        self._kills = kills
         self._desk = desk
         self._state_dir = state_dir
         self._in_force = in_force
@@ -99,6 +102,8 @@ class OwnerApi:
     async def _obey(self, verb: str, request: dict[str, Any]) -> str:
         match verb:
             case "status":
+                if self._kills is not None:
+                    await self._kills.heard()
                 return ""
             case "pause" | "resume" | "reclaim" if "gpus" in request:
                 return await self._about_gpus(verb, request, self._gpus(request))

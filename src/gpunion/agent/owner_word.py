@@ -10,6 +10,8 @@ from gpunion.domain.events import AgentEvent, GuestExited, GuestStartFailed, Own
 from gpunion.owner_kill import killed_at_s
 
 LOOK_S = 0.5
+# A decision takes milliseconds; a disk that takes longer over it keeps no owner from an answer.
+HEARD_LOOK_S, HEARD_LIMIT_S = 0.01, 1.0
 
 
 def owner_has_killed(state_dir: Path) -> bool:
@@ -31,6 +33,14 @@ class KillListener:
         elif not self._told:
             self._told = True
             self._loop.owner_meant(OwnerKilled())
+
+    async def heard(self) -> None:
+        """Returns when a kill that lies there counts, so that nobody is told otherwise after it."""
+        for _ in range(round(HEARD_LIMIT_S / HEARD_LOOK_S)):
+            self.look()
+            if not self._told:
+                return
+            await asyncio.sleep(HEARD_LOOK_S)
 
     def post(self, event: AgentEvent) -> None:
         """A guest's end is told after the kill that ended it, or it would be sent straight back here."""

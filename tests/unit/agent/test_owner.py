@@ -47,8 +47,10 @@ class Stage:
         )
         settings = settings_of(table, root, {})
         board = StatusBoard(settings=settings, world=self.fake.world, loop=self.loop, connection=connection)
-        self.api = OwnerApi(state_dir=root, loop=self.loop, board=board, in_force=self.in_force)
         self.kills = KillListener(self.loop, root)
+        self.api = OwnerApi(
+            state_dir=root, loop=self.loop, board=board, in_force=self.in_force, kills=self.kills
+        )
 
     async def in_force(self) -> None:
         self.forced += 1
@@ -223,6 +225,14 @@ async def test_a_kill_that_went_past_the_agent_is_heard_once(stage: Stage) -> No
     await asyncio.sleep(0.02)
     reports = list(stage.loop.station.reports.waiting.values())
     assert [type(report).__name__ for report in reports].count("NodeReclaimed") == 1
+
+
+async def test_who_asks_right_after_a_kill_is_not_told_that_guests_may_come(stage: Stage) -> None:
+    await asyncio.to_thread(kill_all, stage.state_dir)
+    status = (await stage.say("status"))["status"]
+    assert (status["tenure"], status["killed"]) == ("reclaimed", True)
+    assert (await stage.say("resume"))["status"]["tenure"] == "sharing"
+    assert (await stage.say("status"))["status"]["tenure"] == "sharing"
 
 
 async def test_the_kill_is_told_before_the_death_it_caused(stage: Stage) -> None:
