@@ -143,6 +143,11 @@ SENTENCES: dict[Why, str] = {
     Why.NODE_WENT_SILENT: "nothing is heard of {node}; unless that changes, "
     "what runs there goes on elsewhere in {fence_s}",
     Why.NODE_GIVEN_UP: "{node} stayed silent; going on from step {durable}",
+    Why.FORGOTTEN_THERE: "{node} has begun anew and knows nothing of it (its agent lost its memory, or the "
+    "coordinator was put back from a backup); it goes on when what may be left of it there has certainly "
+    "ended, in {fence_s}",
+    Why.NODE_BEGAN_ANEW: "{node} had begun anew without it; it goes on from step {durable}, or from what it "
+    "saved after that",
     Why.NODE_HEARD_AGAIN: "{node} is heard again",
     Why.NODE_JOINED: "{node} of lab {lab} joined with {gpus} GPU(s)",
     Why.NODE_BACK: "{node} is lent again",

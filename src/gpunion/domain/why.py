@@ -117,6 +117,8 @@ class Why(StrEnum):
     DISK_WORKS = "disk_works"
     NODE_WENT_SILENT = "node_went_silent"
     NODE_GIVEN_UP = "node_given_up"
+    FORGOTTEN_THERE = "forgotten_there"
+    NODE_BEGAN_ANEW = "node_began_anew"
     NODE_HEARD_AGAIN = "node_heard_again"
     NODE_JOINED = "node_joined"
     NODE_BACK = "node_back"

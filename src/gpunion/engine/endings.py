@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpunion.domain.job import Job
 from gpunion.domain.migration import Migration
+from gpunion.domain.node import NodePhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import RunEnded
 from gpunion.domain.run import EndReason, Run
@@ -32,7 +33,9 @@ def say_why(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
     node, durable = run.node_id, draft.durable_step(job.id)
     match report.reason:
         case EndReason.NODE_LOST:
-            draft.because(job.id, Why.NODE_GIVEN_UP, node=node, durable=durable)
+            gone = draft.state.nodes[node].phase in (NodePhase.SILENT, NodePhase.LEFT)
+            why = Why.NODE_GIVEN_UP if gone else Why.NODE_BEGAN_ANEW
+            draft.because(job.id, why, node=node, durable=durable)
         case EndReason.KILLED_BY_OWNER:
             draft.because(job.id, Why.OWNER_KILLED, node=node)
         case EndReason.LEASE_ENDED:

@@ -269,6 +269,7 @@ def _fence(draft: Draft, node: Node) -> None:
     for run in living(draft, node.id):
         if not draft.timer_set(f"fence:{run.id}"):
             draft.set_timer(f"fence:{run.id}", draft.now_s + fence_s)
+            draft.because(run.job_id, Why.FORGOTTEN_THERE, node=node.id, fence_s=fence_s)
 
 
 def _back(draft: Draft, node: Node) -> None:

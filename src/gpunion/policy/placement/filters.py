@@ -87,9 +87,15 @@ def _never_fits(job: Job, view: NodeView) -> Reason | None:
             models = ", ".join(sorted({gpu.model for gpu in capacity.gpus}))
             return because(node.id, Why.WRONG_MODEL, models=models)
     if request.vram_bytes and (has := len(suitable(node.facts.lent_gpus, request))) < request.gpus:
-        facts = {"has": has, "needs": request.gpus, "vram_bytes": request.vram_bytes}
         most_bytes = max((gpu.memory_bytes for gpu in node.facts.lent_gpus), default=0)
-        return because(node.id, Why.TOO_LITTLE_VRAM, most_bytes=most_bytes, **facts)
+        return because(
+            node.id,
+            Why.TOO_LITTLE_VRAM,
+            has=has,
+            needs=request.gpus,
+            vram_bytes=request.vram_bytes,
+            most_bytes=most_bytes,
+        )
     if node.facts.lent_cpus < request.cpus:
         return because(node.id, Why.TOO_FEW_CPUS, has=node.facts.lent_cpus, needs=request.cpus)
     if view.lent_memory_bytes < request.memory_bytes:

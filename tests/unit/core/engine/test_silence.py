@@ -129,7 +129,16 @@ def test_the_guests_of_an_agent_that_lost_its_memory_are_waited_for_and_then_giv
         SetTimer(key="fence:job-e1", at_s=headquarters.now_s + FENCE_S),
     )
     assert headquarters.run().living
-    assert whys(headquarters.fires("fence:job-e1"), "job") == [Why.NODE_GIVEN_UP, Why.PLACED]
+    assert whys(decision, "job") == [Why.FORGOTTEN_THERE]
+    assert whys(headquarters.fires("fence:job-e1"), "job") == [Why.NODE_BEGAN_ANEW, Why.PLACED]
+
+
+def test_one_that_begins_anew_and_falls_silent_after_that_is_said_to_be_silent() -> None:
+    headquarters = a_running_job()
+    headquarters.joins("alpha", incarnation="second")
+    assert whys(headquarters.joins("alpha", incarnation="third"), "job") == []
+    headquarters.silent("alpha")
+    assert Why.NODE_GIVEN_UP in whys(headquarters.fires("fence:job-e1"), "job")
 
 
 def test_a_silence_after_a_lost_memory_does_not_bring_the_former_guests_back() -> None:
