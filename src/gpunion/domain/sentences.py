@@ -32,6 +32,7 @@ SENTENCES: dict[Why, str] = {
     Why.GUESTS_FULL: "it already has the {limit} guests its owner allows",
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
     Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} are free and {needs} needed: {because}",
+    Why.DUMPING_UNTRIED: "it is being found out whether it can dump and bring back whole guests",
     Why.CANNOT_DUMP: "it cannot dump and bring back whole guests: {why_not}",
     Why.OTHER_ARCHITECTURE: "it is {here}, and the job was dumped whole on {there}",
     Why.OTHER_GPU: "its GPUs are {here}, and what the job has on a {there} moves only to another of these",

@@ -25,6 +25,10 @@ class SystemAbility:
     kind: str = ""  # what a dump depends on, in one word; dumps move freely between machines of one kind
 
 
+# Of a machine that has the means: what it says until it has dumped and brought back a small guest.
+UNTRIED = SystemAbility(why_not="it is being found out whether it can")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreTried:
     """What came of a dump of another kind of machine on this one: the memory of pairs."""

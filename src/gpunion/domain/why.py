@@ -31,6 +31,7 @@ class Why(StrEnum):
     REFUSED_LATELY = "refused_lately"
     GPU_WITHHELD = "gpu_withheld"
     CANNOT_DUMP = "cannot_dump"
+    DUMPING_UNTRIED = "dumping_untried"
     OTHER_ARCHITECTURE = "other_architecture"
     OTHER_GPU = "other_gpu"
     RESTORE_FAILED_BEFORE = "restore_failed_before"

@@ -49,6 +49,7 @@ from gpunion.domain.events import AgentEvent
 from gpunion.domain.guest import Tenure
 from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import Capacity
+from gpunion.domain.system_tier import UNTRIED, SystemAbility
 from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.agent_disk import AgentDisk
 from gpunion.ports.checkpointer import Checkpointer
@@ -223,5 +224,6 @@ def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
         sandboxed=parts.runtime.sandboxed,
         image_quota_bytes=None if parts.images is None else settings.image_quota_bytes,
         parks=parts.parker is not None,
+        system=SystemAbility() if parts.checkpointer is None else UNTRIED,
         data_address=f"{data_host(settings)}:{settings.data_port}" if settings.data_port else "",
     )

@@ -10,7 +10,7 @@ from gpunion.domain.place import CAMPUS
 from gpunion.domain.reasons import Reason, Why, because
 from gpunion.domain.resources import Gpu, Request
 from gpunion.domain.snapshot import NodeView
-from gpunion.domain.system_tier import Tier, architecture, differing
+from gpunion.domain.system_tier import UNTRIED, Tier, architecture, differing
 from gpunion.domain.wording import lab_in_words
 
 # Refusals that no waiting mends: more than the node has, or against its owner's standing terms.
@@ -29,6 +29,7 @@ FOR_GOOD = frozenset(
         Why.NO_IMAGES_HERE,
         Why.IMAGE_NOT_ADMITTED,
         Why.IMAGE_TOO_LARGE,
+        Why.CANNOT_DUMP,
     }
 )
 
@@ -169,6 +170,8 @@ def _not_whole(job: Job, node: Node) -> Reason | None:
     if job.tier is not Tier.SYSTEM and job.dump is None:
         return None
     here = node.facts.system
+    if here == UNTRIED:
+        return because(node.id, Why.DUMPING_UNTRIED)
     if not here.able:
         return because(node.id, Why.CANNOT_DUMP, why_not=here.why_not)
     if job.dump is None:

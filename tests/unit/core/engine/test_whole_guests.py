@@ -18,7 +18,15 @@ from gpunion.domain.orders import StartRun
 from gpunion.domain.reasons import Why
 from gpunion.domain.reports import CheckpointCaptured, CheckpointFailed, NoticeGiven, RunStarted
 from gpunion.domain.run import EndReason
-from gpunion.domain.system_tier import TRIES_KEPT, RestoreTried, SystemAbility, Tier, differing, learned
+from gpunion.domain.system_tier import (
+    TRIES_KEPT,
+    UNTRIED,
+    RestoreTried,
+    SystemAbility,
+    Tier,
+    differing,
+    learned,
+)
 from gpunion.engine.dumps import DUMP_PATIENCE_S
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.placement.pick import choose_gpus
@@ -49,6 +57,10 @@ def able(kind: str = NEW) -> NodeFacts:
     return replace(facts(), system=SystemAbility(able=True, why_not="", kind=kind))
 
 
+def untried() -> NodeFacts:
+    return replace(facts(), system=UNTRIED)
+
+
 def dumped(kind: str = NEW) -> Job:
     point = DurablePoint(checkpoint_id=C1, step=7, progress=0.1, at_s=5.0, tier=Tier.SYSTEM, kind=kind)
     return a_job(spec=a_spec(checkpoint=WHOLE), durable=point)
@@ -75,6 +87,7 @@ def refused(job: Job, node: Node) -> Why | None:
     [
         (dumped(), a_node(), Why.CANNOT_DUMP),
         (a_job(spec=a_spec(checkpoint=WHOLE)), a_node(), Why.CANNOT_DUMP),
+        (a_job(spec=a_spec(checkpoint=WHOLE)), a_node(of=untried()), Why.DUMPING_UNTRIED),
         (a_job(spec=a_spec(checkpoint=WHOLE)), a_node(of=able(ARM)), None),
         (dumped(), a_node(of=able()), None),
         (dumped(ARM), a_node(of=able()), Why.OTHER_ARCHITECTURE),
@@ -93,6 +106,15 @@ def refused(job: Job, node: Node) -> Why | None:
 )
 def test_a_dump_goes_only_where_it_may_come_to_life(job: Job, node: Node, why: Why | None) -> None:
     assert refused(job, node) is why
+
+
+def test_a_job_to_be_saved_whole_is_turned_away_where_no_machine_could_ever_do_that() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    decision = headquarters.submits(spec=a_spec(checkpoint=WHOLE))
+    assert whys(decision) == [Why.IMPOSSIBLE, Why.CANNOT_DUMP]
+    headquarters.joins("beta", untried())
+    assert whys(headquarters.submits(spec=a_spec(checkpoint=WHOLE)), "job") == [Why.SUBMITTED, Why.WAITING]
 
 
 def test_of_a_machine_s_gpus_a_dump_takes_one_like_it_had() -> None:
