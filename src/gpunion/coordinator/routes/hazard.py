@@ -80,14 +80,15 @@ def _shown(node: Node, found: Outlook) -> hazard.HazardOut:
 
 
 def _signs(memories: Memories) -> list[hazard.SignsOut]:
+    """Rounded: on a campus of two machines every digit more would tell when somebody came and went."""
     campus = memories.campus
     book = SignBook() if campus is None else book_of_signs(campus.signs, campus.signs_as_of_s)
     return [
         hazard.SignsOut(
             shown=[sign.value for sign in one.shown],
-            departures=one.departures,
-            expected=one.expected,
-            factor=book.factor(one.shown),
+            departures=round(one.departures, 1),
+            expected=round(one.expected, 1),
+            factor=round(book.factor(one.shown), 1),
         )
         for one in book.records()
     ]
