@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from gpunion.domain.commit import Commit
+from gpunion.domain.resources import GIB
+from gpunion.engine.coordinator_station import CoordinatorStation
 from gpunion.sim.fuzz import failure_text, run_seed
+from gpunion.sim.generate import random_scenario
+from gpunion.sim.run import run_scenario
 from gpunion.sim.tally import KINDS
+from gpunion.sim.watch import Watch
 
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
 pytestmark = pytest.mark.no_cover
@@ -19,3 +27,28 @@ def test_random_campuses_full_of_trouble_break_no_invariant(seeds: range) -> Non
     assert [failure_text(outcome) for outcome in outcomes if not outcome.ok] == []
     met = {kind for outcome in outcomes for kind in KINDS if outcome.troubles[kind]}
     assert met == set(KINDS)
+
+
+class GpusGivenOn(Watch):
+    """Counts decisions after which somebody has the GPUs of a run whose output is still being sent."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+        runs = station.engine.state.runs
+        for living in station.engine.state.living.values():
+            held = {index for run_id in living for index in runs[run_id].held_gpus}
+            back = (runs[run_id].grant.gpu_indices for run_id in living if runs[run_id].gpus_back)
+            self.seen += any(held & set(indices) for indices in back)
+
+
+def test_outputs_that_take_minutes_to_send_break_no_invariant_while_others_have_the_gpus() -> None:
+    watch = GpusGivenOn()
+    for seed in range(15):
+        scenario = random_scenario(seed)
+        jobs = [replace(job, program=replace(job.program, output_bytes=4 * GIB)) for job in scenario.jobs]
+        large = replace(scenario, jobs=tuple(jobs))
+        outcome = run_scenario(large, prepare=lambda world: world.watch(watch))
+        assert (seed, outcome.violations) == (seed, ())
+    assert watch.seen

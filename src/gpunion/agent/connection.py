@@ -9,7 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from gpunion.agent.loop import AgentLoop
-from gpunion.domain.frames import Preparing, Progress, SaveNote
+from gpunion.domain.frames import Finishing, Preparing, Progress, SaveNote
 from gpunion.ports.clock import Clock
 from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault, LinkSession
 
@@ -32,6 +32,7 @@ class Connection:
         progress: Callable[[], tuple[Progress, ...]],
         preparing: Callable[[], tuple[Preparing, ...]] = tuple,
         saves: Callable[[], tuple[SaveNote, ...]] = tuple,
+        finishing: Callable[[], tuple[Finishing, ...]] = tuple,
     ) -> None:
         self.trouble = "not connected yet"  # empty while connected
         self._loop = loop
@@ -40,6 +41,7 @@ class Connection:
         self._progress = progress
         self._preparing = preparing
         self._saves = saves
+        self._finishing = finishing
         self._greet_again = False
 
     def greet_again(self) -> None:
@@ -119,7 +121,8 @@ class Connection:
             if now_s >= beat_s and self._loop.station.connected:
                 beat_s = now_s + heartbeat_s
                 progress = await asyncio.to_thread(self._progress)
-                await session.send(self._loop.heartbeat(progress, self._preparing(), self._saves()))
+                beat = self._loop.heartbeat(progress, self._preparing(), self._saves(), self._finishing())
+                await session.send(beat)
             await self._loop.something_to_send(
                 min(heartbeat_s, max(0.0, beat_s - self._clock.now_s()) or 0.05)
             )

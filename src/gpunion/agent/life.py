@@ -35,7 +35,7 @@ from gpunion.agent.terms_keeper import Found, TermsKeeper
 from gpunion.agent.terms_watch import TermsWatch
 from gpunion.domain.commit import SavedAgent
 from gpunion.domain.events import AgentStarted
-from gpunion.domain.frames import Preparing, SaveNote
+from gpunion.domain.frames import Finishing, Preparing, SaveNote
 from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId
 from gpunion.domain.resources import Gpu
@@ -99,6 +99,7 @@ class Agent:
             progress=self._performer.progress,
             preparing=self._preparing,
             saves=self._saves,
+            finishing=self._finishing,
         )
         self._gpu_watch = GpuWatch(
             gpus=parts.gpus,
@@ -318,6 +319,9 @@ class Agent:
     def _saves(self) -> tuple[SaveNote, ...]:
         guests = self._station.engine.state.guests.values()
         return self._world.saves.notes(guests, self._parts.clock.now_s())
+
+    def _finishing(self) -> tuple[Finishing, ...]:
+        return self._world.saves.finishing(self._station.engine.state.guests.values())
 
     def _more_gpus(self, found: tuple[Gpu, ...]) -> None:
         facts = self._station.facts

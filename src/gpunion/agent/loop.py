@@ -14,6 +14,7 @@ from gpunion.domain.events import AgentEvent, AgentStarted
 from gpunion.domain.frames import (
     AgentFrame,
     CoordinatorFrame,
+    Finishing,
     Heartbeat,
     Hello,
     Preparing,
@@ -96,8 +97,9 @@ class AgentLoop:
         progress: tuple[Progress, ...],
         preparing: tuple[Preparing, ...] = (),
         saves: tuple[SaveNote, ...] = (),
+        finishing: tuple[Finishing, ...] = (),
     ) -> Heartbeat:
-        return self.station.heartbeat(self._clock.now_s(), progress, preparing, saves)
+        return self.station.heartbeat(self._clock.now_s(), progress, preparing, saves, finishing)
 
     async def something_to_send(self, patience_s: float) -> None:
         try:

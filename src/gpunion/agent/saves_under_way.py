@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gpunion.domain.frames import SaveNote, SaveStage
+from gpunion.domain.frames import Finishing, SaveNote, SaveStage
 from gpunion.domain.guest import Guest
 from gpunion.domain.ids import CheckpointId, RunId
 
@@ -21,6 +21,8 @@ class _Words:
     stage: SaveStage
     done_bytes: int = 0
     total_bytes: int | None = None
+    trouble: str = ""  # why it was not taken so far
+    detail: str = ""
 
 
 class SavesBoard:
@@ -37,9 +39,19 @@ class SavesBoard:
         """To be told how many bytes of how many are done."""
 
         def told(done_bytes: int, total_bytes: int) -> None:
-            self._put(run_id, _Words(checkpoint_id, SaveStage.SENDING, done_bytes, total_bytes))
+            words = _Words(checkpoint_id, SaveStage.SENDING, done_bytes, total_bytes)
+            with self._lock:
+                former = self._said.get(run_id)
+                if former is not None and former.trouble and former.checkpoint_id == checkpoint_id:
+                    # A place may take most of it and still be full in the end.
+                    words = replace(words, trouble=former.trouble, detail=former.detail)
+                self._said[run_id] = words
 
         return told
+
+    def not_taken(self, run_id: RunId, checkpoint_id: CheckpointId, trouble: str, detail: str) -> None:
+        """It is tried again."""
+        self._put(run_id, _Words(checkpoint_id, SaveStage.WRITTEN, trouble=trouble, detail=detail))
 
     def clear(self, run_id: RunId, checkpoint_id: CheckpointId) -> None:
         """Nothing is being done for it any more; what is said of a later one stays."""
@@ -68,6 +80,16 @@ class SavesBoard:
     def notes(self, guests: Iterable[Guest], now_s: float) -> tuple[SaveNote, ...]:
         found = (self.note_of(guest, now_s) for guest in guests)
         return tuple(note for note in found if note is not None)
+
+    def finishing(self, guests: Iterable[Guest]) -> tuple[Finishing, ...]:
+        """Guests whose program has ended, and what keeps what they made from being taken."""
+        with self._lock:
+            said = dict(self._said)
+        nothing = _Words(CheckpointId(""), SaveStage.WRITTEN)
+        sending = [(guest.run_id, said.get(guest.run_id, nothing)) for guest in guests if guest.sends_output]
+        return tuple(
+            Finishing(run_id=id, trouble=words.trouble, detail=words.detail) for id, words in sending
+        )
 
     def _put(self, run_id: RunId, words: _Words) -> None:
         with self._lock:

@@ -154,6 +154,8 @@ def _sent_in_the_end(
         except VaultFault as fault:
             if not fault.temporary or cancelled() or time.monotonic() >= until_s:
                 raise
+            trouble, detail = trouble_of(fault).value, str(fault)[:DETAIL_LIMIT_CHARS]
+            world.saves.not_taken(note.run_id, output_of(note), trouble, detail)
         cancelled.wait(wait_s)
         wait_s = min(2 * wait_s, OUTPUT_WAIT_MAX_S)
 

@@ -133,6 +133,13 @@ def shown_saving(saving: dict[str, Any]) -> str:
     return words if saving["for_s"] is None else f"{words}, {shown_duration(saving['for_s'])}"
 
 
+def shown_finishing(finishing: dict[str, Any]) -> str:
+    """Of a job whose program has ended."""
+    if finishing["trouble"] is None:
+        return "its output is being sent"
+    return f"its output is not taken: {finishing['trouble']}"
+
+
 def shown_reached(progress: float, step: int) -> str:
     """A program that does not say how much there is to do has steps and no share of them."""
     if not progress and step:

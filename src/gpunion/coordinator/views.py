@@ -16,6 +16,7 @@ from gpunion.domain.reasons import Reason, Verdict
 from gpunion.domain.run import Run, RunPhase
 from gpunion.engine import moving
 from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.handlers import finishing
 from gpunion.engine.state import CampusState
 from gpunion.ports.store import LoggedDecision
 from gpunion.wire.v1 import campus as wire
@@ -31,6 +32,7 @@ def job_out(campus: Campus, job: Job) -> jobs.JobOut:
         live=campus.state.progress.get(run.id) if run else None,
         preparing=campus.state.preparing.get(run.id) if run and to_start else None,
         saving=saving(campus.station, job, campus.clock.now_s()),
+        finishing=None if run is None else finishing_out(run),
         moves=sum(
             one.went_elsewhere and moving.moved_off(campus.state, one) for one in migrations_of(campus, job)
         ),
@@ -39,11 +41,22 @@ def job_out(campus: Campus, job: Job) -> jobs.JobOut:
 
 
 def shown_phase(state: CampusState, job: Job) -> JobPhase:
-    """A job that was refused, or whose machine went before it began, has not begun: it only waits."""
+    """A job that was refused, or whose machine went before it began, has not begun: it only waits. One whose
+    program has ended does not run any more."""
+    if job.phase is JobPhase.RUNNING:
+        run = state.runs.get(run_id(job.id, job.epoch))
+        return job.phase if run is None or run.over_s is None else JobPhase.FINISHING
     if job.phase is not JobPhase.MIGRATING or job.durable is not None:
         return job.phase
     began = any(run.started_s is not None for run in _runs_of(state, job))
     return job.phase if began else JobPhase.PENDING
+
+
+def finishing_out(run: Run) -> jobs.FinishingOut | None:
+    if run.over_s is None:
+        return None
+    trouble = finishing.trouble_in_words(run.output_trouble) if run.output_trouble else None
+    return jobs.FinishingOut(since=convert.shown_time(run.over_s), trouble=trouble)
 
 
 def job_detail(campus: Campus, job: Job) -> jobs.JobDetail:

@@ -6,6 +6,7 @@ from dataclasses import field
 
 from gpunion.domain.account import Quota
 from gpunion.domain.checkpoint import CheckpointTrouble
+from gpunion.domain.frames import Finishing
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.image import Archive, Image
 from gpunion.domain.job import JobSpec
@@ -85,6 +86,12 @@ class NodeHeard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramEnded:
+    node_id: NodeId
+    note: Finishing  # its run lives until what it made is where it is kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReported:
     node_id: NodeId
     report: Report
@@ -113,6 +120,7 @@ CoordinatorEvent = (
     | NodeJoined
     | NodeFellSilent
     | NodeHeard
+    | ProgramEnded
     | NodeReported
     | NodeRemoved
     | CoordinatorStarted

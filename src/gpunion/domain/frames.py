@@ -58,6 +58,15 @@ class SaveNote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Finishing:
+    """A run whose program has ended, while what it made is being sent."""
+
+    run_id: RunId
+    trouble: str = ""  # a CheckpointTrouble, or the word of a newer agent: why it was not taken so far
+    detail: str = ""  # what its places said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """First frame of every connection. A new `incarnation` means: I remember nothing."""
 
@@ -77,6 +86,7 @@ class Heartbeat:
     progress: tuple[Progress, ...] = ()
     preparing: tuple[Preparing, ...] = ()
     saves: tuple[SaveNote, ...] = ()
+    finishing: tuple[Finishing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

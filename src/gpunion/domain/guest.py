@@ -88,6 +88,11 @@ class Guest:
         return self.phase in _LIVING
 
     @property
+    def sends_output(self) -> bool:
+        """Its program has ended by itself, and what it made is on its way."""
+        return self.phase is GuestPhase.SHIPPING and self.saving is None
+
+    @property
     def parked(self) -> bool:
         """Frozen, with nothing of it on a GPU."""
         return self.parking is Parking.PARKED

@@ -61,11 +61,23 @@ class Run:
     checkpoints: int = 0  # how many were asked for; numbers the next one
     parking: bool = False  # its agent moves it off its GPUs into memory, or has done so
     parked_s: float | None = None  # since when it stands still there
-    charge: Charge | None = None  # what it counts for while it lives
+    charge: Charge | None = None  # what it counts for while it has its GPUs
+    over_s: float | None = None  # since when its program is known to have ended; what it made is on its way
+    gpus_back: bool = False  # its GPUs are free for others before it has ended
+    output_trouble: str = ""  # why what it made was not taken so far, as far as its user was told
 
     @property
     def living(self) -> bool:
         return self.phase is not _ENDED
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether what it was granted of them is its own."""
+        return self.phase is not _ENDED and not self.gpus_back
+
+    @property
+    def held_gpus(self) -> tuple[int, ...]:
+        return () if self.gpus_back else self.grant.gpu_indices
 
     def held_gpu_s(self, until_s: float) -> float:
         """What it has had of its machine by then; nothing where it never started."""

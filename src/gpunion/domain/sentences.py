@@ -171,6 +171,8 @@ SENTENCES: dict[Why, str] = {
     "fetch it: gpunion cp {job}: DIR",
     Why.OUTPUT_ON_ITS_WAY: "its program has ended on {node}; what it made is not yet where it is kept, "
     "and is sent until it is",
+    Why.OUTPUT_NOT_TAKEN: "its program has ended on {node}, but what it made could not be sent so far: "
+    "{trouble}. It is tried again for an hour (what comes then: docs/jobs.md). Next: {next}",
     Why.OUTPUT_NOT_KEPT: "its program finished on {node}, but {detail}; it is run again from step {durable}",
     Why.OUTPUT_LEFT_OUT: "{detail}",
     Why.FINISHED: "finished on {node} after {moves} move(s)",

@@ -137,6 +137,7 @@ class Why(StrEnum):
     SAVED_FOR_OWNER = "saved_for_owner"
     GUEST_VANISHED = "guest_vanished"
     OUTPUT_ON_ITS_WAY = "output_on_its_way"
+    OUTPUT_NOT_TAKEN = "output_not_taken"
     OUTPUT_NOT_KEPT = "output_not_kept"
     OUTPUT_ARRIVED = "output_arrived"
     OUTPUT_LEFT_OUT = "output_left_out"

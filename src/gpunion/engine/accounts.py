@@ -41,9 +41,9 @@ def began(draft: Draft, run: Run) -> None:
 
 
 def follow_ends(draft: Draft) -> None:
-    """After an event, before anybody is placed: what has ended is free to count for somebody else."""
+    """After an event, before anybody is placed: what has ended, or needs its GPUs no more, counts no more."""
     for former, run in draft.changed_runs():
-        if former is not None and former.living and not run.living:
+        if former is not None and former.has_gpus and not run.has_gpus:
             _count(draft, run, sign=-1)
             _lent(draft, run)
 

@@ -11,6 +11,7 @@ from gpunion.domain.events import AgentEvent, LeaseRenewed, OrderReceived, Timer
 from gpunion.domain.frames import (
     AgentFrame,
     CoordinatorFrame,
+    Finishing,
     Heartbeat,
     Hello,
     LeaseGrant,
@@ -193,6 +194,7 @@ class AgentStation:
         progress: Iterable[Progress] = (),
         preparing: Iterable[Preparing] = (),
         saves: Iterable[SaveNote] = (),
+        finishing: Iterable[Finishing] = (),
     ) -> Heartbeat:
         return Heartbeat(
             sent_s=now_s,
@@ -200,6 +202,7 @@ class AgentStation:
             progress=tuple(progress),
             preparing=tuple(preparing),
             saves=tuple(saves),
+            finishing=tuple(finishing),
         )
 
     def outgoing(self, now_s: float) -> list[AgentFrame]:

@@ -37,7 +37,7 @@ def say_it_may_stay(draft: Draft, run: Run) -> None:
 
 
 def wanted_gpus(node: Node, run: Run) -> list[WithheldGpu]:
-    held = run.grant.gpu_indices
+    held = run.held_gpus
     return [g for g in node.withheld if g.index in held and g.phase is GpuPhase.RECLAIMING]
 
 

@@ -88,13 +88,13 @@ def _over_quota(state: CampusState, order: StartRun) -> list[Violation]:
 
 def _held_gpus(state: CampusState, name: str) -> int:
     living = (state.runs[run_id] for runs in state.living.values() for run_id in runs)
-    charges = (run.charge for run in living if run.charge is not None)
+    charges = (run.charge for run in living if run.charge is not None and run.has_gpus)
     return sum(one.gpus for one in charges if name in (user_account(one.user), lab_account(one.lab)))
 
 
 def _promised_twice(state: CampusState, node: Node) -> list[Violation]:
     runs = [state.runs[living] for living in sorted(state.living.get(node.id, ()))]
-    indices = [index for run in runs for index in run.grant.gpu_indices]
+    indices = [index for run in runs for index in run.held_gpus]
     found = []
     if len(indices) != len(set(indices)):
         what = f"GPUs {sorted(indices)} are held by {len(runs)} runs"

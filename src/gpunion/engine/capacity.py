@@ -74,7 +74,7 @@ def _count(draft: Draft, node_id: NodeId) -> NodeView:
     node = draft.state.nodes[node_id]
     runs = [draft.state.runs[run_id] for run_id in draft.state.living.get(node_id, ())]
     requests = [draft.state.jobs[migration.job_id].spec.request for migration in kept]
-    taken = {index for run in runs for index in run.grant.gpu_indices}
+    taken = {index for run in runs for index in run.held_gpus}
     taken |= {index for migration in kept for index in migration.reserved_gpus}
     taken |= {gpu.index for gpu in node.withheld}
     cpus = sum(run.grant.cpus for run in runs) + sum(request.cpus for request in requests)

@@ -17,6 +17,7 @@ from gpunion.domain.events import (
     NodeJoined,
     NodeRemoved,
     NodeReported,
+    ProgramEnded,
     QuotaSet,
     TimerFired,
 )
@@ -60,6 +61,7 @@ from gpunion.engine import (
 from gpunion.engine.draft import Draft
 from gpunion.engine.handlers import (
     checkpoints,
+    finishing,
     gang_runs,
     images,
     jobs,
@@ -182,6 +184,8 @@ def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
             nodes.fell_silent(draft, event)
         case NodeHeard():
             nodes.heard(draft, event)
+        case ProgramEnded():
+            finishing.heard(draft, event)
         case NodeRemoved():
             nodes.removed(draft, event)
         case CoordinatorStarted():

@@ -19,6 +19,7 @@ from gpunion.domain.events import (
     NodeHeard,
     NodeJoined,
     NodeReported,
+    ProgramEnded,
     TimerFired,
 )
 from gpunion.domain.frames import (
@@ -30,13 +31,14 @@ from gpunion.domain.frames import (
     OrderFrame,
     Welcome,
 )
-from gpunion.domain.ids import NodeId
+from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.node import NodePhase
 from gpunion.domain.orders import Order, StartRun, StopRun
 from gpunion.domain.records import maker
 from gpunion.domain.timing import Timing
 from gpunion.engine.channel import Receiver, Sender, Skew, report_in_our_time
 from gpunion.engine.coordinator import CoordinatorEngine
+from gpunion.engine.handlers import finishing
 from gpunion.engine.heard_saves import HeardSaves
 from gpunion.engine.leases import LeaseBook
 from gpunion.engine.state import CampusState
@@ -63,6 +65,7 @@ class NodeLink:
         self.skew = Skew()
         self.replies: list[CoordinatorFrame] = []  # answers that need no memory
         self.saves = HeardSaves()
+        self.finishing: frozenset[RunId] = frozenset()  # runs that its last heartbeat called so
         self.unanswered: Heartbeat | None = None  # of a node that is silent until its word is committed
 
 
@@ -115,7 +118,8 @@ class CoordinatorStation:
                 self.engine.note_progress(progress.run_id, progress.step, progress.progress)
             self.engine.note_preparing(node_id, frame.preparing)
             link.saves.take(now_s, frame.saves, node_id, self.engine.state.runs)
-            if events:
+            events, unheard = [*events, *self._ended_programs(link, node_id, frame)], bool(events)
+            if unheard:
                 # A lease that nobody remembers granting would let a run live on that is given up.
                 link.unanswered = frame
             else:
@@ -125,6 +129,18 @@ class CoordinatorStation:
             mark = _mark(node_id=node_id, incarnation=link.incarnation, seq=frame.seq)
             report = report_in_our_time(frame.report, link.skew)
             events.append((_reported(node_id=node_id, report=report), mark))
+        return events
+
+    def _ended_programs(self, link: NodeLink, node_id: NodeId, beat: Heartbeat) -> list[Posted]:
+        """Those of which there is something to write down: one that is sent within a heartbeat is not."""
+        before, link.finishing = link.finishing, frozenset(note.run_id for note in beat.finishing)
+        events: list[Posted] = []
+        for note in beat.finishing:
+            run = self.engine.state.runs.get(note.run_id)
+            if run is None or run.node_id != node_id or not finishing.news(run, note.trouble):
+                continue
+            if note.trouble or note.run_id in before:
+                events.append((ProgramEnded(node_id=node_id, note=note), None))
         return events
 
     def disconnected(self, node_id: NodeId) -> None:

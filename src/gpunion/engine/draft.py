@@ -179,7 +179,7 @@ class Draft:
 
 
 def _may_free(record: Record) -> bool:
-    return isinstance(record, Node) or (isinstance(record, Run) and not record.living)
+    return isinstance(record, Node) or (isinstance(record, Run) and not record.has_gpus)
 
 
 def _may_make_room(record: Record) -> bool:
@@ -187,7 +187,7 @@ def _may_make_room(record: Record) -> bool:
         case Node() | Migration():
             return True
         case Run():
-            return not record.living
+            return not record.has_gpus
         case Job():
             return record.phase.waiting
         case _:

@@ -158,7 +158,7 @@ def _save_and_go(draft: Draft, job: Job, members: list[Job], rate_bps: float) ->
         rate_bps=rate_bps,
         deadline_s=None,
         destination=run.node_id if stays else None,
-        reserved_gpus=run.grant.gpu_indices if stays else (),
+        reserved_gpus=run.held_gpus if stays else (),
         final=not promised_away,
     )
 

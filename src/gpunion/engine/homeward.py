@@ -77,7 +77,7 @@ def _away_in_any_order(draft: Draft) -> Iterator[Run]:
             job = jobs[run.job_id]
             if job.home == node_id or run.phase is not running:
                 continue  # nearly everybody
-            if not run.parking and job.migration is None:
+            if not run.parking and run.over_s is None and job.migration is None:
                 yield run
 
 

@@ -103,8 +103,9 @@ def _crowds(draft: Draft, job: Job) -> Iterator[Crowd]:
 
 
 def _may_go(draft: Draft, node: Node, run: Run) -> bool:
-    wanted = node.wanted_by_s(run.grant.gpu_indices) is not None
-    return run.phase is RunPhase.RUNNING and draft.job_of(run).migration is None and not wanted
+    wanted = node.wanted_by_s(run.held_gpus) is not None
+    works = run.phase is RunPhase.RUNNING and run.over_s is None
+    return works and draft.job_of(run).migration is None and not wanted
 
 
 def _candidate(draft: Draft, node: Node, run: Run) -> Candidate:
@@ -116,7 +117,7 @@ def _candidate(draft: Draft, node: Node, run: Run) -> Candidate:
     return Candidate(
         run_id=run.id,
         priority=int(job.spec.priority),
-        weight=_weight(job, len(run.grant.gpu_indices)),
+        weight=_weight(job, len(run.held_gpus)),
         save_s=job.cost.save_s + 8.0 * job.cost.ship_bytes / wire_bps,
         restore_s=job.cost.restart_s,
         unsaved_s=draft.now_s - saved_s,
@@ -139,8 +140,9 @@ def _fits_without(draft: Draft, job: Job, node_id: NodeId, gone: frozenset[RunId
 
 
 def without(here: NodeView, draft: Draft, gone: frozenset[RunId]) -> NodeView:
-    grants = [draft.state.runs[run_id].grant for run_id in gone]
-    freed = {index for grant in grants for index in grant.gpu_indices}
+    runs = [draft.state.runs[run_id] for run_id in gone]
+    grants = [run.grant for run in runs]
+    freed = {index for run in runs for index in run.held_gpus}
     freed -= {gpu.index for gpu in here.node.withheld}
     more = tuple(gpu for gpu in here.node.facts.lent_gpus if gpu.index in freed)
     return replace(

@@ -54,7 +54,7 @@ def empty_wanted_nodes(draft: Draft) -> None:
 
 
 def _want(draft: Draft, node: Node, run: Run) -> Want | None:
-    wanted = (node.wanted_by_s(run.grant.gpu_indices), run.wanted_by_s)
+    wanted = (node.wanted_by_s(run.held_gpus), run.wanted_by_s)
     deadline_s = min((at_s for at_s in wanted if at_s is not None), default=None)
     if deadline_s is None or any(gpu.cause is HoldCause.SICK for gpu in announcing.wanted_gpus(node, run)):
         return None  # nothing is saved from a broken GPU: its agent ends the run and says so

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gpunion.domain.commit import AgentCommit
 from gpunion.domain.events import AgentEvent, AgentStarted, GuestFound, SignsSeen
-from gpunion.domain.frames import CoordinatorFrame, Progress, Welcome
+from gpunion.domain.frames import CoordinatorFrame, Finishing, Progress, Welcome
 from gpunion.domain.guest import Tenure
 from gpunion.domain.signs import Signs
 from gpunion.domain.timing import Timing
@@ -243,7 +243,10 @@ class AgentShell:
             for box in self.place.runtime.boxes.values()
             if box.process is not None and not box.ended
         ]
-        self._transport.send_up(self.node_id, self.station.heartbeat(self._now(), progress))
+        guests = self.station.engine.state.guests.values()
+        finishing = [Finishing(run_id=guest.run_id) for guest in guests if guest.sends_output]
+        beat = self.station.heartbeat(self._now(), progress, finishing=finishing)
+        self._transport.send_up(self.node_id, beat)
 
     def _flush(self) -> None:
         if self.station is not None and self.station.reports.waiting:

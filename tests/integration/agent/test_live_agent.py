@@ -41,6 +41,24 @@ async def test_a_job_runs_is_saved_and_finishes_with_its_output(campus: TestCamp
     )
 
 
+async def test_an_output_that_finds_its_vault_away_is_told_with_the_reason_and_arrives_when_it_is_back(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    job = campus.submit("job-1", TRAIN, STEPS="200")
+    await eventually(lambda: campus.step(job) > 0, "a checkpoint is durable")
+    away = machine.vault.rename(machine.vault.with_name("away"))
+    await eventually(lambda: bool(campus.runs(job)[0].output_trouble), "the trouble is heard")
+    [told] = [line for line in campus.story if "its program has ended" in line and "Next:" in line]
+    assert "where its saves are kept did not answer" in told
+    assert "Next: the operator of the campus's vault brings it back" in told
+    assert campus.runs(job)[0].held_gpus == ()
+    away.rename(machine.vault)
+    await eventually(lambda: campus.job(job).phase.over, "the job ends")
+    assert campus.job(job).phase is JobPhase.SUCCEEDED, campus.story
+    assert campus.job(job).output == "job-1-e1-output"
+
+
 async def running(campus: TestCampus, machine: Machine, name: str = "job-1") -> JobId:
     """A job that never ends, running on the machine, with a durable checkpoint."""
     job = campus.submit(name, TRAIN, STEPS=FOREVER)

@@ -26,7 +26,7 @@ def a_job(number: int = 1, **changes: Any) -> Json:
         "priority": "normal", "command": ["python", "train.py"], "resources": {}, "bundle": None,
         "submitted_at": "2026-01-01T00:00:00.000Z", "ended_at": None, "epoch": 1, "node_id": "alpha",
         "home": "alpha", "moves": 0, "durable": None, "live": None, "exit_code": None, "output": None,
-        "image": None, "preparing": None, "saving": None,
+        "image": None, "preparing": None, "saving": None, "finishing": None,
     }  # fmt: skip
     return {**job, **changes}
 
@@ -204,6 +204,7 @@ class CampusDouble:
             "waits": self.waits,
             "preparing": job["preparing"],
             "saving": job["saving"],
+            "finishing": job["finishing"],
             "places": self.place_troubles,
         }
 

@@ -8,7 +8,8 @@ import pytest
 
 from gpunion.coordinator import views
 from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.frames import Heartbeat, SaveNote
+from gpunion.domain.events import ProgramEnded
+from gpunion.domain.frames import Finishing, Heartbeat, SaveNote
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.job import JobPhase
 from gpunion.domain.reasons import Why
@@ -129,3 +130,18 @@ def test_a_job_that_was_refused_before_it_ever_ran_is_pending_and_one_that_ran_i
     headquarters = a_running_job()
     headquarters.ended("job-e1", EndReason.GUEST_LOST)
     assert views.shown_phase(headquarters.state, headquarters.job()) is JobPhase.MIGRATING
+
+
+def test_a_job_whose_program_has_ended_is_finishing_with_what_keeps_its_output_from_being_taken() -> None:
+    headquarters = a_running_job()
+    assert views.shown_phase(headquarters.state, headquarters.job()) is JobPhase.RUNNING
+    assert views.finishing_out(headquarters.run()) is None
+    headquarters.hears(ProgramEnded(node_id=ALPHA, note=Finishing(run_id=RUN)))
+    since = convert.shown_time(headquarters.now_s)
+    assert headquarters.job().phase is JobPhase.RUNNING
+    assert views.shown_phase(headquarters.state, headquarters.job()) is JobPhase.FINISHING
+    assert views.finishing_out(headquarters.run()) == jobs.FinishingOut(since=since, trouble=None)
+    full = Finishing(run_id=RUN, trouble="vault_full")
+    headquarters.later(5).hears(ProgramEnded(node_id=ALPHA, note=full))
+    told = jobs.FinishingOut(since=since, trouble="there is no room where its saves are kept")
+    assert views.finishing_out(headquarters.run()) == told

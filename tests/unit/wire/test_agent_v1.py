@@ -16,6 +16,7 @@ from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.frames import (
     AgentFrame,
     CoordinatorFrame,
+    Finishing,
     Heartbeat,
     Hello,
     LeaseGrant,
@@ -58,6 +59,7 @@ HEARTBEAT = Heartbeat(
     ack=7,
     progress=(Progress(run_id=RunId("r"), step=1, progress=0.5),),
     saves=(SaveNote(run_id=RunId("r"), checkpoint_id=CheckpointId("c"), stage="sending", for_s=2.5),),
+    finishing=(Finishing(run_id=RunId("s"), trouble="vault_full", detail="no space left"),),
 )
 REPORT = ReportFrame(seq=9, ack=2, sent_s=1.0, report=NoticeGiven(deadline_s=60.0))
 WELCOME = Welcome(term=3, orders_before=2, ack=9, timing=Timing(), hello_sent_s=0.5, sent_s=1.0)
@@ -89,10 +91,11 @@ def test_what_is_no_text_keeps_no_report_from_being_sent() -> None:
     assert frame == replace(REPORT, report=replace(failed, places="?.pt changed"))
 
 
-def test_an_agent_of_before_says_nothing_of_its_saves() -> None:
+def test_an_agent_of_before_says_nothing_of_its_saves_or_of_programs_that_have_ended() -> None:
     envelope = json.loads(pack(HEARTBEAT))
     del envelope["body"]["saves"]
-    assert unpack(json.dumps(envelope)) == replace(HEARTBEAT, saves=())
+    del envelope["body"]["finishing"]
+    assert unpack(json.dumps(envelope)) == replace(HEARTBEAT, saves=(), finishing=())
 
 
 def test_the_numbers_stand_outside_the_body() -> None:

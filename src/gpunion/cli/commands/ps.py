@@ -9,7 +9,13 @@ from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.job_names import short
-from gpunion.cli.quantities import positive_count, shown_preparing, shown_reached, shown_saving
+from gpunion.cli.quantities import (
+    positive_count,
+    shown_finishing,
+    shown_preparing,
+    shown_reached,
+    shown_saving,
+)
 from gpunion.cli.screen import Table
 from gpunion.cli.times import ago
 
@@ -98,6 +104,9 @@ def _progress(job: Json) -> str:
     if job["preparing"] is not None:
         return shown_preparing(job["preparing"])
     reached = job["live"] or job["durable"]
+    finishing = job.get("finishing")
+    if finishing is not None:
+        return shown_finishing(finishing)
     saving = job.get("saving")  # a coordinator of before does not say
     words = [] if reached is None else [shown_reached(reached["progress"], reached["step"])]
     if saving is not None and saving["stage"] != "unknown":

@@ -9,13 +9,13 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.following import UNTOLD_CODES
 from gpunion.cli.job_names import find_job
-from gpunion.cli.quantities import shown_preparing, shown_saving
+from gpunion.cli.quantities import shown_finishing, shown_preparing, shown_saving
 from gpunion.cli.times import ago, clock_time
 from gpunion.cli.verdicts import verdict_table
 
 CONNECTS = True
-JSON = """`{job_id, phase, story, verdicts, waits, preparing, saving, places}` as GET /jobs/{id}/why
-answers (docs/http-api.md)."""
+JSON = """`{job_id, phase, story, verdicts, waits, preparing, saving, finishing, places}` as
+GET /jobs/{id}/why answers (docs/http-api.md)."""
 EXAMPLES = ("gpunion why train",)
 _ENDED = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "was cancelled"}
 
@@ -41,6 +41,9 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     saving = why.get("saving")  # a coordinator of before does not say
     if saving is not None:
         screen.line(f"Right now: {_saving(saving)}.")
+    finishing = why.get("finishing")
+    if finishing is not None:
+        screen.line(f"Right now: {shown_finishing(finishing)}; its program ended {ago(finishing['since'])}.")
     for place, trouble in why["places"].items():
         screen.line(f"  now: of its places {place} is not there: {trouble}")
     if why["phase"] in ("pending", "migrating"):

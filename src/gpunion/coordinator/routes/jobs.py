@@ -99,6 +99,7 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
         waits=views.waits(campus, job),
         preparing=now.preparing,
         saving=now.saving,
+        finishing=now.finishing,
         places={} if job.phase.over else await troubles_of(campus, job.spec.places or (CAMPUS,)),
     )
 

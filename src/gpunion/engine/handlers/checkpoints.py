@@ -17,6 +17,7 @@ from gpunion.domain.wording import TROUBLE_IN_WORDS
 from gpunion.engine import evacuation, gang_moves, gangs, moving, staging
 from gpunion.engine.draft import Draft
 from gpunion.engine.going_back import to_go_back_to
+from gpunion.engine.handlers import finishing
 from gpunion.engine.save_timer import set_checkpoint_timer
 from gpunion.lifecycle.checkpoint import CHECKPOINT
 from gpunion.policy.bandwidth import periodic_rate_bps
@@ -41,6 +42,8 @@ def due(draft: Draft, run_id: RunId) -> None:
     if run is None or run.phase is not RunPhase.RUNNING or run.parking:
         return
     in_gang = draft.job_of(run).spec.seat is not None
+    if run.over_s is not None and not in_gang:
+        return  # what has ended does nothing more that could be saved
     for one in gangs.running_together(draft, draft.job_of(run)) if in_gang else [run]:
         node = draft.state.nodes[one.node_id]
         rate_bps = periodic_rate_bps(node.facts.lent_uplink_bps, len(draft.state.living[node.id]))
@@ -127,8 +130,7 @@ def failed(draft: Draft, report: CheckpointFailed) -> None:
     asked, over = draft.state.runs[report.run_id], report.trouble is CheckpointTrouble.OVER
     if over:
         # Nothing went wrong, but its user sees a job that runs and prints nothing any more.
-        if asked.living:
-            draft.because(report.job_id, Why.OUTPUT_ON_ITS_WAY, node=asked.node_id)
+        finishing.program_ended(draft, asked)
     elif report.trouble is not CheckpointTrouble.NO_GUEST or asked.living:
         # Else it was asked for after the end, since that was not known here yet: nothing went wrong.
         draft.because(report.job_id, Why.SAVE_FAILED, checkpoint=checkpoint.id, trouble=_told(report))
@@ -161,7 +163,7 @@ def flush_overdue(draft: Draft, migration_id: str) -> None:
 
 def _nobody_wants_it(draft: Draft, run: Run) -> bool:
     node = draft.state.nodes[run.node_id]
-    return node.phase in _NOBODY_WANTS_IT and node.wanted_by_s(run.grant.gpu_indices) is None
+    return node.phase in _NOBODY_WANTS_IT and node.wanted_by_s(run.held_gpus) is None
 
 
 def _known(

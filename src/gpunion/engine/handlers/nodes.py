@@ -176,7 +176,7 @@ def living(draft: Draft, node_id: NodeId) -> list[Run]:
 def stay_if_they_can(draft: Draft, node: Node) -> None:
     """Guests that were only waiting for a deadline that is not coming any more go on as before."""
     for run in living(draft, node.id):
-        if node.wanted_by_s(run.grant.gpu_indices) is None and run.wanted_by_s is None:
+        if node.wanted_by_s(run.held_gpus) is None and run.wanted_by_s is None:
             _stays_if_it_can(draft, run)
 
 

@@ -124,7 +124,7 @@ def stop_run(draft: AgentDraft, order: StopRun) -> None:
 def take_checkpoint(draft: AgentDraft, order: TakeCheckpoint) -> None:
     guest = draft.guests.get(order.run_id)
     if guest is None or guest.phase is not GuestPhase.RUNNING:
-        over = guest is not None and guest.phase is GuestPhase.SHIPPING and guest.saving is None
+        over = guest is not None and guest.sends_output
         _cannot(draft, order, CheckpointTrouble.OVER if over else CheckpointTrouble.NO_GUEST)
         return
     if guest.parking is not None:

@@ -76,6 +76,7 @@ class JobNow:
     live: tuple[int, float] | None = None  # step and progress
     preparing: Preparing | None = None
     saving: jobs.UnderWayOut | None = None
+    finishing: jobs.FinishingOut | None = None
     moves: int = 0  # how often it has gone on elsewhere
 
 
@@ -103,6 +104,7 @@ def job_out(job: Job, now: JobNow) -> jobs.JobOut:
         image=job.image.image.ref if job.image else None,
         preparing=jobs.PreparingOut(**asdict(now.preparing)) if now.preparing else None,
         saving=now.saving,
+        finishing=now.finishing,
         exit_code=job.exit_code,
         output=job.output,
         places=list(spec.places),

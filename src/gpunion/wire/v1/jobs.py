@@ -137,6 +137,13 @@ class CheckpointOut(Answer):
     )
 
 
+class FinishingOut(Answer):
+    """Its program has ended, and what it made is being sent to where it is kept."""
+
+    since: str
+    trouble: str | None = Field(description="why it was not taken so far; its story says what to do")
+
+
 class GangOut(Answer):
     """All members by rank: the first one's id is the gang's."""
 
@@ -177,6 +184,7 @@ class JobOut(Answer):
     image: str | None
     preparing: PreparingOut | None
     saving: UnderWayOut | None = Field(description="its newest save, while that is under way")
+    finishing: FinishingOut | None = Field(description="while its last output is being sent")
     exit_code: int | None
     output: str | None
     places: list[str]  # where its checkpoints are kept; none: the campus's own vault
@@ -211,6 +219,7 @@ class Why(Answer):
     waits: list[ReasonOut]
     preparing: PreparingOut | None
     saving: UnderWayOut | None
+    finishing: FinishingOut | None
     places: dict[str, str]  # what is wrong with its places, as the coordinator sees them
 
 
