@@ -14,11 +14,11 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+from gpunion.coordinator.folder import ADMIN_FILE
 from gpunion.domain.ids import NodeId
 from gpunion.ports.store import Credential, CredentialKind, Redeemed, Store
 
 ADMIN = "admin"
-ADMIN_FILE = "admin.token"
 # Longer headers are not looked at.
 TOKEN_LIMIT_CHARS = 256
 _NAME_TRIES = 1000

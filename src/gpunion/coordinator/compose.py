@@ -30,6 +30,14 @@ from gpunion.coordinator.auth import Keyring
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.clock import SteadyClock
 from gpunion.coordinator.crashpoint import CrashPoint
+from gpunion.coordinator.folder import (
+    DATABASE_FILE,
+    IMAGES_DIR,
+    LOGS_DIR,
+    PLACES_DIR,
+    TREES_DIR,
+    shut_to_others,
+)
 from gpunion.coordinator.hub import Hub
 from gpunion.coordinator.joblogs import JobLogs
 from gpunion.coordinator.keepers import Keepers
@@ -49,9 +57,6 @@ from gpunion.ports.trees import Trees
 from gpunion.ports.vault import Vault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 
-DATABASE_FILE = "gpunion.db"
-TREES_DIR = "trees"
-PLACES_DIR = "places"
 # A client gives up after 30 s. Where checkpoints lie is nice to know; reading one is worth more of a wait.
 WHERE_LIMIT_S = 5.0
 READ_LIMIT_S = 10.0
@@ -178,6 +183,7 @@ async def open_campus(
     holder = f"process {os.getpid()} on {socket.gethostname()}"
     term = await store.open(holder=holder, now_s=clock.now_s(), lead_s=settings.lead_s)
     try:
+        shut_to_others(settings.data_dir)
         return await _assemble(settings, store, clock, term)
     except BaseException:
         await store.close(term=term)
@@ -215,7 +221,7 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
     loop.observers.append(lambda _commit, line: hub.publish(line))
     keyring = Keyring(store, clock.now_s)
     await keyring.load()
-    archives = ImageArchives(settings.data_dir / "images")
+    archives = ImageArchives(settings.data_dir / IMAGES_DIR)
     listed = station.engine.state.images.values()
     archives.sweep(entry.archive.digest for entry in listed if entry.archive is not None)
     places = _places(settings)
@@ -241,7 +247,7 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
         hub=hub,
         switchboard=switchboard,
         keyring=keyring,
-        logs=JobLogs(settings.data_dir / "logs"),
+        logs=JobLogs(settings.data_dir / LOGS_DIR),
         archives=archives,
         names=JobNames(clock.now_s),
         ledger=ledger,

@@ -24,9 +24,9 @@ import uvicorn
 
 from gpunion import log_lines
 from gpunion.coordinator.app import make_app
-from gpunion.coordinator.auth import ADMIN_FILE
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.compose import open_campus
+from gpunion.coordinator.folder import ADDRESS_FILE, ADMIN_FILE
 from gpunion.coordinator.settings import BadSettings, Settings
 from gpunion.coordinator.sweeping import keep_sweeping
 from gpunion.ports.store import StoreFault
@@ -37,7 +37,6 @@ COMMAND = "gpunion coordinator"
 EXIT_OK = 0
 EXIT_CANNOT_START = 1
 EXIT_FAULT = 70
-ADDRESS_FILE = "address"
 # Requests under way get this long at the end; agents reconnect and streams resume anyway.
 GRACE_S = 3
 HEADERS_LIMIT = 64 * 1024

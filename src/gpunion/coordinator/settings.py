@@ -21,6 +21,7 @@ from gpunion.domain.timing import Timing
 
 ENVIRONMENT_PREFIX = "GPUNION_COORDINATOR_"
 DEFAULT_PORT = 8765
+VAULT_DIR = "vault"  # in the data folder, where no other is named
 LOG_FORMATS = ("text", "json")
 
 
@@ -47,7 +48,7 @@ class Settings:
 
     @property
     def vault_place(self) -> str:
-        return self.vault or str(self.data_dir / "vault")
+        return self.vault or str(self.data_dir / VAULT_DIR)
 
 
 def default_data_dir() -> Path:
