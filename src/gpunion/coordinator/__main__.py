@@ -7,9 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from gpunion.coordinator.main import serve
+from gpunion.coordinator.main import CannotStart, serve
 from gpunion.coordinator.settings import BadSettings, load
 
+EXIT_CANNOT_START = 1
 EXIT_USAGE = 2
 
 
@@ -27,7 +28,11 @@ def main(arguments: list[str] | None = None) -> int:
     except BadSettings as error:
         print(f"gpunion coordinator: {error}", file=sys.stderr)
         return EXIT_USAGE
-    return serve(settings)
+    try:
+        return serve(settings)
+    except CannotStart as error:
+        print(f"gpunion coordinator: cannot start: {error}", file=sys.stderr, flush=True)
+        return EXIT_CANNOT_START
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The coordinator's process: start, serve, end.
 
-Exit codes: 0 ended as asked, 1 could not start (one line says why), 70 a fault nobody may go on after; start
+Exit codes: 0 ended as asked, 1 could not start (and why), 70 a fault nobody may go on after; start
 it again, it goes on from what is committed.
 """
 
@@ -29,13 +29,12 @@ from gpunion.coordinator.compose import open_campus
 from gpunion.coordinator.folder import ADDRESS_FILE, ADMIN_FILE
 from gpunion.coordinator.settings import BadSettings, Settings
 from gpunion.coordinator.sweeping import keep_sweeping
-from gpunion.ports.store import StoreFault
+from gpunion.ports.store import StoreFault, StoreTaken
 from gpunion.ports.trees import TreesFault
 from gpunion.wire.codec import FRAME_LIMIT_BYTES
 
 COMMAND = "gpunion coordinator"
 EXIT_OK = 0
-EXIT_CANNOT_START = 1
 EXIT_FAULT = 70
 # Requests under way get this long at the end; agents reconnect and streams resume anyway.
 GRACE_S = 3
@@ -44,17 +43,30 @@ HEADERS_LIMIT = 64 * 1024
 log = structlog.get_logger("gpunion.coordinator")
 
 
+class CannotStart(Exception):
+    """Why, and what to do about it where that is known."""
+
+    def __init__(self, why: str, next_step: str = "") -> None:
+        super().__init__(f"{why}; {next_step}" if next_step else why)
+        self.why = why
+        self.next_step = next_step
+
+
 def serve(settings: Settings, *, new_admin_token: bool = False) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code."""
     _configure_logs(settings.log_format)
     try:
         return asyncio.run(_serve(settings, new_admin_token))
+    except StoreTaken as error:
+        raise CannotStart(
+            str(error), f"stop it first, or give this one another folder: {COMMAND} --data FOLDER"
+        ) from error
     except (StoreFault, TreesFault) as error:
-        return _cannot_start(f"{error}{how_to_make_room(str(error), settings.data_dir)}")
+        raise CannotStart(str(error), how_to_make_room(str(error), settings.data_dir)) from error
     except BadSettings as error:
-        return _cannot_start(str(error))
+        raise CannotStart(str(error)) from error
     except OSError as error:
-        return _cannot_start(why_not(error, settings.data_dir))
+        raise why_not(error, settings.data_dir) from error
 
 
 async def _serve(settings: Settings, new_admin_token: bool) -> int:
@@ -63,7 +75,10 @@ async def _serve(settings: Settings, new_admin_token: bool) -> int:
         listener = _listen(settings)
     except OSError as error:
         await campus.store.close(term=campus.station.term)
-        return _cannot_start(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}")
+        raise CannotStart(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
+            f"choose where it may listen: {COMMAND} --listen HOST:PORT",
+        ) from error
     if not ip_address(listener.getsockname()[0]).is_loopback:
         log.warning("tokens_travel_in_the_clear", host=settings.host, next_step="put TLS in front")
     keyring = campus.keyring
@@ -161,26 +176,28 @@ def _exit_on_fault(data_dir: Path, writing: asyncio.Task[None]) -> None:
     log.error("fault", kind=type(fault).__name__, trouble=str(fault))
     if not isinstance(fault, StoreFault):
         traceback.print_exception(fault, file=sys.stderr)  # a bug: for whoever mends it
+    next_steps = (how_to_make_room(str(fault), data_dir), "start it again, it goes on from what is committed")
     print(
-        f"{COMMAND}: ended by a fault ({type(fault).__name__}: {fault})"
-        f"{how_to_make_room(str(fault), data_dir)}; start it again, it goes on from what is committed",
+        "; ".join(
+            filter(None, (f"{COMMAND}: ended by a fault ({type(fault).__name__}: {fault})", *next_steps))
+        ),
         file=sys.stderr,
         flush=True,
     )
     os._exit(EXIT_FAULT)
 
 
-def why_not(error: OSError, data_dir: Path) -> str:
+def why_not(error: OSError, data_dir: Path) -> CannotStart:
     why = f"{error.filename or data_dir}: {error.strerror or error}"
     if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
-        why += f"; name a folder that you may write: {COMMAND} --data FOLDER"
-    return why + how_to_make_room(why, data_dir)
+        return CannotStart(why, f"name a folder that you may write: {COMMAND} --data FOLDER")
+    return CannotStart(why, how_to_make_room(why, data_dir))
 
 
 def how_to_make_room(trouble: str, data_dir: Path) -> str:
     """Where that is what was wrong, in whichever words the database or the system has for it."""
     full = any(word in trouble.lower() for word in ("is full", "no space left", "quota exceeded"))
-    return f"; make room where it keeps its data: df -h {data_dir}" if full else ""
+    return f"make room where it keeps its data: df -h {data_dir}" if full else ""
 
 
 def how_to_find(token: str, kept: Path) -> str:
@@ -188,11 +205,6 @@ def how_to_find(token: str, kept: Path) -> str:
     if log_lines.goes_to_journal(sys.stdout, os.environ):
         return f"admin token: kept in {kept}"
     return f"admin token (shown once, kept in {kept}): {token}"
-
-
-def _cannot_start(why: str) -> int:
-    print(f"{COMMAND}: cannot start: {why}", file=sys.stderr, flush=True)
-    return EXIT_CANNOT_START
 
 
 def _write_whole(path: Path, text: str) -> None:

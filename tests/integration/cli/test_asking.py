@@ -111,7 +111,8 @@ def test_a_join_token_that_is_wrong_lets_nobody_in(gpunion: Program, tmp_path: P
 def test_a_second_coordinator_on_the_same_data_is_refused(gpunion: Program) -> None:
     second = gpunion("coordinator", "--data", str(gpunion.data), "--listen", "127.0.0.1:0")
     assert second.code == 1
-    assert "cannot start" in second.err
+    assert second.err.startswith("Error: the coordinator cannot start\nWhy: another coordinator")
+    assert "\nNext: stop it first" in second.err
 
 
 def test_output_that_is_cut_off_is_no_error(gpunion: Program) -> None:

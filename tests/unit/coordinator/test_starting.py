@@ -17,15 +17,15 @@ def test_a_folder_that_cannot_be_made_is_told_with_how_to_name_another(tmp_path:
     (tmp_path / "home").write_text("")
     with pytest.raises(OSError, match="Not a directory") as error:
         (tmp_path / "home" / "data").mkdir()
-    why, next_step = why_not(error.value, tmp_path / "home" / "data").split("; ")
-    assert why == f"{tmp_path}/home/data: Not a directory"
-    assert next_step == "name a folder that you may write: gpunion coordinator --data FOLDER"
+    told = why_not(error.value, tmp_path / "home" / "data")
+    assert told.why == f"{tmp_path}/home/data: Not a directory"
+    assert told.next_step == "name a folder that you may write: gpunion coordinator --data FOLDER"
 
 
 def test_a_full_disk_is_not_told_as_if_another_folder_would_help(tmp_path: Path) -> None:
-    assert why_not(OSError(5, "Input/output error"), tmp_path) == f"{tmp_path}: Input/output error"
+    assert str(why_not(OSError(5, "Input/output error"), tmp_path)) == f"{tmp_path}: Input/output error"
     full = f"{tmp_path}: No space left on device; make room where it keeps its data: df -h {tmp_path}"
-    assert why_not(OSError(28, "No space left on device"), tmp_path) == full
+    assert str(why_not(OSError(28, "No space left on device"), tmp_path)) == full
     assert "make room" in how_to_make_room("cannot open it: the disk of /srv is full: 0 bytes", tmp_path)
 
 

@@ -31,8 +31,7 @@ class FileLock:
             other = os.read(file, HOLDER_LIMIT_BYTES).decode(errors="replace").strip() or "unknown"
             os.close(file)
             raise StoreTaken(
-                f"another coordinator ({other}) is using {self._path.with_suffix('')}; "
-                "stop it first, or give this one another data directory"
+                f"another coordinator ({other}) is using {self._path.with_suffix('')}"
             ) from error
         os.ftruncate(file, 0)
         os.pwrite(file, holder.encode()[:HOLDER_LIMIT_BYTES], 0)

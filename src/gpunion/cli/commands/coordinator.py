@@ -50,10 +50,13 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     except BadSettings as error:
         raise Trouble(str(error), next_step="gpunion coordinator --help", code=USAGE) from error
     try:
-        from gpunion.coordinator.main import serve
+        from gpunion.coordinator.main import CannotStart, serve
     except ImportError as error:
         raise missing_extra(error, "coordinator") from error
-    return serve(settings, new_admin_token=arguments.new_admin_token)
+    try:
+        return serve(settings, new_admin_token=arguments.new_admin_token)
+    except CannotStart as error:
+        raise Trouble("the coordinator cannot start", why=error.why, next_step=error.next_step) from error
 
 
 def _listen(text: str | None) -> tuple[str | None, str | None]:
