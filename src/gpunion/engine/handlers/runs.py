@@ -200,7 +200,9 @@ def start_is_hopeless(job: Job, report: RunEnded) -> bool:
 def failure_of(job: Job, report: RunEnded) -> str:
     """In words for whoever ran it: what its machine saw of its end, or where to look."""
     code = f"exit code {report.exit_code}{_by_signal(job, report.exit_code)}"
-    return f"{report.detail} ({code})" if report.detail else f"{code}; see its log"
+    # What a member says of itself is told of the whole gang: whose log it is has to be in it.
+    log = "its log" if job.spec.seat is None else f"its log: gpunion logs {job.id}"
+    return f"{report.detail} ({code})" if report.detail else f"{code}; see {log}"
 
 
 def _by_signal(job: Job, exit_code: int | None) -> str:

@@ -42,11 +42,12 @@ def test_a_member_that_fails_fails_the_gang() -> None:
     headquarters = a_running_gang()
     decision = headquarters.ended("job-r1-e1", EndReason.FAILED, exit_code=3)
     assert of_kind(decision, StopRun).keys() == {"job-e1"}
-    assert "member 1 failed (exit code 3; see its log)" in told(headquarters, "job", Why.GANG_FAILS)[0]
+    where = "exit code 3; see its log: gpunion logs job-r1"
+    assert f"member 1 failed ({where})" in told(headquarters, "job", Why.GANG_FAILS)[0]
     headquarters.ended("job-e1", EndReason.STOPPED)
     assert phases(headquarters) == ["failed", "failed"]
-    assert told(headquarters, "job-r1", Why.FAILED) == ["failed: exit code 3; see its log"]
-    assert told(headquarters, "job", Why.FAILED)[0].startswith("failed: member 1 of its gang failed")
+    assert told(headquarters, "job-r1", Why.FAILED) == [f"failed: {where}"]
+    assert told(headquarters, "job", Why.FAILED) == [f"failed: member 1 of its gang failed: {where}"]
 
 
 def test_a_member_that_cannot_be_started_anywhere_fails_the_gang() -> None:

@@ -63,8 +63,8 @@ def test_all_members_go_on_from_the_common_save_before_the_one_that_a_member_cou
         "job-r1-e3": ("job-r1-e1-c2", 20, ("job-r1-e1-c3",), "job-r1-e1-c1"),
     }
     sentence = (
-        "member 1 could not go on from what all had saved at step 30 (exit code 1; see its log); "
-        "all 2 members go on from the save before, step 20"
+        "member 1 could not go on from what all had saved at step 30 "
+        "(exit code 1; see its log: gpunion logs job-r1); all 2 members go on from the save before, step 20"
     )
     assert [told(headquarters, one, Why.GANG_GOES_BACK) for one in MEMBERS] == [[sentence], [sentence]]
     resumed(headquarters, epoch=3, step=20, saved=2)
@@ -92,8 +92,8 @@ def test_a_gang_that_fails_with_every_save_fails_and_the_save_is_named() -> None
     one_fails(headquarters, 4, 30)
     assert phases(headquarters) == ["failed", "failed"]
     detail = (
-        "exit code 1; see its log; it had just been given job-r1-e1-c3, which it saved at step 30, and all "
-        "members had gone back 2 times in a row for that already"
+        "exit code 1; see its log: gpunion logs job-r1; it had just been given job-r1-e1-c3, which it saved "
+        "at step 30, and all members had gone back 2 times in a row for that already"
     )
     assert told(headquarters, "job-r1", Why.FAILED) == [f"failed: {detail}"]
     assert told(headquarters, "job", Why.FAILED) == [f"failed: member 1 of its gang failed: {detail}"]
