@@ -167,9 +167,11 @@ def test_who_has_joined_is_told_so_whatever_the_environment_says_over_its_settin
     words = ("join", "http://x.example", "--token", "t", "--name", "b", "--state-dir", str(gpunion.here))
     assert gpunion(*words) == 0
     assert "This machine is a of the campus" in gpunion.out
-    assert "It is called so because 'b' is taken there" in gpunion.out
+    assert "It is called so because 'b' is taken there." in gpunion.out
     assert "An agent would not start as it is: " in gpunion.out
     assert "magic" in gpunion.out
+    assert gpunion(*words[:5], "A", *words[6:]) == 0
+    assert "It is called so because names there have small letters." in gpunion.out
 
 
 def test_a_machine_without_a_gpu_is_told_what_it_can_lend_all_the_same(gpunion: Terminal) -> None:
@@ -234,6 +236,10 @@ def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:
         (["--notice", "-5s"], "'-5s' is not a duration"),
         (["--notice"], "--notice: a value is missing after it"),
         (["--name", ""], "--name: '' is no name; write one, or leave the flag out"),
+        (
+            ["--name", "al pha"],
+            "'al pha' cannot be a machine's name\nNext: choose one with --name: letters, digits",
+        ),
         (["--max-guests", "0"], "at least 1 is needed"),
     ],
 )

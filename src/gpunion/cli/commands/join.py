@@ -97,6 +97,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     url = checked_url(arguments.url)
+    name = arguments.name or socket.gethostname().partition(".")[0]
+    _check_name(name, "" if arguments.name else "the host name ")
     gpus = tuple(_gpu(index, text) for index, text in enumerate(arguments.gpu))
     try:
         from gpunion.agent.compose.campus import join
@@ -106,7 +108,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     request = JoinRequest(
         url=url,
         join_token=arguments.token,
-        name=arguments.name or socket.gethostname().partition(".")[0],
+        name=name,
         lab=arguments.lab or "",
         state_dir=state_dir(arguments, context),
         building=arguments.building or "",
@@ -133,10 +135,10 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.data(shown)
     else:
         context.screen.line(f"This machine is {joined.node_id} of the campus at {url}. Nobody is on it yet.")
-        if joined.node_id != request.name:
-            context.screen.line(
-                f"It is called so because {request.name!r} is taken there, or cannot be a name."
-            )
+        if joined.node_id == name.lower() != name:
+            context.screen.line("It is called so because names there have small letters.")
+        elif joined.node_id != name:
+            context.screen.line(f"It is called so because {name.lower()!r} is taken there.")
         context.screen.line(lends)
         context.screen.line("To see and change your terms: gpunion terms")
         context.screen.line(
@@ -145,6 +147,20 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         )
         context.screen.line(f"Next: {joined.next_step}")
     return OK
+
+
+def _check_name(name: str, what: str) -> None:
+    """Before anything is asked: the campus would say no, and mean neither the token nor this machine."""
+    import re
+
+    from gpunion.wire.v1.patterns import IN_WORDS, NODE_NAME
+
+    if not re.match(NODE_NAME, name):
+        raise Trouble(
+            f"{what}{name!r} cannot be a machine's name",
+            next_step=f"choose one with --name: {IN_WORDS[NODE_NAME]}",
+            code=USAGE,
+        )
 
 
 def _lends_here(folder: Path, context: Context) -> str:
