@@ -132,9 +132,11 @@ def test_a_user_stops_a_running_job(fresh: Coordinator) -> None:
         node.send(ended(order, 2, EndReason.STOPPED, ack=2))
         settle(node, ack=2)
         assert client.job(job["id"])["phase"] == "cancelled"
+        story = client.why(job["id"])["story"]
         with pytest.raises(ApiProblem) as caught:
             client.stop(job["id"])
         assert (caught.value.code, caught.value.status) == ("job_over", 409)
+        assert client.why(job["id"])["story"] == story
 
 
 def test_an_impossible_job_is_refused_with_what_each_node_lacks(fresh: Coordinator) -> None:

@@ -107,11 +107,12 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
 @router.post("/{job_id}/stop", status_code=202)
 async def stop(job_id: str, campus: TheCampus, _caller: Admin) -> wire.JobAnswer:
     job = find(campus, job_id)
+    if job.phase.over:  # not posted: its story is told, and to ask again is no part of it
+        raise _is_over(job)
     outcome = await campus.loop.post(JobStopAsked(job_id=job.id))
     reasons = outcome.commit.decision.reasons
     if any(reason.why is Why.ALREADY_OVER and reason.subject == job.id for reason in reasons):
-        phase = campus.state.jobs[job.id].phase.value
-        raise ApiError(409, "job_over", f"{job.id} is already {phase}", "nothing is left to stop")
+        raise _is_over(campus.state.jobs[job.id])
     return views.job_answer(campus, campus.state.jobs[job.id], reasons)
 
 
@@ -121,6 +122,10 @@ async def checkpoints(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Ch
     asked_s = campus.clock.now_s()
     found = await campus.whereabouts.of(job)
     return wire.CheckpointList(checkpoints=views.checkpoints_of(campus, job.id, found, asked_s))
+
+
+def _is_over(job: Job) -> ApiError:
+    return ApiError(409, "job_over", f"{job.id} is already {job.phase.value}", "nothing is left to stop")
 
 
 def find(campus: Campus, job_id: str) -> Job:
