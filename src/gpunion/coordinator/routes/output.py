@@ -22,6 +22,7 @@ from gpunion.coordinator.routes.jobs import find
 from gpunion.domain.job import Job
 from gpunion.domain.tree import FileEntry
 from gpunion.ports.vault import (
+    BadManifest,
     CorruptBlock,
     JobKey,
     Manifest,
@@ -93,26 +94,38 @@ async def _stream(vault: Vault, names: list[str]) -> AsyncIterator[bytes]:
 
 def _find_output(campus: Campus, job: Job) -> Output:
     vault = _open(campus, job)
+    if job.output is not None:
+        return _output(_made(vault, campus, job, job.output), final=True)
     try:
         sealed = sorted(vault.manifests(job.id), key=lambda manifest: (manifest.epoch, manifest.step))
     except VaultFault as fault:
         raise _unavailable(campus, job, fault) from fault
-    if job.output is not None:
-        for manifest in sealed:
-            if manifest.checkpoint_id == job.output:
-                return _output(manifest, final=True)
-        detail = f"the vault no longer has {job.output}, or cannot read it"
-        raise ApiError(
-            503, "vault_unavailable", detail, "the operator finds out more with: gpunion vault verify"
-        )
     for manifest in reversed(sealed):
         if manifest.tier != OUTPUT_TIER:
             return _output(manifest, final=False)
     if job.phase.over:
         detail = f"{job.id} is over ({job.phase.value}) and left nothing in GPUNION_OUTPUT_DIR"
-        raise ApiError(404, "no_output", detail, "its words are in: gpunion logs")
+        raise ApiError(404, "no_output", detail, f"its words are in: gpunion logs {job.id}")
     detail = f"{job.id} is {job.phase.value} and nothing of it is saved yet"
     raise ApiError(404, "no_output", detail, "ask again when it has saved a checkpoint, or has ended")
+
+
+def _made(vault: Vault, campus: Campus, job: Job, output: str) -> Manifest:
+    """What its program left. One that a repair took out of view does not come back by asking again."""
+    try:
+        return vault.get(job.id, output)
+    except UnknownCheckpoint as error:
+        detail = f"what {job.id} made is gone: the vault does not have {output} any more"
+        next_step = (
+            "the operator may have a copy of the vault (gpunion vault repair --from); else run it again"
+        )
+        raise ApiError(404, "output_gone", detail, next_step) from error
+    except BadManifest as error:
+        detail = f"the vault cannot read {output}: {error}"
+        next_step = "the operator finds out more with: gpunion vault verify"
+        raise ApiError(503, "vault_unavailable", detail, next_step) from error
+    except VaultFault as fault:
+        raise _unavailable(campus, job, fault) from fault
 
 
 def _output(manifest: Manifest, *, final: bool) -> Output:
