@@ -30,6 +30,11 @@ LEFT_ALONE = (
 )
 # A word of an earlier run that came late has changed nothing: who looks for what went wrong has --json.
 UNTOLD_CODES = frozenset({"stale_epoch"})
+# After the last of these it runs, and what it prints is of that run or of one before.
+BEGUN_CODES = frozenset({
+    "started", "resumed", "resumed_whole", "unparked",
+    "moved", "moved_anew", "runs_again", "runs_again_anew",
+})  # fmt: skip
 # One line for each checkpoint would drown the program's own words.
 QUIET_CODES = UNTOLD_CODES | {"saved"}
 
@@ -78,9 +83,9 @@ class Follower:
             self.context.pause(pause_s)
 
     def _show_the_end(self) -> None:
-        """What it printed last comes before the news of its end, where the rest was followed as it came."""
-        if not self._told:
-            self._look()
+        """What it printed comes after the news of its start, and before those of its end."""
+        self._show_story(to_the_start=True)
+        self._show_log()
         self.context.pause(LAST_WORDS_S)
         self._show_log()
         self._show_story()
@@ -100,9 +105,13 @@ class Follower:
             news = True
             self._tell_output(page["text"])
 
-    def _show_story(self) -> bool:
+    def _show_story(self, *, to_the_start: bool = False) -> bool:
         """The coordinator folds repeated lines: the last one told may come again with another count."""
         lines = self.campus.why(self.job_id)["story"]
+        if to_the_start:
+            begun = (number for number, line in enumerate(lines, 1) if line["code"] in BEGUN_CODES)
+            upto = max(self._told, max(begun, default=0))
+            lines = lines[:upto] if upto else lines
         fresh = lines[max(0, self._told - 1) :]
         if fresh and self._told and fresh[0]["sentence"] == self._last_sentence:
             fresh = fresh[1:]

@@ -102,6 +102,40 @@ def test_what_a_program_printed_last_comes_before_the_news_of_its_end(gpunion: T
     ]
 
 
+def told_in_order(terminal: Terminal) -> list[str]:
+    told = [json.loads(line) for line in terminal.out.splitlines()]
+    return [one.get("text") or one["sentence"] for one in told if one["type"] in ("output", "story")]
+
+
+STORY = (a_line("accepted"), a_line("started on alpha", "started"), a_line("failed: exit code 1", "failed"))
+IN_ORDER = ["accepted", "started on alpha", "oops\n", "failed: exit code 1"]
+
+
+def test_what_a_short_job_printed_comes_between_its_start_and_its_end(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    job_id = a_job(1)["id"]
+
+    def starts_and_ends() -> None:
+        campus.texts[job_id] = "oops\n"
+        campus.stories[job_id] = list(STORY)
+        end(campus, job_id, phase="failed", exit_code=1)
+
+    terminal.happens(lambda: campus.stories.update({job_id: list(STORY[:1])}), starts_and_ends)
+    assert terminal("run", "--no-dir", "--json", "--", "true") == 1
+    assert told_in_order(terminal) == IN_ORDER
+
+
+def test_who_follows_a_job_that_is_over_reads_it_in_the_order_it_happened(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    campus.submit({"name": "train", "command": ["true"]})
+    job_id = a_job(1)["id"]
+    campus.texts[job_id], campus.stories[job_id] = "oops\n", list(STORY)
+    end(campus, job_id, phase="failed", exit_code=1)
+    terminal.happens()
+    assert terminal("logs", "-f", "--json", "00000001") == 1
+    assert told_in_order(terminal) == IN_ORDER
+
+
 def test_a_folded_line_is_told_once_and_saves_are_not_told(gpunion: Terminal) -> None:
     campus, terminal = gpunion.campus, a_terminal(gpunion)
     job_id = a_job(1)["id"]
