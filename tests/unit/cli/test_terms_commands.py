@@ -86,10 +86,24 @@ def test_the_editor_s_text_is_taken_as_it_is_or_kept_to_be_mended(owner: Termina
 @pytest.mark.parametrize(
     ("editor", "said"), [("false", "ended with 1"), ("no-such-editor", "cannot be started")]
 )
-def test_an_editor_that_fails_changes_nothing(owner: Terminal, editor: str, said: str) -> None:
+def test_an_editor_that_fails_changes_nothing_and_leaves_nothing(
+    owner: Terminal, monkeypatch: pytest.MonkeyPatch, editor: str, said: str
+) -> None:
+    drafts = owner.here / "drafts"
+    drafts.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(drafts))
     owner.environment["EDITOR"] = editor
     assert owner("terms", "edit") == 2
     assert said in owner.err
+    assert list(drafts.iterdir()) == []
+
+
+def test_what_was_written_before_an_editor_failed_is_kept(owner: Terminal) -> None:
+    owner.environment["EDITOR"] = an_editor(owner.here, "echo '# mine' > $1; exit 3")
+    assert owner("terms", "edit") == 2
+    kept = Path(owner.err.rpartition("what you wrote is in ")[2].strip())
+    assert kept.read_text() == "# mine\n"
+    kept.unlink()
 
 
 def test_who_never_joined_has_no_terms(gpunion: Terminal) -> None:

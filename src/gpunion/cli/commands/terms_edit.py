@@ -53,19 +53,28 @@ def _check(text: str) -> None:
 
 
 def _edited(context: Context, text: str) -> Path:
-    """What the owner made of the text. The file stays where it is until it was taken."""
+    """What the owner made of the text. What they wrote stays where it is until it was taken."""
     descriptor, name = tempfile.mkstemp(prefix="gpunion-terms-", suffix=".toml")
+    draft = Path(name)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     command = context.environment.get("VISUAL") or context.environment.get("EDITOR") or "vi"
     try:
         done = subprocess.run([*shlex.split(command), name])
     except OSError as error:
+        draft.unlink()
         raise Trouble(
             f"the editor {command} cannot be started: {error.strerror}",
             next_step="EDITOR=nano gpunion terms edit, or gpunion terms set KEY=VALUE",
             code=USAGE,
         ) from error
     if done.returncode != 0:
-        raise Trouble(f"the editor ended with {done.returncode}; nothing was changed", code=USAGE)
-    return Path(name)
+        wrote = draft.read_bytes() != text.encode()
+        if not wrote:
+            draft.unlink()
+        raise Trouble(
+            f"the editor ended with {done.returncode}; nothing was changed",
+            next_step=f"what you wrote is in {draft}" if wrote else "",
+            code=USAGE,
+        )
+    return draft
