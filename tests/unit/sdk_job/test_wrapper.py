@@ -191,9 +191,21 @@ def test_a_command_that_fails_is_no_save(guest: Guest) -> None:
     (guest.control_dir / "request.json").write_text(json.dumps({"id": "one", "final": False}))
     guest.until(lambda: (guest.control_dir / "not-saved.json").exists())
     said = json.loads((guest.control_dir / "not-saved.json").read_text())
-    assert said == {"id": "one", "trouble": "sh ended with status 1"}
+    assert said == {"id": "one", "trouble": "its checkpoint command sh ended with status 1"}
     (guest.checkpoint_dir / "good").touch()
     assert guest.asked("two")["id"] == "two"
+
+
+def test_a_command_that_may_not_be_executed_is_told_with_what_helps(guest: Guest) -> None:
+    script = guest.control_dir / "save.sh"
+    script.write_text("#!/bin/sh\n")
+    guest.runs(*words_of(str(script)), "--", *SLEEPS)
+    asks(guest, "one", final=False, deadline=None)
+    guest.until(lambda: (guest.control_dir / "not-saved.json").exists())
+    said = json.loads((guest.control_dir / "not-saved.json").read_text())["trouble"]
+    assert said == (
+        f"its checkpoint command {script} cannot be run: Permission denied; chmod +x {script} lets it be"
+    )
 
 
 def test_a_signal_is_a_save_once_the_directory_stands_still(guest: Guest) -> None:

@@ -131,12 +131,12 @@ class Wrapped:
         return request.final
 
     def _run_command(self, allowance: Allowance) -> str:
-        name = self._command[0]
+        name = f"its checkpoint command {self._command[0]}"
         try:
             # In a session of its own, so that what it has started is ended with it.
             command = subprocess.Popen(self._command, start_new_session=True)
         except OSError as error:
-            return f"{name}: {error}"
+            return f"{name} cannot be run: {error.strerror}{_mend(self._command[0], error)}"
         while not allowance.over():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = command.wait(LOOK_S)
@@ -200,6 +200,12 @@ class Wrapped:
             with contextlib.suppress(OSError):
                 message = {"step": self._seconds(), "total_steps": 0, "progress": 0.0}
                 write(self._mailbox.directory / "progress.json", message)
+
+
+def _mend(program: str, error: OSError) -> str:
+    """A script is easily handed in without the leave to execute it."""
+    lacks_it = isinstance(error, PermissionError) and os.path.isfile(program)
+    return f"; chmod +x {program} lets it be" if lacks_it else ""
 
 
 def _about(path: Path) -> tuple[int, int]:
