@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.replicas import DeskReplicas
 from gpunion.adapters.s3.bucket import open_bucket
 from gpunion.adapters.s3.desk import BucketDesk
+from gpunion.cli.commands.vault_ls import _shown
 from gpunion.cli.exits import CONFLICT, ERROR, NOT_FOUND, OK, UNAVAILABLE
+from gpunion.domain.tree import FileEntry
 from gpunion.ports.vault_desk import VaultDesk
 from tests.builders.checkpoints import a_key, name_of, sealed
 from tests.contract.vault.conftest import BUCKET, Place, directory
@@ -49,6 +52,9 @@ def test_ls_shows_every_checkpoint(place: Place, gpunion: Terminal) -> None:
     assert gpunion("vault", "ls", "vault", "--json") == OK
     jobs = json.loads(gpunion.out)["jobs"]
     assert [checkpoint["id"] for checkpoint in jobs[0]["checkpoints"]] == ["c1", "c2"]
+    (manifest, _) = place.open().manifests("job-1")
+    folder = FileEntry(path="folder", size_bytes=0, mode=0o040755, blocks=())
+    assert _shown(replace(manifest, files=(folder, *manifest.files)))["files"] == 1
 
 
 def test_verify_says_that_all_is_well(place: Place, gpunion: Terminal) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import stat
 
 from gpunion.cli import vault_place
 from gpunion.cli.context import Context
@@ -70,7 +71,7 @@ def _shown(manifest: Manifest) -> dict[str, object]:
         "progress": manifest.progress,
         "tier": manifest.tier,
         "parent": manifest.parent,
-        "files": len(manifest.files),
+        "files": sum(1 for entry in manifest.files if stat.S_ISREG(entry.mode)),
         "total_bytes": manifest.total_bytes,
         "new_bytes": manifest.new_bytes,
     }
