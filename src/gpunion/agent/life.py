@@ -24,7 +24,7 @@ from gpunion.agent.loop import AgentLoop
 from gpunion.agent.owner_api import OwnerApi
 from gpunion.agent.owner_word import KillListener, owner_has_killed
 from gpunion.agent.perform import Performer
-from gpunion.agent.places import FAREWELL_FILE, OF_THE_AGENT
+from gpunion.agent.places import FAREWELL_FILE, LOCK_FILE, OF_THE_AGENT
 from gpunion.agent.settings import Settings
 from gpunion.agent.shutdown import machine_shuts_down, send_away
 from gpunion.agent.sign_watch import SignWatch
@@ -365,7 +365,7 @@ class Agent:
         await asyncio.to_thread(self._parts.disk.write, fresh)
 
     async def _purge(self) -> None:
-        """An owner who leaves finds nothing of us: no settings, no credential, no memory."""
+        """An owner who leaves finds no settings of us, no credential, no memory."""
         root = self._settings.state_dir
         if self._parts.images is not None:
             await self._parts.images.purge()
@@ -373,7 +373,8 @@ class Agent:
             await asyncio.to_thread(_remove, root / name)
         self._settings.credential_file.unlink(missing_ok=True)  # the settings may name another one
         write_json(str(root / FAREWELL_FILE), {"coordinator_told": self._told}, durable=False)
-        log.info("agent_left", message=f"this machine has left the campus; nothing is kept in {root}")
+        left = f"{FAREWELL_FILE} and {LOCK_FILE} are left in {root}; gpunion leave --purge removes them too"
+        log.info("agent_left", message=f"this machine has left the campus; of the agent only {left}")
 
 
 def _remove(path: Path) -> None:
