@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gpunion.agent.settings import Settings
 
 SLOW_AFTER_S = 3.0  # an agent that is well answers within a moment
+END_OR_START = (
+    "gpunion kill, to end them now; or gpunion agent, to start the agent: it finds them and goes on"
+)
 # Those with --state-dir, the longer ones first.
 COMMANDS = (
     *("agent install", "agent uninstall", "agent", "terms set", "terms edit", "terms", "join", "status"),
@@ -121,15 +124,20 @@ def ask(question: Callable[[], Json], folder: Path | None = None, screen: Screen
         if isinstance(trouble, AgentNotRunning) and folder is not None and not joined(folder):
             what, next_step = _part_of_nothing(folder)
         if isinstance(trouble, AgentNotRunning | AgentHangs) and folder is not None:
-            here, next_step = _still_here(folder, next_step)
-            what = f"{what.strip()}\n{here}"
+            here = guests_without_agent(folder)
+            next_step = END_OR_START if here else next_step
+            nobody = "No guest is on this machine." if here == "" else ""
+            what = f"{what.strip()}\n{here or nobody}"
         if isinstance(trouble, AgentHangs):
             next_step = (
                 "gpunion kill, to have the machine now; end the agent that hangs (its number: agent.lock) "
                 "and start it again with gpunion agent: guests that live go on"
             )
         raise Trouble(what.strip(), next_step=next_step, code=code) from trouble
-    return {"message": answer["message"], "status": answer["status"]}
+    status = answer["status"]
+    if status.get("terms"):
+        status = {**status, "terms": {**status["terms"], "agent_runs": True}}
+    return {"message": answer["message"], "status": status}
 
 
 def joined(folder: Path) -> bool:
@@ -165,24 +173,21 @@ def _patience(screen: Screen | None) -> Iterator[None]:
         hint.cancel()
 
 
-def _still_here(folder: Path, next_step: str) -> tuple[str, str]:
-    """Who is on a machine whose agent does not answer, found without it; and what to do about it."""
+def guests_without_agent(folder: Path) -> str | None:
+    """Who is on a machine whose agent does not answer, found without it. None: that cannot be told."""
     from gpunion.owner_kill.guest import ends_by_s, guest_dirs, lives
 
     if not folder.is_dir():
-        return "", next_step
+        return None
     try:
         living = [place for place in guest_dirs(str(folder)) if lives(place)]
     except OSError:
-        return "", next_step  # it is the agent that was asked for
+        return None  # it is the agent that was asked for
     if not living:
-        return "No guest is on this machine.", next_step
+        return ""
     rows = [f"{Path(place).name}, which {_ends(ends_by_s(place))}" for place in living]
     count = "1 guest is" if len(rows) == 1 else f"{len(rows)} guests are"
-    next_step = (
-        "gpunion kill, to end them now; or gpunion agent, to start the agent: it finds them and goes on"
-    )
-    return f"{count} still on this machine: {'; '.join(rows)}.", next_step
+    return f"{count} still on this machine: {'; '.join(rows)}."
 
 
 def _ends(at_s: float | None) -> str:

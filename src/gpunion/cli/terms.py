@@ -29,7 +29,7 @@ def agent_says(place: Path, question: Callable[[], Json]) -> Json | None:
         if trouble.code == UNAVAILABLE and place.is_dir():
             return None
         raise
-    return {"message": answer["message"], "terms": {**answer["status"]["terms"], "agent_runs": True}}
+    return {"message": answer["message"], "terms": answer["status"]["terms"]}
 
 
 def from_file(place: Path, context: Context) -> tuple[OwnersTerms, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 from gpunion.adapters.files.mark import mark_of
 from gpunion.agent.service import lingers
 from gpunion.cli.checks import machine
-from gpunion.cli.checks.campus import check_clock, check_vault, start_hint
+from gpunion.cli.checks.campus import check_clock, check_vault, mend_of, start_hint
 from gpunion.cli.checks.finding import State
 from gpunion.cli.checks.machine import (
     check_agent,
@@ -91,6 +92,11 @@ def test_a_vault_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert check_vault(tmp_path / "file", needed=True).state is State.MISSING
     assert check_vault(tmp_path / "file", needed=False).state is State.WARNING
+
+
+def test_a_vault_that_is_mounted_for_reading_is_mended_by_mounting_it_otherwise() -> None:
+    assert mend_of("Permission denied", Path("/v")).startswith("mount the campus's vault there, or give")
+    assert mend_of(os.strerror(errno.EROFS), Path("/v")).startswith("mount it writable: findmnt -T /v")
 
 
 def test_a_state_directory_open_to_others_is_refused(tmp_path: Path) -> None:

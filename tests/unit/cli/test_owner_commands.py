@@ -17,6 +17,7 @@ from gpunion.agent import owner_client
 from gpunion.agent.enrol import Joined, JoinRequest
 from gpunion.agent.settings import settings_of
 from gpunion.cli import owner
+from gpunion.cli.checks.machine import check_agent
 from gpunion.cli.commands import join as join_command
 from gpunion.cli.commands import status as status_command
 from gpunion.cli.exits import Trouble
@@ -49,6 +50,16 @@ def test_without_an_agent_the_owner_hears_who_is_still_here_and_for_how_long(gpu
     assert gpunion("status") == 6
     assert re.search(r"1 guest is still on this machine: job-1-e2, which ends by itself in 1 d", gpunion.err)
     assert "Next: gpunion kill, to end them now; or gpunion agent" in gpunion.err
+    found = check_agent(gpunion.here, systemd=False)
+    assert found.found.startswith("it does not run, so no new guests come. 1 guest is still on this machine")
+    assert found.mend.startswith("gpunion kill, to end them now")
+
+
+def test_an_agent_that_answers_is_known_to_run_by_whoever_asks_for_its_terms() -> None:
+    answer = {"message": "", "status": {"terms": {"values": {}}, "guests": []}}
+    shown = owner.ask(lambda: answer)["status"]
+    assert shown == {"terms": {"values": {}, "agent_runs": True}, "guests": []}
+    assert owner.ask(lambda: {"message": "", "status": {"terms": None}})["status"] == {"terms": None}
 
 
 def test_an_owner_is_told_what_to_do_while_an_agent_hangs(

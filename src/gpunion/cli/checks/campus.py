@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable
@@ -72,12 +73,18 @@ def check_vault(place: Path, *, needed: bool, mark: str = "") -> Finding:
         trouble = "it is not the campus's vault, whose mark would be there: no job can be saved here"
     if not trouble:
         return ok("vault", f"{place} can be written and read")
-    mend = (
-        f"mount the campus's vault there, or give yourself access: ls -ld {place}; or have saves go through "
-        f'the coordinator: vault = "{THROUGH_COORDINATOR}" in agent.toml, then restart the agent'
-    )
-    found = f"{place}: {trouble}"
+    mend, found = mend_of(trouble, place), f"{place}: {trouble}"
     return missing("vault", found, mend) if needed else warning("vault", found, mend)
+
+
+def mend_of(trouble: str, place: Path) -> str:
+    mend = f"mount the campus's vault there, or give yourself access: ls -ld {place}"
+    if trouble == os.strerror(errno.EROFS):
+        mend = f"mount it writable: findmnt -T {place} shows from where it comes"
+    return (
+        f"{mend}; or have saves go through the coordinator: "
+        f'vault = "{THROUGH_COORDINATOR}" in agent.toml, then restart the agent'
+    )
 
 
 def _bears(place: Path, mark: str) -> bool:

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gpunion.cli.checks.finding import Finding, missing, ok, warning
+from gpunion.cli.owner import END_OR_START, guests_without_agent
 from gpunion.cli.quantities import shown_size
 from gpunion.domain.node import DISK_SHORT_BYTES
 
@@ -158,6 +159,9 @@ def check_agent(folder: Path, systemd: bool) -> Finding:
         by_hand = f"{as_service}, or: gpunion agent" if systemd else "gpunion agent"
         whose = "" if os.geteuid() == 0 else " --user"
         mend = f"journalctl{whose} -u gpunion-agent says why" if services else by_hand
+        if here := guests_without_agent(folder):
+            found = f"it does not run, so no new guests come. {here.removesuffix('.')}"
+            return warning("agent", found, f"{mend}; {END_OR_START}" if services else END_OR_START)
         return warning("agent", "it does not run: nothing is lent", mend)
     except owner_client.OwnerTrouble as trouble:
         what, _, mend = str(trouble).partition("Next: ")
