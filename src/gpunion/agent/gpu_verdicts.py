@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpunion.agent.gpu_users import GpuUser
+from gpunion.domain.counting import counted
 from gpunion.domain.events import OwnerReclaimed, OwnerResumed
 from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu, withheld_of
 from gpunion.ports.gpus import GpuSight
@@ -111,5 +112,5 @@ class Quarantine:
         if fatal:
             return f"Xid {fatal[-1]}: {FATAL_XIDS[fatal[-1]]}"
         if sight.ecc_uncorrected:
-            return f"{sight.ecc_uncorrected} uncorrectable memory error(s)"
+            return f"{counted(sight.ecc_uncorrected, 'uncorrectable memory error')}"
         return ""

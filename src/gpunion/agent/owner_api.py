@@ -17,6 +17,7 @@ from gpunion.agent.owner_word import KillListener
 from gpunion.agent.status import StatusBoard
 from gpunion.agent.terms_desk import TermsDesk
 from gpunion.agent.terms_file import TermsTrouble
+from gpunion.domain.counting import counted
 from gpunion.domain.events import OwnerKilled, OwnerPaused, OwnerReclaimed, OwnerResumed
 from gpunion.domain.guest import Tenure
 from gpunion.domain.terms import DEFAULT_WHEN_SAFE_S
@@ -126,9 +127,12 @@ class OwnerApi:
 
     async def _pause(self) -> str:
         answer = await self._loop.owner_said(OwnerPaused())
-        return _remembering(
-            "No new guests come. Those here may stay; `gpunion reclaim` sends them away.", answer.forgettable
-        )
+        text = "No new guests come until `gpunion resume`."
+        if self._tenure() is Tenure.RECLAIMING:
+            text = "No new guests come, and those here are leaving as before."
+        elif self._board.status()["guests"]:
+            text = "No new guests come. Those here may stay; `gpunion reclaim` sends them away."
+        return _remembering(text, answer.forgettable)
 
     async def _resume(self) -> str:
         if self._tenure() is Tenure.LEFT:
@@ -209,7 +213,7 @@ class OwnerApi:
     async def _kill(self) -> str:
         receipt = await asyncio.to_thread(kill_all, self._state_dir)
         answer = await self._loop.owner_said(OwnerKilled())
-        text = f"Ended {len(receipt.ended)} guest(s). None comes until `gpunion resume`."
+        text = f"Ended {counted(len(receipt.ended), 'guest')}. None comes until `gpunion resume`."
         if receipt.survivors:
             text += f" STILL ALIVE: processes {', '.join(map(str, receipt.survivors))}."
         return _remembering(text, answer.forgettable or receipt.trouble)

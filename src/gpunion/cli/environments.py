@@ -7,6 +7,7 @@ from pathlib import Path
 from gpunion.cli.exits import NOT_FOUND, USAGE, Trouble
 from gpunion.cli.ignoring import IGNORE_FILE
 from gpunion.cli.screen import Screen
+from gpunion.domain.counting import counted
 from gpunion.domain.lockfile import LOCKFILE_LIMIT_BYTES, BadLockfile, parse_lockfile, refuse_other_kinds
 from gpunion.domain.tree import BadTree, check_path
 
@@ -38,6 +39,6 @@ def check_lockfile(screen: Screen, folder: Path | None, name: str, *, quiet: boo
     if lockfile.loose and not quiet:
         shown = ", ".join(lockfile.loose[:NAMES_SHOWN]) + (", ..." if lockfile.loose[NAMES_SHOWN:] else "")
         screen.note(
-            f"{name} leaves the version of {len(lockfile.loose)} package(s) open ({shown}): "
+            f"{name} leaves the version of {counted(len(lockfile.loose), 'package')} open ({shown}): "
             "after a move the job may find another one. Write name==version to be sure."
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from gpunion.cli.campus import Json
+from gpunion.domain.counting import counted
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -115,7 +116,7 @@ def _calibration(bins: Sequence[Json], left: int, top: int) -> list[str]:
     """Each circle is as many forecasts of a like chance; on the line they were right."""
     forecasts = sum(one["forecasts"] for one in bins)
     parts = [
-        _text(left, top - 14, f"foretold against seen, {forecasts} forecast(s)"),
+        _text(left, top - 14, f"foretold against seen, {counted(forecasts, 'forecast')}"),
         f'<rect x="{left}" y="{top}" width="{SIDE}" height="{SIDE}" fill="none" stroke="{INK}"/>',
         f'<line x1="{left}" y1="{top + SIDE}" x2="{left + SIDE}" y2="{top}" stroke="{FAINT}" '
         'stroke-dasharray="4 3"/>',

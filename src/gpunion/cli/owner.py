@@ -14,6 +14,7 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import CONFLICT, DENIED, OK, TIMEOUT, UNAVAILABLE, USAGE, Trouble
 from gpunion.cli.quantities import shown_duration
 from gpunion.cli.screen import Screen
+from gpunion.domain.counting import counted
 
 if TYPE_CHECKING:
     from gpunion.agent.settings import Settings
@@ -208,5 +209,5 @@ def say(context: Context, answer: Json) -> int:
         context.screen.line(answer["message"])
         guests = answer["status"]["guests"]
         if guests:
-            context.screen.line(f"Still here: {len(guests)} guest(s). gpunion status shows them.")
+            context.screen.line(f"Still here: {counted(len(guests), 'guest')}. gpunion status shows them.")
     return OK

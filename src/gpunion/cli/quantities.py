@@ -74,10 +74,11 @@ def count(text: str) -> int:
 
 
 def positive_count(text: str) -> int:
-    number = count(text)
-    if number == 0:
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, one or more")
+    if int(text) == 0:
         raise argparse.ArgumentTypeError("0 is not enough; at least 1 is needed")
-    return number
+    return int(text)
 
 
 def positive_number(text: str) -> float:

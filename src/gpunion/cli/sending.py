@@ -16,6 +16,7 @@ from gpunion.cli.quantities import shown_size
 from gpunion.cli.screen import Screen
 from gpunion.cli.transfer import Transfer
 from gpunion.cli.workdir import Inventory, Place, Snapshot, changed, inside, take_inventory, take_snapshot
+from gpunion.domain.counting import counted
 
 # From here on it is worth saying what weighs so much: it may not be meant to travel.
 LARGE_BYTES = 1024**3
@@ -116,7 +117,7 @@ def _send_blocks(
     total = sum(sizes.values())
     if not quiet:
         files = sum(1 for entry in snapshot.files if not asked.isdisjoint(entry.blocks))
-        screen.note(f"Sending {files} file(s), {shown_size(total)}.")
+        screen.note(f"Sending {counted(files, 'file')}, {shown_size(total)}.")
     try:
         with Transfer(screen, total, "sent", quiet=quiet) as sending:
             for batch in batches(sizes.items()):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunion.coordinator.problems import ApiError
+from gpunion.domain.counting import counted
 from gpunion.domain.place import CAMPUS, Place, PlaceKind, place_of
 
 
@@ -39,7 +40,8 @@ class CampusPlaces:
             raise ApiError(
                 422,
                 "too_few_places",
-                f"{count} replicas are asked for, and there are {len(chosen)} place(s): {', '.join(chosen)}",
+                f"{count} replicas are asked for, and the campus has {counted(len(chosen), 'place')}: "
+                f"{', '.join(chosen)}",
                 "ask for fewer, or have the operator name another place in the coordinator's settings",
             )
         return () if chosen[:count] == (CAMPUS,) else chosen[:count]

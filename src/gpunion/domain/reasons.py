@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from gpunion.domain.counting import agreeing
 from gpunion.domain.records import dataclass, maker
 from gpunion.domain.sentences import SENTENCES, WITHOUT_NOTICE
 from gpunion.domain.sizes import size_in_words
@@ -15,6 +16,7 @@ from gpunion.domain.why import Why
 __all__ = ["Fact", "Reason", "Verdict", "Why", "because", "told"]
 
 Fact = str | int | float
+ONE = (1, "1")
 LEAST_NOTICE_S = 0.05  # less would be shown as nothing
 
 
@@ -25,7 +27,8 @@ class Reason:
     facts: tuple[tuple[str, Fact], ...] = ()
 
     def sentence(self) -> str:
-        return self._template().format(**{name: _in_its_unit(name, value) for name, value in self.facts})
+        template = agreeing(self._template(), frozenset(name for name, value in self.facts if value in ONE))
+        return template.format(**{name: _in_its_unit(name, value) for name, value in self.facts})
 
     def _template(self) -> str:
         notice_s = dict(self.facts).get("notice_s")

@@ -1,6 +1,7 @@
 """What each reason says to people: a template over the facts that the reason carries.
 
-One that asks for a fact the reason does not carry is a bug that the tests find.
+One that asks for a fact the reason does not carry is a bug that the tests find. What agrees with a number is
+written for one and for many, as in `{has} GPU(s)` and `{needs} (is/are) needed`: `counting` chooses.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ SENTENCES: dict[Why, str] = {
     Why.NODE_SILENT: "it has not been heard from",
     Why.NODE_UNHEARD: "the coordinator has begun again and has not heard from it since",
     Why.NODE_LEFT: "it has left the campus",
-    Why.TOO_FEW_GPUS: "it has {has} GPU(s), {needs} are needed",
-    Why.TOO_FEW_FREE_GPUS: "{free} of its GPUs are free, {needs} are needed",
-    Why.TOO_LITTLE_VRAM: "{has} of its GPUs have {vram_bytes} of memory (the largest has {most_bytes}), "
-    "{needs} are needed",
+    Why.TOO_FEW_GPUS: "it has {has} GPU(s), {needs} (is/are) needed",
+    Why.TOO_FEW_FREE_GPUS: "{free} of its GPUs (is/are) free, {needs} (is/are) needed",
+    Why.TOO_LITTLE_VRAM: "{has} of its GPUs (has/have) {vram_bytes} of memory (the largest has "
+    "{most_bytes}), {needs} (is/are) needed",
     Why.WRONG_MODEL: "its GPUs ({models}) are not of a wanted model",
-    Why.TOO_FEW_CPUS: "it lends {has} CPUs, {needs} are needed",
+    Why.TOO_FEW_CPUS: "it lends {has} CPU(s), {needs} (is/are) needed",
     Why.TOO_LITTLE_MEMORY: "it lends {has_bytes} of memory, {needs_bytes} are needed",
-    Why.TOO_FEW_FREE_CPUS: "{free} of its CPUs are free, {needs} are needed",
+    Why.TOO_FEW_FREE_CPUS: "{free} of its CPUs (is/are) free, {needs} (is/are) needed",
     Why.TOO_LITTLE_FREE_MEMORY: "{free_bytes} of its memory are free, {needs_bytes} are needed",
     Why.LAB_NOT_ADMITTED: "its owner does not admit guests of {lab}",
     Why.PERSON_NOT_ADMITTED: "its owner does not admit {person}",
@@ -29,9 +30,9 @@ SENTENCES: dict[Why, str] = {
     Why.UNSANDBOXED: "it cannot shut guests in and its owner has not allowed that",
     Why.NO_NETWORK_HERE: "its owner allows guests no network, and the job asks for one",
     Why.PLACE_NOT_REACHED: "it does not reach {place}, where the job's checkpoints lie",
-    Why.GUESTS_FULL: "it already has the {limit} guests its owner allows",
+    Why.GUESTS_FULL: "it already has the {limit} guest(s) its owner allows",
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
-    Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} are free and {needs} needed: {because}",
+    Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} (is/are) free and {needs} needed: {because}",
     Why.DUMPING_UNTRIED: "it is being found out whether it can dump and bring back whole guests",
     Why.CANNOT_DUMP: "it cannot dump and bring back whole guests: {why_not}",
     Why.OTHER_ARCHITECTURE: "it is {here}, and the job was dumped whole on {there}",
@@ -50,12 +51,12 @@ SENTENCES: dict[Why, str] = {
     "(gpunion quotas set {account} {needs})",
     Why.QUOTA_SET: "{who} may hold {gpus} GPU(s) at once, says {by}",
     Why.FIRST_IN_LINE: "no waiting job goes before it: it gets the next room that fits",
-    Why.IN_LINE: "where there is room, {ahead} waiting job(s) go first: {because}",
-    Why.TURN: "where there is room, {ahead} waiting job(s) go first: {because}; {who} has had {share} % of "
-    "what was used lately ({used_h} GPU-hours) and has lent {lent_h}",
+    Why.IN_LINE: "where there is room, {ahead} waiting job(s) (goes/go) first: {because}",
+    Why.TURN: "where there is room, {ahead} waiting job(s) (goes/go) first: {because}; {who} has had "
+    "{share} % of what was used lately ({used_h} GPU-hours) and has lent {lent_h}",
     Why.BEHIND_DEADLINE: "it is {behind_s} of work behind the line to its deadline: it goes before others "
     "of its class, and to machines that stay",
-    Why.ROOM_MADE: "{jobs} make(s) room for it on {node}",
+    Why.ROOM_MADE: "room is made for it on {node} by {jobs}",
     Why.MADE_ROOM: "made room on {node} for {job}, which is of a higher class; "
     "it is saved first, {unsaved_s} after its last save",
     Why.DEADLINE_MISSED: "its deadline cannot be met any more; it takes its turn like others",
@@ -122,11 +123,11 @@ SENTENCES: dict[Why, str] = {
     Why.STATE_WAS_THERE: "{found} bytes of its state lay ready on {node}",
     Why.MOVED_ANEW: "moved from {source} to {node}; stood still for {downtime_s} and begins anew: "
     "nothing of it was saved (how a program is saved: docs/checkpoints.md)",
-    Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s}, {redone} steps to redo",
+    Why.MOVED: "moved from {source} to {node}; stood still for {downtime_s}, {redone} step(s) to redo",
     Why.RUNS_AGAIN_ANEW: "runs again on {node}, where it was; stood still for {downtime_s} and begins anew: "
     "nothing of it was saved (how a program is saved: docs/checkpoints.md)",
     Why.RUNS_AGAIN: "runs again on {node}, where it was; stood still for {downtime_s}, "
-    "{redone} steps to redo",
+    "{redone} step(s) to redo",
     Why.FELL_BACK: "its last save did not arrive ({trouble}); going on from step {durable}",
     Why.OWNER_KILLED: "the owner of {node} took it back without notice",
     Why.OWNER_LEFT: "{node} is leaving the campus",

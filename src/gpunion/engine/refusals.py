@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpunion.domain.counting import counted
 from gpunion.domain.reasons import Reason, Verdict
 from gpunion.policy.placement.filters import FOR_GOOD
 
@@ -22,7 +23,7 @@ def blockers(verdicts: Iterable[Verdict]) -> str:
         told = (refusals[0].why in FOR_GOOD, refusals[0].sentence())
         said[told] = said.get(told, 0) + len(refusals)
     ranked = sorted(said.items(), key=lambda pair: (pair[0][0], -pair[1], pair[0][1]))
-    shown = [f"{count} machine(s): {sentence}" for (_, sentence), count in ranked[:SHOWN]]
+    shown = [f"{counted(count, 'machine')}: {sentence}" for (_, sentence), count in ranked[:SHOWN]]
     if rest := sum(count for _, count in ranked[SHOWN:]):
-        shown.append(f"{rest} machine(s) more say no for other reasons")
+        shown.append(f"{rest} more {'says' if rest == 1 else 'say'} no for other reasons")
     return "; ".join(shown) or "no machine is part of this campus now"

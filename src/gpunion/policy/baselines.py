@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpunion.domain.counting import counted
 from gpunion.domain.job import Job
 from gpunion.domain.resources import Gpu
 from gpunion.domain.snapshot import NodeView
@@ -32,7 +33,7 @@ class RoundRobin:
         return lot - view.guests
 
     def because(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...]) -> str:
-        return f"its turn ({view.guests} guest(s) there)"
+        return f"its turn ({counted(view.guests, 'guest')} there)"
 
 
 class Vacate:

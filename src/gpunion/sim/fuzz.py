@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from gpunion.domain.counting import counted
 from gpunion.sim.generate import random_scenario
 from gpunion.sim.run import run_scenario
 from gpunion.sim.tally import KINDS
@@ -110,7 +111,7 @@ def failure_text(failure: SeedOutcome) -> str:
 def summary(outcome: FuzzOutcome) -> str:
     counts = ", ".join(f"{kind} {count}" for kind, count in outcome.troubles.items())
     jobs, moves = sum(s.jobs for s in outcome.seeds), sum(s.moves for s in outcome.seeds)
-    verdict = "no violation" if outcome.ok else f"{len(outcome.failures)} seed(s) failed"
+    verdict = "no violation" if outcome.ok else f"{counted(len(outcome.failures), 'seed')} failed"
     return f"{len(outcome.seeds)} seeds, {jobs} jobs, {moves} moves: {verdict}\ntroubles: {counts}"
 
 

@@ -136,7 +136,7 @@ def test_a_second_agent_is_refused(lending: Program) -> None:
 def test_an_impossible_job_says_what_every_machine_lacks(lending: Program) -> None:
     refused = lending("submit", "--no-dir", "--gpus", "9", "--", "true")
     assert refused.code == 1
-    assert "alpha  no    it has 2 GPU(s), 9 are needed" in refused.err
+    assert "alpha  no    it has 2 GPUs, 9 are needed" in refused.err
 
 
 def test_leaving_removes_every_trace_of_the_machine(tmp_path: Path) -> None:

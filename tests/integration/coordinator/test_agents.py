@@ -147,7 +147,7 @@ def test_an_impossible_job_is_refused_with_what_each_node_lacks(fresh: Coordinat
         assert "GET /api/v1/nodes" in caught.value.next_step
         (verdict,) = caught.value.verdicts
         assert (verdict["node"], verdict["fits"], verdict["code"]) == ("alpha", False, "too_few_gpus")
-        assert verdict["sentence"] == "it has 1 GPU(s), 8 are needed"
+        assert verdict["sentence"] == "it has 1 GPU, 8 are needed"
         assert client.jobs()["jobs"] == []
 
 

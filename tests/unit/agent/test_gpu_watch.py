@@ -91,7 +91,7 @@ def test_an_owner_who_lends_a_gpu_beside_their_own_work_is_believed() -> None:
     ("sight", "detail"),
     [
         (GpuSight(index=0, xids=(31, 79)), "Xid 79: it fell off the bus"),
-        (GpuSight(index=0, ecc_uncorrected=2), "2 uncorrectable memory error(s)"),
+        (GpuSight(index=0, ecc_uncorrected=2), "2 uncorrectable memory errors"),
     ],
 )
 def test_a_card_that_failed_is_withheld_at_once_and_once(sight: GpuSight, detail: str) -> None:

@@ -117,7 +117,9 @@ async def test_the_socket_is_the_owner_s_alone(stage: Stage) -> None:
 
 
 async def test_pause_and_resume(stage: Stage) -> None:
-    assert (await stage.say("pause"))["status"]["tenure"] == "paused"
+    paused = await stage.say("pause")
+    assert paused["status"]["tenure"] == "paused"
+    assert paused["message"] == "No new guests come until `gpunion resume`."
     assert (await stage.say("resume"))["status"]["tenure"] == "sharing"
 
 
@@ -125,6 +127,13 @@ async def test_reclaiming_an_empty_machine_gives_it_at_once(stage: Stage) -> Non
     answer = await stage.say("reclaim", notice_s=30)
     assert "is yours" in answer["message"]
     assert stage.tenure is Tenure.RECLAIMED
+
+
+async def test_who_pauses_hears_what_becomes_of_the_guests_that_are_here(stage: Stage) -> None:
+    await stage.with_a_guest()
+    assert "Those here may stay" in (await stage.say("pause"))["message"]
+    await stage.say("reclaim")
+    assert "those here are leaving as before" in (await stage.say("pause"))["message"]
 
 
 async def test_reclaiming_with_a_guest_says_how_long_at_most(stage: Stage) -> None:

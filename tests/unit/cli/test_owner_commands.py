@@ -197,7 +197,7 @@ def test_a_machine_without_a_gpu_is_told_what_it_can_lend_all_the_same(gpunion: 
     said = join_command._lends(bare, driver=False)
     assert "it lends none: 8 CPUs and 16 GiB of memory, to jobs that need no GPU (--gpus 0)" in said
     named = settings_of({**table, "gpu": [{"model": "A100"}]}, gpunion.here, {})
-    assert join_command._lends(named, driver=False).startswith("It lends 1 GPU(s) as you named them")
+    assert join_command._lends(named, driver=False).startswith("It lends 1 GPU, as named by you")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_a_campus_nobody_used_says_how_a_quota_is_set(gpunion: Terminal, campus:
 
 def test_a_quota_is_set_and_lifted(gpunion: Terminal) -> None:
     assert gpunion("quotas", "set", "user:ada", "4") == 0
-    assert "user:ada may hold 4 GPU(s)" in gpunion.out
+    assert "user:ada may hold 4 GPUs" in gpunion.out
     assert gpunion("quotas", "rm", "user:ada") == 0
     assert "it was 3" in gpunion.out
 

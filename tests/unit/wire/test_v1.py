@@ -150,7 +150,7 @@ def test_a_verdict_shows_its_reason_or_that_there_is_none() -> None:
     refusal = because("alpha", Why.TOO_FEW_GPUS, has=1, needs=2)
     refused = convert.verdict_out(Verdict(node="alpha", refusal=refusal))
     assert (refused.fits, refused.code) == (False, "too_few_gpus")
-    assert refused.sentence == "it has 1 GPU(s), 2 are needed"
+    assert refused.sentence == "it has 1 GPU, 2 are needed"
     fits = convert.verdict_out(Verdict(node="beta", score=2.0))
     assert (fits.fits, fits.code, fits.sentence, fits.score) == (True, None, None, 2.0)
 

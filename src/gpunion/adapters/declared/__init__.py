@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gpunion.domain.counting import counted
 from gpunion.domain.resources import Gpu
 from gpunion.ports.gpus import GpuDevice, Look
 
@@ -16,7 +17,7 @@ class DeclaredGpus:
 
     def describe(self) -> str:
         why = f" ({self._why})" if self._why else ""
-        return f"{len(self._gpus)} GPU(s) declared in the settings, not seen by a driver{why}"
+        return f"{counted(len(self._gpus), 'GPU')} declared in the settings, not seen by a driver{why}"
 
     def inventory(self) -> tuple[Gpu, ...]:
         return self._gpus

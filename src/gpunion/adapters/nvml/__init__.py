@@ -12,6 +12,7 @@ from gpunion.adapters.nvml.child import STAND_IN_VARIABLE
 from gpunion.adapters.nvml.numbers import Numbers
 from gpunion.adapters.nvml.probe import Probe, ProbeTrouble, ask_once
 from gpunion.adapters.nvml.words import Card, cards
+from gpunion.domain.counting import counted
 from gpunion.domain.resources import Gpu
 from gpunion.ports.gpus import GpuDevice, GpuSight, Look
 
@@ -63,7 +64,7 @@ class NvmlGpus:
 
     def describe(self) -> str:
         trouble = f" ({self._last.trouble})" if self._last.trouble else ""
-        return f"{len(self._known)} GPU(s) seen by NVIDIA's driver{trouble}"
+        return f"{counted(len(self._known), 'GPU')} seen by NVIDIA's driver{trouble}"
 
     def inventory(self) -> tuple[Gpu, ...]:
         return tuple(

@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from gpunion.adapters.containers.runtime import GuestUser
+from gpunion.domain.counting import counted
 
 FORMAT = 1
 TARGET = "target="
@@ -68,7 +69,7 @@ def unfit(dumped: Recipe, here: Recipe) -> str:
     if dumped.user != here.user:
         return f"it ran as user {dumped.user}, guests here are {here.user}"
     if len(dumped.gpu_indices) != len(here.gpu_indices):
-        return f"it had {len(dumped.gpu_indices)} GPU(s) and has {len(here.gpu_indices)} here"
+        return f"it had {counted(len(dumped.gpu_indices), 'GPU')} and has {len(here.gpu_indices)} here"
     lacking = sorted(set(dumped.mounts) - set(here.mounts))
     if lacking:
         return f"it saw {lacking[0]}, which guests here do not see"

@@ -33,6 +33,7 @@ from gpunion.adapters.sandbox.names import (
 )
 from gpunion.adapters.sandbox.signals import listeners
 from gpunion.adapters.sandbox.users import GuestUsers
+from gpunion.domain.counting import counted
 from gpunion.owner_kill import (
     KEEPER_PATIENCE_S,
     KILL_LIMIT_S,
@@ -105,7 +106,7 @@ class KeptRuntime(ABC):
     def _network_described(self) -> str:
         if not self._reachable:
             return "without network"
-        return f"with a door to {len(self._reachable)} place(s) for guests that ask for it"
+        return f"with a door to {counted(len(self._reachable), 'place')} for guests that ask for it"
 
     def _check_network(self, spec: GuestSpec) -> None:
         if spec.network and not self._reachable:

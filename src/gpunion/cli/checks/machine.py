@@ -12,6 +12,7 @@ from pathlib import Path
 from gpunion.cli.checks.finding import Finding, missing, ok, warning
 from gpunion.cli.owner import END_OR_START, guests_without_agent
 from gpunion.cli.quantities import shown_size
+from gpunion.domain.counting import counted
 from gpunion.domain.node import DISK_SHORT_BYTES
 
 PYTHON_LEAST = (3, 11)
@@ -113,7 +114,7 @@ def check_gpus(declared: int) -> Finding:
     """A driver that hangs is found here rather than by the first guest."""
     name = "gpus"
     if not os.path.exists("/dev/nvidiactl"):
-        found = f"no NVIDIA driver; {declared} GPU(s) are lent because the settings say so"
+        found = f"no NVIDIA driver; {counted(declared, 'GPU')} lent because the settings say so"
         return ok(name, found if declared else "no NVIDIA driver, and no GPU in the settings")
     if find_spec("pynvml") is None:
         mend = f"{sys.executable} -m pip install 'gpunion[gpu]'"
@@ -129,7 +130,7 @@ def check_gpus(declared: int) -> Finding:
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()[-200:]
         return missing(name, f"the NVIDIA driver does not answer: {said}", "nvidia-smi; dmesg | grep -i nvrm")
-    return ok(name, f"the driver knows {len(done.stdout.splitlines())} GPU(s)")
+    return ok(name, f"the driver knows {counted(len(done.stdout.splitlines()), 'GPU')}")
 
 
 def systemd_runs() -> bool:

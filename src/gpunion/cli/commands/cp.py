@@ -10,6 +10,7 @@ from gpunion.cli.exits import OK, USAGE, Trouble
 from gpunion.cli.fetching import Fetched, Wanted, fetch_output
 from gpunion.cli.job_names import find_job
 from gpunion.cli.quantities import shown_size
+from gpunion.domain.counting import counted
 
 CONNECTS = True
 JSON = """`{job_id, checkpoint_id, final, step, files, size_bytes, fetched_bytes, target}`. `final`: as its
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def told(fetched: Fetched) -> str:
-    what = f"{fetched.files} file(s), {shown_size(fetched.size_bytes)}, in {fetched.target}"
+    what = f"{counted(fetched.files, 'file')}, {shown_size(fetched.size_bytes)}, in {fetched.target}"
     if fetched.size_bytes and not fetched.fetched_bytes:
         what += " (all of it was here already)"
     if not fetched.final:

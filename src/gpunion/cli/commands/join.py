@@ -23,6 +23,7 @@ from gpunion.cli.quantities import (
     some_memory,
     some_name,
 )
+from gpunion.domain.counting import counted
 
 if TYPE_CHECKING:
     from gpunion.agent.settings import Settings
@@ -190,7 +191,7 @@ def _lends(settings: Settings, driver: bool) -> str:
     """What it can lend as it is. `driver`: its GPUs are those that NVIDIA's driver shows."""
     rest = f"{settings.cpus:g} CPUs and {shown_size(settings.memory_bytes)} of memory"
     if settings.gpus:
-        return f"It lends {len(settings.gpus)} GPU(s) as you named them, {rest}."
+        return f"It lends {counted(len(settings.gpus), 'GPU')}, as named by you, {rest}."
     if not driver:
         return (
             f"There is no NVIDIA driver here and you named no GPU, so it lends none: {rest}, to jobs that "

@@ -7,6 +7,7 @@ import argparse
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.quota_names import quota_name
+from gpunion.domain.counting import counted
 
 CONNECTS = True
 JSON = "`{name, gpus, set_at, by}`: the quota as it was."
@@ -22,5 +23,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if context.screen.as_json:
         context.screen.data(lifted)
     else:
-        context.screen.line(f"{lifted['name']} has no quota of its own now; it was {lifted['gpus']} GPU(s).")
+        context.screen.line(
+            f"{lifted['name']} has no quota of its own now; it was {counted(lifted['gpus'], 'GPU')}."
+        )
     return OK

@@ -8,6 +8,7 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.quantities import count
 from gpunion.cli.quota_names import quota_name
+from gpunion.domain.counting import counted
 
 CONNECTS = True
 JSON = "`{name, gpus, set_at, by}`: the quota as it is now."
@@ -24,6 +25,6 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if context.screen.as_json:
         context.screen.data(quota)
         return OK
-    context.screen.line(f"{quota['name']} may hold {quota['gpus']} GPU(s) at once.")
+    context.screen.line(f"{quota['name']} may hold {counted(quota['gpus'], 'GPU')} at once.")
     context.screen.line("Whoever holds more keeps it until it ends, and gets no more until then.")
     return OK

@@ -16,6 +16,7 @@ from gpunion.cli.following import Follower, exit_code_of
 from gpunion.cli.job_flags import add_job_flags, folder_of, job_request
 from gpunion.cli.job_names import short
 from gpunion.cli.submitting import submit
+from gpunion.domain.counting import counted
 from gpunion.sdk.errors import ApiProblem, ClientError
 
 CONNECTS = True
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.record({"type": "ended", "job": ended})
     else:
         context.screen.note(
-            f"Job {short(job_id)} {ended['phase']}{_code(ended)}, after {ended['moves']} move(s)."
+            f"Job {short(job_id)} {ended['phase']}{_code(ended)}, after {counted(ended['moves'], 'move')}."
         )
     _outputs(context, campus, ended, output)
     return exit_code_of(ended)
@@ -78,9 +79,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
 def _code(ended: Json) -> str:
     code = ended["exit_code"]
-    if (
-        code == 0 and ended["phase"] == "failed"
-    ):  # another member of its gang, or what it made, was the trouble
+    # Another member of its gang, or what it made, was the trouble.
+    if code == 0 and ended["phase"] == "failed":
         return ", though its own program ended with 0"
     return "" if code is None else f" with exit code {code}"
 

@@ -12,6 +12,7 @@ from gpunion.cli.extras import missing_extra
 from gpunion.cli.progress import Progress
 from gpunion.cli.quantities import count
 from gpunion.cli.scenarios import find_scenario
+from gpunion.domain.counting import counted
 
 if TYPE_CHECKING:
     from gpunion.domain.commit import Commit
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if outcome.ok:
         return OK
     repeat = f"gpunion sim run {arguments.file} --seed {outcome.seed}"
-    context.screen.note(f"{len(outcome.violations)} violation(s). Repeat with: {repeat}")
+    context.screen.note(f"{counted(len(outcome.violations), 'violation')}. Repeat with: {repeat}")
     return ERROR
 
 

@@ -10,6 +10,7 @@ from gpunion.cli.exits import ERROR, OK
 from gpunion.cli.quantities import shown_size
 from gpunion.cli.screen import Screen
 from gpunion.cli.vault_progress import VaultProgress
+from gpunion.domain.counting import counted
 from gpunion.ports.vault_care import Findings
 
 CONNECTS = True
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         screen.line(f"{word} {lost.job_id} {lost.checkpoint_id}: {lost.detail}")
     for fence in findings.fences:
         screen.line(f"CANNOT SAVE {fence.job_id}: {fence.detail}")
-    read = f"{findings.checkpoints} checkpoints, {findings.blocks} blocks"
+    read = f"{counted(findings.checkpoints, 'checkpoint')}, {counted(findings.blocks, 'block')}"
     screen.line(f"{read}, {shown_size(findings.plain_bytes)} read and checked.")
     if findings.encrypted:
         size = shown_size(findings.encrypted_bytes)

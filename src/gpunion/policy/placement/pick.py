@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from gpunion.domain.counting import counted
 from gpunion.domain.ids import NodeId
 from gpunion.domain.job import Job
 from gpunion.domain.reasons import Verdict
@@ -50,7 +51,9 @@ class FastThenTight:
     def because(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...]) -> str:
         leftover = len(view.free_gpus) - job.spec.request.gpus
         model = gpus[0].model if gpus else "no GPU needed"
-        return f"best of the free ones ({model}, speed {_speed(gpus):g}, {leftover} GPU(s) left over)"
+        return (
+            f"best of the free ones ({model}, speed {_speed(gpus):g}, {counted(leftover, 'GPU')} left over)"
+        )
 
 
 def place(

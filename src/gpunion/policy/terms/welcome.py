@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpunion.domain.counting import counted
 from gpunion.domain.guest import Guest
 from gpunion.domain.ids import RunId
 from gpunion.domain.sizes import size_in_words
@@ -33,7 +34,7 @@ def _not_admitted(terms: Terms, guest: Guest) -> str:
 
 def _too_much(terms: Terms, guests: list[Guest]) -> str:
     if len(guests) > terms.max_guests:
-        return f"its owner now allows {terms.max_guests} guest(s)"
+        return f"its owner now allows {counted(terms.max_guests, 'guest')}"
     cpus = sum(guest.grant.cpus for guest in guests)
     if terms.cpus is not None and cpus > terms.cpus:
         return f"its owner now lends {terms.cpus:g} CPUs"

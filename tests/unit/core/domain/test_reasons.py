@@ -113,6 +113,19 @@ def test_numbers_are_shown_as_people_say_them(value: float | str, shown: str) ->
     assert sentence == f"started on {shown} from the beginning"
 
 
+@pytest.mark.parametrize(
+    ("free", "needs", "told"),
+    [
+        (0, 1, "0 of its GPUs are free, 1 is needed"),
+        (1, 2, "1 of its GPUs is free, 2 are needed"),
+    ],
+)
+def test_words_agree_with_their_number(free: int, needs: int, told: str) -> None:
+    assert because("a", Why.TOO_FEW_FREE_GPUS, free=free, needs=needs).sentence() == told
+    finished = because("a", Why.FINISHED, node="n", moves=needs).sentence()
+    assert finished == f"finished on n after {'1 move' if needs == 1 else '2 moves'}"
+
+
 def test_a_verdict_without_a_refusal_fits() -> None:
     assert Verdict(node="alpha").fits
     assert not Verdict(node="alpha", refusal=because("alpha", Why.NODE_PAUSED)).fits

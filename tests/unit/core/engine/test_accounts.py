@@ -75,7 +75,7 @@ def test_who_used_more_lately_waits_longer_and_is_told_so() -> None:
     assert waits(headquarters, "again") == "no waiting job goes before it: it gets the next room that fits"
     headquarters.submits("third", of("cy", "sound"))
     assert waits(headquarters, "again") == (
-        "where there is room, 1 waiting job(s) go first: 1 of who has used less lately; lab vision has had "
+        "where there is room, 1 waiting job goes first: 1 of who has used less lately; lab vision has had "
         "100 % of what was used lately (1 GPU-hours) and has lent 0"
     )
 
@@ -92,10 +92,10 @@ def test_a_share_is_named_only_where_it_is_why_others_go_first() -> None:
     headquarters.submits("last", of("ada"))
     headquarters.submits("urgent", replace(of("bob"), priority=Priority.HIGH))
     assert waits(headquarters, "last") == (
-        "where there is room, 2 waiting job(s) go first: 1 of a higher priority, 1 handed in before it"
+        "where there is room, 2 waiting jobs go first: 1 of a higher priority, 1 handed in before it"
     )
     headquarters.hears(QuotaSet(quota=Quota(id="user:ada", gpus=0, set_s=0.0)))
-    assert "user ada may hold 0 GPU(s) at once" in waits(headquarters, "last")  # and no turn would help
+    assert "user ada may hold 0 GPUs at once" in waits(headquarters, "last")  # and no turn would help
 
 
 def test_a_lab_that_lent_more_waits_less() -> None:
@@ -131,12 +131,12 @@ def test_a_labs_own_jobs_come_first_on_its_own_machines_and_cost_it_nothing() ->
 def test_a_quota_holds_back_and_says_so_and_lifting_it_lets_go() -> None:
     headquarters = a_campus("x", gpus=4)
     told = headquarters.hears(QuotaSet(quota=Quota(id="user:ada", gpus=1, set_s=0.0, by="ops")))
-    assert [reason.sentence() for reason in told.reasons] == ["user ada may hold 1 GPU(s) at once, says ops"]
+    assert [reason.sentence() for reason in told.reasons] == ["user ada may hold 1 GPU at once, says ops"]
     headquarters.submits("one", of("ada"))
     decision = headquarters.submits("two", of("ada"))
     assert whys(decision, "two") == [Why.SUBMITTED, Why.QUOTA_REACHED]
     reasons = headquarters.engine.waits_because(headquarters.now_s, JobId("two"))
-    assert reasons[0].sentence() == "waits: user ada holds 1 of the 1 GPU(s) allowed at once; this needs 1"
+    assert reasons[0].sentence() == "waits: user ada holds 1 of the 1 GPU allowed at once; this needs 1"
     headquarters.submits("bobs", of("bob"))
     assert holders(headquarters) == ["bobs", "one"]
     headquarters.hears(QuotaSet(quota=Quota(id="user:ada", gpus=None, set_s=0.0, by="ops")))
@@ -151,7 +151,7 @@ def test_who_may_hold_too_few_gpus_is_told_at_once_that_waiting_will_not_do() ->
     decision = headquarters.submits("mine", of("ada"))
     assert whys(decision, "mine") == [Why.SUBMITTED, Why.QUOTA_TOO_SMALL]
     assert decision.reasons[1].sentence() == (
-        "cannot begin: user ada may hold 0 GPU(s) at once, and this needs 1. Next: stop it and ask for less, "
+        "cannot begin: user ada may hold 0 GPUs at once, and this needs 1. Next: stop it and ask for less, "
         "or have whoever runs the campus allow more (gpunion quotas set user:ada 1)"
     )
     (live, *_) = headquarters.engine.waits_because(headquarters.now_s, JobId("mine"))

@@ -25,7 +25,7 @@ def test_a_finished_run_ends_its_job_and_frees_its_place() -> None:
     job = headquarters.job()
     assert (job.phase, job.exit_code, job.output) == (JobPhase.SUCCEEDED, 0, "out")
     assert job.ended_s == headquarters.now_s
-    assert decision.reasons[0].sentence() == "finished on alpha after 0 move(s)"
+    assert decision.reasons[0].sentence() == "finished on alpha after 0 moves"
     assert headquarters.job("next").phase is JobPhase.STARTING
     assert headquarters.run().last_step == 99
 
@@ -172,7 +172,7 @@ def test_machines_that_die_cost_no_job_that_has_made_a_step_or_saved_in_between(
 def test_a_finished_job_is_told_what_was_left_out_of_its_output() -> None:
     decision = a_running_job().ended("job-e1", EndReason.FINISHED, detail="left out of its output: l")
     told = [reason.sentence() for reason in decision.reasons]
-    assert told == ["finished on alpha after 0 move(s)", "left out of its output: l"]
+    assert told == ["finished on alpha after 0 moves", "left out of its output: l"]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_an_interruption_nobody_planned_is_explained_and_gone_on_from(
     [migration] = headquarters.state.migrations.values()
     assert (migration.cause, migration.phase) == (cause, MigrationPhase.RESTARTING)
     headquarters.started("job-e2")
-    assert "after 1 move(s)" in headquarters.ended("job-e2", EndReason.FINISHED).reasons[0].sentence()
+    assert "after 1 move" in headquarters.ended("job-e2", EndReason.FINISHED).reasons[0].sentence()
 
 
 def test_a_program_that_asks_to_be_run_again_waits_for_its_save_to_arrive() -> None:
@@ -259,4 +259,4 @@ def test_who_runs_again_where_it_was_has_not_moved() -> None:
         "(how a program is saved: docs/checkpoints.md)"
     ]
     finished = headquarters.later(20).ended("job-e2", EndReason.FINISHED)
-    assert "finished on alpha after 0 move(s)" in [reason.sentence() for reason in finished.reasons]
+    assert "finished on alpha after 0 moves" in [reason.sentence() for reason in finished.reasons]

@@ -66,7 +66,7 @@ def test_a_refused_run_is_tried_elsewhere_and_the_reason_kept() -> None:
     # It has never run, so nothing of it moved or stood still.
     assert whys(headquarters.started("job-e2")) == [Why.STARTED]
     ended = headquarters.ended("job-e2", EndReason.FINISHED)
-    assert "after 0 move(s)" in ended.reasons[0].sentence()
+    assert "after 0 moves" in ended.reasons[0].sentence()
 
 
 def test_a_refusal_without_a_reason_is_told_as_such() -> None:

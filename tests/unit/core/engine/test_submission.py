@@ -44,7 +44,7 @@ def test_a_job_that_fits_is_placed_at_once_and_told_why_there() -> None:
     )
     assert [reason.sentence() for reason in decision.reasons] == [
         "accepted from sam",
-        "placed on alpha (run 1 of it): best of the free ones (card, speed 1, 0 GPU(s) left over)",
+        "placed on alpha (run 1 of it): best of the free ones (card, speed 1, 0 GPUs left over)",
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_job_no_node_could_ever_run_is_refused_with_a_verdict_of_each() -> Non
         ("alpha", Why.TOO_FEW_GPUS),
         ("beta", Why.LAB_NOT_ADMITTED),
     ]
-    assert "1 machine(s): it has 1 GPU(s), 4 are needed" in decision.reasons[0].sentence()
+    assert "1 machine: it has 1 GPU, 4 are needed" in decision.reasons[0].sentence()
 
 
 def test_whether_a_job_would_be_accepted_can_be_asked_without_handing_it_in() -> None:
@@ -96,7 +96,7 @@ def test_no_more_than_three_different_refusals_are_listed() -> None:
     decision = headquarters.submits(
         spec=a_spec(request=Request(gpus=1, memory_bytes=100 * GIB)),
     )
-    assert decision.reasons[0].sentence().count("machine(s): ") == 3
+    assert decision.reasons[0].sentence().count("machine: ") == 3
 
 
 def test_a_job_that_needs_no_gpu_takes_none() -> None:

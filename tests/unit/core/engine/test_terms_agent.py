@@ -150,7 +150,7 @@ def test_the_one_who_came_last_is_the_one_too_many() -> None:
     agent.hears(GuestStarted(run_id=RunId("abe-e1"), restored=None, resumed_step=0, restore_s=0.1))
     agent.hears(changes_terms(agent, Terms(max_guests=1)))
     assert agent.guest("job-e1").leave_by_s is None
-    assert agent.guest("abe-e1").leave_why == "its owner now allows 1 guest(s)"
+    assert agent.guest("abe-e1").leave_why == "its owner now allows 1 guest"
 
 
 def test_what_the_terms_took_they_give_back_and_the_owner_s_word_counts_more() -> None:

@@ -20,7 +20,7 @@ def test_a_job_that_finds_no_room_waits_and_says_what_stands_in_its_way() -> Non
     decision = headquarters.submits("second")
     assert headquarters.job("second").phase is JobPhase.PENDING
     waiting = next(reason for reason in decision.reasons if reason.why is Why.WAITING)
-    assert waiting.sentence() == "waiting: 1 machine(s): 0 of its GPUs are free, 1 are needed"
+    assert waiting.sentence() == "waiting: 1 machine: 0 of its GPUs are free, 1 is needed"
 
 
 def test_a_job_on_an_empty_campus_waits_for_the_first_node() -> None:
@@ -133,10 +133,10 @@ def test_what_can_pass_is_named_before_what_stays_and_nobody_is_left_out_in_sile
     others = [Verdict(node=model, refusal=because(model, Why.WRONG_MODEL, models=model)) for model in models]
     full = Verdict(node="delta", refusal=because("delta", Why.DISK_SHORT_THERE))
     assert blockers([*others, full]) == (
-        "1 machine(s): its disk has no room for another guest; its owner is told; "
-        "1 machine(s): its GPUs (A100) are not of a wanted model; "
-        "1 machine(s): its GPUs (H100) are not of a wanted model; "
-        "2 machine(s) more say no for other reasons"
+        "1 machine: its disk has no room for another guest; its owner is told; "
+        "1 machine: its GPUs (A100) are not of a wanted model; "
+        "1 machine: its GPUs (H100) are not of a wanted model; "
+        "2 more say no for other reasons"
     )
 
 

@@ -61,7 +61,7 @@ def test_each_refusal_has_its_reason_in_words(why: Why) -> None:
 def test_too_little_memory_is_told_with_what_the_largest_has() -> None:
     reason = refusal(asking(vram_bytes=25 * GIB), a_view(), 0.0)
     assert reason is not None
-    told = "0 of its GPUs have 25 GiB of memory (the largest has 24 GiB), 1 are needed"
+    told = "0 of its GPUs have 25 GiB of memory (the largest has 24 GiB), 1 is needed"
     assert reason.sentence() == told
 
 
@@ -173,7 +173,7 @@ def test_the_fastest_node_is_taken() -> None:
     found = place(a_job(), views, 0.0, FastThenTight())
     assert isinstance(found, Placed)
     assert (found.node_id, found.grant) == ("fast", a_grant(0))
-    assert found.because == "best of the free ones (card, speed 2, 0 GPU(s) left over)"
+    assert found.because == "best of the free ones (card, speed 2, 0 GPUs left over)"
     assert [(verdict.node, verdict.score) for verdict in found.verdicts] == [("slow", 1.0), ("fast", 2.0)]
 
 
