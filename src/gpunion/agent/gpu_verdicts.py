@@ -112,5 +112,5 @@ class Quarantine:
         if fatal:
             return f"Xid {fatal[-1]}: {FATAL_XIDS[fatal[-1]]}"
         if sight.ecc_uncorrected:
-            return f"{counted(sight.ecc_uncorrected, 'uncorrectable memory error')}"
+            return counted(sight.ecc_uncorrected, "uncorrectable memory error")
         return ""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpunion.domain.account import Account, Charge
 from gpunion.domain.effects import SendOrder, SetTimer
 from gpunion.domain.events import CoordinatorStarted, JobSubmitted, TimerFired
 from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.job import CheckpointWish, Job, JobPhase
 from gpunion.domain.reasons import Why
 from gpunion.domain.resources import GIB, Request
 from gpunion.domain.run import EndReason, RunPhase
+from gpunion.domain.system_tier import UNTRIED, Tier
 from gpunion.domain.terms import Terms
 from tests.builders import TIMING, Headquarters, a_grant, a_run, a_spec, a_start, facts, orders, whys
 
@@ -60,6 +63,15 @@ def test_a_job_no_node_could_ever_run_is_refused_with_a_verdict_of_each() -> Non
         ("beta", Why.LAB_NOT_ADMITTED),
     ]
     assert "1 machine: it has 1 GPU, 4 are needed" in decision.reasons[0].sentence()
+
+
+def test_a_job_to_be_saved_whole_is_turned_away_where_no_machine_could_ever_do_that() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    whole = a_spec(checkpoint=CheckpointWish(tier=Tier.SYSTEM))
+    assert whys(headquarters.submits(spec=whole)) == [Why.IMPOSSIBLE, Why.CANNOT_DUMP]
+    headquarters.joins("beta", replace(facts(), system=UNTRIED))
+    assert whys(headquarters.submits(spec=whole), "job") == [Why.SUBMITTED, Why.WAITING]
 
 
 def test_whether_a_job_would_be_accepted_can_be_asked_without_handing_it_in() -> None:

@@ -108,15 +108,6 @@ def test_a_dump_goes_only_where_it_may_come_to_life(job: Job, node: Node, why: W
     assert refused(job, node) is why
 
 
-def test_a_job_to_be_saved_whole_is_turned_away_where_no_machine_could_ever_do_that() -> None:
-    headquarters = Headquarters()
-    headquarters.joins("alpha")
-    decision = headquarters.submits(spec=a_spec(checkpoint=WHOLE))
-    assert whys(decision) == [Why.IMPOSSIBLE, Why.CANNOT_DUMP]
-    headquarters.joins("beta", untried())
-    assert whys(headquarters.submits(spec=a_spec(checkpoint=WHOLE)), "job") == [Why.SUBMITTED, Why.WAITING]
-
-
 def test_of_a_machine_s_gpus_a_dump_takes_one_like_it_had() -> None:
     cards = (*some_gpus(1, model="A100", speed=9.0), *some_gpus(1, model="H200", first=1))
     view = a_view(a_node(of=replace(facts(gpus=cards), system=able().system)))
