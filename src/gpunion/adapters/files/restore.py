@@ -11,9 +11,8 @@ import secrets
 import shutil
 import stat
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -107,23 +106,47 @@ def restore_tree(
 
 def _restore_files(read_block: ReadBlock, files: Sequence[FileEntry], staging: Path, workers: int) -> None:
     """Links come last of all, in `_restore_links`: until then nothing here can lead outside."""
-    under_way: deque[Future[None]] = deque()
-    made: set[str] = set()
+    blocks = _InTurn(_blocks(files, staging))
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for entry in files:
-                path, turn = os.path.join(staging, entry.path), threading.Lock()
-                _make_room(entry, path, made)
-                for index, name in enumerate(entry.blocks if stat.S_ISREG(entry.mode) else ()):
-                    if len(under_way) >= 2 * workers:
-                        under_way.popleft().result()
-                    block = _Block(entry, path, index, name, turn)
-                    under_way.append(pool.submit(_restore_block, read_block, block))
-            while under_way:
-                under_way.popleft().result()
+            for worker in [pool.submit(_restore_blocks, read_block, blocks) for _ in range(workers)]:
+                worker.result()
         finally:
-            for future in under_way:
-                future.cancel()
+            blocks.stop()
+
+
+class _InTurn:
+    """Each worker takes the next block when it is done with one: nobody has to be woken to hand them out."""
+
+    def __init__(self, blocks: Iterator[_Block]) -> None:
+        self._blocks = blocks
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def next(self) -> _Block | None:
+        with self._lock:
+            return None if self._stopped else next(self._blocks, None)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+
+def _restore_blocks(read_block: ReadBlock, blocks: _InTurn) -> None:
+    try:
+        while (block := blocks.next()) is not None:
+            _restore_block(read_block, block)
+    finally:
+        blocks.stop()  # where one failed, the others' work is in vain
+
+
+def _blocks(files: Sequence[FileEntry], staging: Path) -> Iterator[_Block]:
+    """All of them, with room made for each file before its first."""
+    made: set[str] = set()
+    for entry in files:
+        path, turn = os.path.join(staging, entry.path), threading.Lock()
+        _make_room(entry, path, made)
+        for index, name in enumerate(entry.blocks if stat.S_ISREG(entry.mode) else ()):
+            yield _Block(entry, path, index, name, turn)
 
 
 def _make_room(entry: FileEntry, path: str, made: set[str]) -> None:
