@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Built while the package is installed, where there is a C compiler.
+NATIVE := $(wildcard src/gpunion/adapters/files/native/*.[ch])
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input --quiet
 
 # The slowest machine we promise ten minutes on has two cores; a third worker uses the time that tests wait.
@@ -22,6 +24,7 @@ demo: $(VENV)/.stamp-demo ## three labs on this machine: a job is moved, killed,
 
 test: $(VENV)/.stamp-dev ## everything: check, then all tests with the coverage gate
 	tools/install-services
+	$(BIN)/python -m gpunion.adapters.files.native || true  # again: there may be a compiler now
 	$(MAKE) --no-print-directory lint
 	$(BIN)/python -m compileall -q src  # hundreds of processes are started, some by guests who may write nothing
 	tools/with-services $(BIN)/python -m pytest tests -n $(TEST_WORKERS) --dist loadgroup \
@@ -62,14 +65,14 @@ clean: ## remove what the other targets made
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Wheels only: building a package from source would fetch build tools that nobody pinned.
-$(VENV)/.stamp-demo: requirements/demo.txt pyproject.toml
+$(VENV)/.stamp-demo: requirements/demo.txt pyproject.toml hatch_build.py $(NATIVE)
 	tools/make-venv $(PYTHON) $(VENV)
 	$(PIP) install --require-hashes --only-binary :all: -r requirements/demo.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The development pins contain the demo's, so one installation serves both.
-$(VENV)/.stamp-dev: requirements/dev.txt requirements/demo.txt pyproject.toml
+$(VENV)/.stamp-dev: requirements/dev.txt requirements/demo.txt pyproject.toml hatch_build.py $(NATIVE)
 	tools/make-venv $(PYTHON) $(VENV)
 	$(PIP) install --require-hashes --only-binary :all: -r requirements/dev.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .

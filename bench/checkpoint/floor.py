@@ -4,10 +4,9 @@
     .venv/bin/python bench/checkpoint/floor.py --scale 1 --series cache --count 20
 
 Every stored block of the newest checkpoint is read, its compressed pieces go through the entropy decoder, as
-many bytes as it comes to are hashed and written. No number is joined, no exception put in, nothing waits for
-anything: a process for each core, each with its own files, and the time from when all begin to when the last
-has ended. No program can restore this format faster with the same decoder and the same hash; so where this is
-below 0.7 of `cp`'s speed, 0.7 cannot be reached there.
+many bytes as it comes to are hashed and written. No number is joined, no code looked up, no exception put in,
+nothing waits for anything: a process for each core, each with its own files, and the time from when all begin
+to when the last has ended. No program can restore this format faster with the same decoder and the same hash.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from blake3 import blake3
 from keepers import Ours, Tool
 from parts import add_arguments, saved
 
-from gpunion.adapters.files import coding, pieces
+from gpunion.adapters.files import coding, kinds, pieces
 from gpunion.adapters.files.operations import WRITE_BYTES
 from gpunion.ports.vault import BLOCK_SIZE_BYTES
 
@@ -139,13 +138,13 @@ def decode(
     for length, kind in head.pieces[:count]:
         at = coding._aligned(at)
         piece = read[at : at + length]
-        if kind == pieces.COMPRESSED:
+        if kind == kinds.COMPRESSED:
             through(decoder, piece, plain)
-        elif kind == pieces.EXCEPTIONS:
+        elif kind == kinds.EXCEPTIONS:
             _, gaps_kind, values_kind, _, gaps_bytes = _EXCEPTIONS.unpack_from(piece)
             rest = piece[_EXCEPTIONS.size :]
             for part, how in ((rest[:gaps_bytes], gaps_kind), (rest[gaps_bytes:], values_kind)):
-                if how == pieces.COMPRESSED:
+                if how == kinds.COMPRESSED:
                     through(decoder, part, plain)
         at += length
 

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunion.adapters.files import pieces
-from gpunion.adapters.files.pieces import AS_IT_IS, COMPRESSED, EXCEPTIONS
+from gpunion.adapters.files.kinds import AS_IT_IS, COMPRESSED, EXCEPTIONS
 from gpunion.ports.vault import CorruptBlock
+
+pytestmark = pytest.mark.usefixtures("every_way")
 
 
 def packed(data: bytes) -> tuple[int, bytes]:

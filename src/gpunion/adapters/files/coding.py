@@ -17,9 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from gpunion.adapters.files import pieces, planes
+from gpunion.adapters.files import narrow, pieces, planes
 from gpunion.adapters.files.forms import PLAIN_WIDTH, SAMPLE_BYTES, Base, Form, choose
-from gpunion.adapters.files.pieces import AS_IT_IS, EXCEPTIONS, Buffer
+from gpunion.adapters.files.kinds import AS_IT_IS, EXCEPTIONS, NARROW
+from gpunion.adapters.files.native import JOINED, Native, native
+from gpunion.adapters.files.native import Plane as NativePlane
+from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.room import room
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock
 
@@ -185,20 +188,62 @@ def unpack(stored: Buffer, base_of: BaseOf, depth: int = 0) -> memoryview:
     sizes, places = head.sizes(), _places(stored, head)
     if head.width == PLAIN_WIDTH:
         return pieces.unpacked(places[0], head.pieces[0][1], sizes[0], f"plain-{depth}")
-    if head.width == head.top == 2 and head.base is None and head.pieces[0][1] == EXCEPTIONS:
+    library = native() if (head.width, head.top) in JOINED else None
+    small = head.width == head.top == 2 and head.base is None and head.pieces[0][1] == EXCEPTIONS
+    if small and library is None:
         return _unpack_small_numbers(head, places, sizes, depth)
     # Before this one's planes: what a base needs of the room it has used when this begins.
     earlier = None if head.base is None else _earlier(head, base_of, depth)
-    unpacked = _unpacked_planes(head, places, depth)
     out = room(f"plain-{depth}", head.plain_bytes)
     at = head.top
     low = None
     if head.top < head.width:
         low = planes.numbers(_as_it_is(places[at], head.pieces[at], sizes[at]), head.width - head.top)
         at += 1
-    planes.join(unpacked, low, planes.numbers(out, head.width), earlier)
+    own, numbers = _Planes(head, places, depth), planes.numbers(out, head.width)
+    if library is not None and not callable(earlier):
+        _join(library, own, earlier, low, numbers)
+    else:
+        before = earlier.unpacked() if isinstance(earlier, _Planes) else earlier
+        planes.join(own.unpacked(), low, numbers, before)
     _unpack_rest(head, places, sizes, at, out)
     return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Planes:
+    """Of one stored block, before they are unpacked."""
+
+    head: Head
+    places: Sequence[memoryview]
+    depth: int
+
+    def unpacked(self, count: int | None = None) -> list[planes.Plane]:
+        """The lowest first; all of each, or so many bytes."""
+        found = [
+            pieces.unpacked(place, kind, self._size(count), use, beginning=count is not None)
+            for place, kind, use in self._each()
+        ]
+        return [planes.numbers(plane, 1) for plane in reversed(found)]
+
+    def native_readers(self) -> list[NativePlane]:
+        """The highest first."""
+        return [pieces.native_reader(place, kind, self._size(None), use) for place, kind, use in self._each()]
+
+    def _each(self) -> Iterator[tuple[memoryview, int, str]]:
+        for index in range(self.head.top):
+            yield self.places[index], self.head.pieces[index][1], f"plane-{self.depth}-{index}"
+
+    def _size(self, count: int | None) -> int:
+        return self.head.plain_bytes // self.head.width if count is None else count
+
+
+def _join(
+    library: Native, own: _Planes, earlier: _Planes | None, low: planes.Numbers | None, out: planes.Numbers
+) -> None:
+    readers = own.native_readers() + (earlier.native_readers() if earlier is not None else [])
+    if not library.join(readers, low, out):
+        raise CorruptBlock("a stored block's planes are damaged")
 
 
 def _unpack_small_numbers(
@@ -249,31 +294,13 @@ def _places(stored: Buffer, head: Head) -> list[memoryview]:
     return [whole[start : start + length] for start, length in zip(starts, lengths, strict=False)]
 
 
-def _unpacked_planes(
-    head: Head, places: Sequence[memoryview], depth: int, count: int | None = None
-) -> list[planes.Plane]:
-    """The lowest first; all of each, or so many bytes."""
-    wanted = head.plain_bytes // head.width if count is None else count
-    found = [
-        pieces.unpacked(
-            places[index],
-            head.pieces[index][1],
-            wanted,
-            f"plane-{depth}-{index}",
-            beginning=count is not None,
-        )
-        for index in range(head.top)
-    ]
-    return [planes.numbers(plane, 1) for plane in reversed(found)]
-
-
 def _as_it_is(place: memoryview, piece: tuple[int, int], size_bytes: int) -> memoryview:
     if piece != (size_bytes, AS_IT_IS):
         raise CorruptBlock("a stored block's lower parts are not as they should be")
     return place
 
 
-def _earlier(head: Head, base_of: BaseOf, depth: int) -> planes.Earlier | list[planes.Plane]:
+def _earlier(head: Head, base_of: BaseOf, depth: int) -> planes.Earlier | _Planes:
     assert head.base is not None
     base = base_of(head.base)
     if isinstance(base, Packed):
@@ -283,7 +310,7 @@ def _earlier(head: Head, base_of: BaseOf, depth: int) -> planes.Earlier | list[p
             raise CorruptBlock("a base has another size than the block that needs it")
         if _is_alike(head, about):
             about.sizes()
-            return _unpacked_planes(about, _places(stored, about), depth + 1)
+            return _Planes(about, _places(stored, about), depth + 1)
         base = unpack(stored, base_of, depth + 1)
     if len(base) != head.plain_bytes:
         raise CorruptBlock("a base has another size than the block that needs it")
@@ -312,13 +339,15 @@ def _beginning(stored: Buffer, head: Head, size_bytes: int) -> memoryview:
     low = None
     if head.top < head.width:
         low = planes.numbers(places[head.top][: count * (head.width - head.top)], head.width - head.top)
-    unpacked = _unpacked_planes(head, places, 0, count)
-    planes.join(unpacked, low, planes.numbers(out, head.width), None)
+    planes.join(_Planes(head, places, 0).unpacked(count), low, planes.numbers(out, head.width), None)
     return out
 
 
 def _packed(data: Buffer, form: Form) -> Iterator[tuple[int, list[Buffer]]]:
     """One piece after the other; each may lie in this thread's room until the next is asked for."""
+    if form.narrow is not None:
+        yield NARROW, narrow.packed(data, form.narrow)
+        return
     if form.width == PLAIN_WIDTH:
         yield pieces.packed(data, plane=False)
         return

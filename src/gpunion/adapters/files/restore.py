@@ -22,6 +22,7 @@ from blake3 import blake3
 
 from gpunion.adapters.files.cores import threads
 from gpunion.adapters.files.manifests import check, check_link
+from gpunion.adapters.files.native import native
 from gpunion.adapters.files.operations import WRITE_BYTES
 from gpunion.owner_kill.records import NO_ROOM
 from gpunion.ports.vault import (
@@ -209,6 +210,10 @@ def _restore_block(read_block: ReadBlock, block: _Block) -> None:
 
 
 def _write_at(descriptor: int, data: bytes | memoryview, offset: int) -> None:
+    library = native()
+    if library is not None:
+        library.write_at(descriptor, data, offset, WRITE_BYTES)
+        return
     left = memoryview(data)
     while left:
         written = os.pwrite(descriptor, left[:WRITE_BYTES], offset)
