@@ -25,7 +25,7 @@ from pathlib import Path
 from keepers import TOOLS, Tool, size_of
 from series import SERIES
 
-RESTORES = 3  # the first may have to fetch from the disk; the best of them counts
+RESTORES = 7  # the first may have to fetch from the disk; the best of them counts
 
 
 @dataclass
