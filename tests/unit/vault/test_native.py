@@ -241,10 +241,10 @@ def test_what_was_built_from_another_state_of_the_source_is_left_alone(
 
 
 def test_it_can_be_switched_off() -> None:
-    program = "from gpunion.adapters.files.native import native; print(native())"
+    program = "from gpunion.adapters.files.native import native, why_not; print(native(), why_not())"
     environment = os.environ | {"GPUNION_NATIVE": "0"}
     ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert ran.stdout.strip() == "None", ran.stderr
+    assert ran.stdout.strip() == "None GPUNION_NATIVE=0 switches it off", ran.stderr
 
 
 def test_writing_goes_on_where_a_write_was_short_and_says_what_is_in_the_way(

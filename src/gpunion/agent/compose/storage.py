@@ -9,6 +9,7 @@ from pathlib import Path
 from gpunion.adapters.files.bounded import bounded, open_own_bounded
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
+from gpunion.adapters.files.native import why_not as why_no_native_code
 from gpunion.adapters.files.patience import Patience
 from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
 from gpunion.adapters.files.restore import restore_directory
@@ -25,6 +26,7 @@ from gpunion.ports.vault import VaultUnavailable
 # What `gpunion vault` asks about a directory or a place, and where its repair takes sound blocks from.
 caretaker = partial(open_caretaker, environment=os.environ)
 desk_of = partial(open_desk, environment=os.environ)
+__all__ = ["caretaker", "desk_of", "storage_of", "why_no_native_code"]
 
 
 def storage_of(settings: Settings, kept: KeptHere | None = None) -> Storage:

@@ -61,6 +61,21 @@ def check_libraries(joined: bool) -> Finding:
     return missing("libraries", found, mend) if needed & set(absent) else warning("libraries", found, mend)
 
 
+def check_native_code() -> Finding:
+    """Nothing depends on it but time."""
+    name = "native code"
+    try:
+        from gpunion.agent.compose.storage import why_no_native_code
+    except ImportError as error:
+        return warning(name, f"not tried: no {error.name} here", "python -m pip install 'gpunion[agent]'")
+    why = why_no_native_code()
+    if not why:
+        return ok(name, "checkpoints are packed and unpacked by it")
+    found = f"{why}: restoring a checkpoint takes about twice the processor time"
+    mend = f"with a C compiler (apt install gcc libc6-dev): {sys.executable} -m gpunion.adapters.files.native"
+    return warning(name, found, f"{mend}; then start the agent again")
+
+
 def check_runtime(runtime: str, *, needed: bool) -> Finding:
     """Tried, not looked for: a kernel may forbid what the program can do."""
     try:

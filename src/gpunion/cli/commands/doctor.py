@@ -51,6 +51,7 @@ def _examine(arguments: argparse.Namespace, context: Context) -> list[Finding]:
     findings = [
         machine.check_python(),
         machine.check_libraries(joined),
+        machine.check_native_code(),
         machine.check_runtime(runtime, needed=needed),
         *machine.check_other_runtimes(runtime),
         machine.check_cgroup(systemd, machine.agent_process(folder)),

@@ -130,6 +130,17 @@ def native() -> Native | None:
     return _instead[-1] if _instead else _loaded()
 
 
+def why_not() -> str:
+    """What keeps it from being used here; empty where it is used."""
+    if native() is not None:
+        return ""
+    if os.environ.get(SWITCH) == "0":
+        return f"{SWITCH}=0 switches it off"
+    if not LIBRARY.exists():
+        return "none was built for this kind of machine"
+    return "what was built does not fit this machine, or this version"
+
+
 def packs() -> bool:
     """Whether to pack into the forms that native code unpacks best."""
     library = native()
