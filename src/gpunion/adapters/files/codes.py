@@ -35,7 +35,7 @@ BITS_MAX = 7
 DEPTH_MAX = 2
 # How many bits it is worth not to look for another among the others.
 OTHER_BITS = 1.0
-# Numbers that numpy unpacks at a time: it needs twenty times their size.
+# Bytes that numpy unpacks at a time: it needs twenty times as many.
 STRIP = 256 * 1024
 # Bits of a code, whether the others are codes, bytes of the codes, how many others, the common bytes.
 _HEAD = struct.Struct("<B?xxII16s")
@@ -158,13 +158,13 @@ def _unpack(found: Codes, out: Plane) -> bool:
     used = 0
     for start in range(0, out.size, STRIP):
         part = out[start : start + STRIP]
-        rows = -(-part.size // AT_ONCE)
         first = start // AT_ONCE * bits
-        words = numpy.zeros((rows, 8), "u1")
-        words[:, :bits] = found.codes[first : first + rows * bits].reshape(rows, bits)
-        spread = words.view("<u8") >> numpy.arange(0, AT_ONCE * bits, bits, dtype="u8") & numpy.uint64(last)
-        codes = spread.astype("u1").reshape(-1)[: part.size]
-        part[:] = table[codes]
+        taken = found.codes[first : first + _codes_bytes(part.size, bits)]
+        single = numpy.unpackbits(taken, bitorder="little")[: part.size * bits].reshape(-1, bits)
+        codes = single[:, 0].copy()
+        for place in range(1, bits):
+            codes |= single[:, place] << place
+        table.take(codes, out=part)
         places = numpy.flatnonzero(codes == last)
         if used + places.size > found.others.size:
             return False

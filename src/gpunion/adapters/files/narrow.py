@@ -122,21 +122,25 @@ def unpack(piece: memoryview, out: memoryview, *, whole: bool) -> None:
 def _unpack(which: Plane, bits: Plane, widths: Plane, least: int, out: Short) -> bool:
     import numpy
 
-    by_four = widths[numpy.arange(256)[:, numpy.newaxis] >> (0, 2, 4, 6) & 3]
+    # The four widths that each byte stands for, as one number: to take them is faster than rows of four.
+    by_four = widths[numpy.arange(256)[:, numpy.newaxis] >> (0, 2, 4, 6) & 3].view("<u4").reshape(-1)
+    masks = ((1 << numpy.arange(WIDTH_MAX + 1)) - 1).astype("u4")
     # At every byte the four that begin there.
     words = numpy.ndarray(bits.size - SPARE_BYTES + 1, "<u4", bits, strides=(1,))
     end = 0
     for start in range(0, out.size, STRIP):
         part = out[start : start + STRIP]
-        wide = by_four[which[start // 4 : _which_bytes(start + part.size)]].reshape(-1)
-        ends = wide.cumsum(dtype="i8") + end
+        wide = by_four.take(which[start // 4 : _which_bytes(start + part.size)]).view("u1")
+        ends = wide.cumsum(dtype="i8")
+        ends += end
         end = int(ends[-1])
         if end > 8 * (bits.size - SPARE_BYTES):
             return False
-        begins = (ends - wide)[: part.size]
+        ends -= wide
+        begins = ends[: part.size]
         found = words[begins >> 3]
         found >>= (begins & 7).astype("u4")
-        found &= ((1 << numpy.arange(WIDTH_MAX + 1)) - 1).astype("u4")[wide[: part.size]]
+        found &= masks.take(wide[: part.size])
         found += numpy.uint32(least)
         numpy.copyto(part, found, casting="unsafe")
     return True
