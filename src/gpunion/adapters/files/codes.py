@@ -49,33 +49,50 @@ class Code:
     others: Code | None = None  # how those are packed; None: as they are
 
 
-def code_for(counts: Counts, depth: int = DEPTH_MAX) -> Code | None:
+def code_for(counts: Counts) -> Code | None:
     """The best for bytes that occur so often; None where as they are is better."""
+    import numpy
+
+    order = numpy.argsort(-counts, kind="stable")
+    # How many of all are among the most common ones, by how many of those; past the last byte all are.
+    among = numpy.concatenate(([0], counts[order].cumsum())).tolist()
+    among += among[-1:] * (1 << TABLE_BITS)
     best, best_cost = None, 8.0
-    total = int(counts.sum())
     for bits in range(1, BITS_MAX + 1):
-        common = _common(counts, (1 << bits) - 1)
-        rest = counts.copy()
-        rest[common] = 0
-        share = int(rest.sum()) / total
-        if bits + share >= best_cost:
-            continue
-        inner = code_for(rest, depth - 1) if share and depth > 1 else None
-        each_bits = bits + share * (8 if inner is None else inner.each_bits)
+        last = (1 << bits) - 1
+        least, found = (0, among[last]) if bits <= TABLE_BITS else _range(counts, last)
+        share = 1 - found / among[-1]
+        inner = _inner(order, among, last) if share and bits <= TABLE_BITS else None
+        each_bits = bits + share * (inner.each_bits if inner else 8)
         if each_bits + OTHER_BITS * share < best_cost:
+            common = order[:last].tolist() if bits <= TABLE_BITS else range(least, least + last)
+            best = Code(bits=bits, common=tuple(common), each_bits=each_bits, others=inner)
             best_cost = each_bits + OTHER_BITS * share
-            best = Code(bits=bits, common=tuple(common.tolist()), each_bits=each_bits, others=inner)
     return best
 
 
-def _common(counts: Counts, count: int) -> Counts:
+def _inner(order: Counts, among: list[int], skipped: int) -> Code | None:
+    """For those that are not among the first."""
+    rest = among[-1] - among[skipped]
+    best, best_bits = 0, 8.0
+    for bits in range(1, TABLE_BITS + 1):
+        each_bits = bits + 8 * (among[-1] - among[skipped + (1 << bits) - 1]) / rest
+        if each_bits < best_bits:
+            best, best_bits = bits, each_bits
+    if not best:
+        return None
+    common = order[skipped : skipped + (1 << best) - 1]
+    return Code(bits=best, common=tuple(common.tolist()), each_bits=best_bits)
+
+
+def _range(counts: Counts, count: int) -> tuple[int, int]:
+    """So many bytes that follow each other and occur most often: the least, and how often."""
     import numpy
 
-    if count < 1 << TABLE_BITS:
-        return numpy.argsort(-counts, kind="stable")[:count]
     sums = numpy.concatenate(([0], counts.cumsum()))
-    least = int((sums[count:] - sums[:-count]).argmax())
-    return numpy.arange(least, least + count)
+    found = sums[count:] - sums[:-count]
+    least = int(found.argmax())
+    return least, int(found[least])
 
 
 def packed(plane: Plane, code: Code) -> list[Buffer]:
@@ -90,7 +107,7 @@ def _packed(plane: Plane, code: Code, depth: int) -> list[Buffer]:
     assert library is not None
     last = (1 << code.bits) - 1
     code_of = numpy.full(256, last, "u1")
-    code_of[list(code.common)] = numpy.arange(last)
+    code_of[list(code.common)] = numpy.arange(len(code.common))
     codes_bytes = _codes_bytes(plane.size, code.bits)
     codes, others = _array(f"codes-{depth}", codes_bytes + 8), _array(f"others-{depth}", plane.size + 1)
     count = library.pack_codes(plane, code_of, code.bits, codes, others)

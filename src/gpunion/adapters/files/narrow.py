@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -55,19 +56,20 @@ def shape_of(sample: Short, numbers: Short) -> Shape:
     lengths = numpy.frexp((sample - least).astype("f4"))[1]
     # Of how many of the sample so many bits, or fewer, are enough.
     enough = numpy.bincount(lengths, minlength=WIDTH_MAX + 1).cumsum() / sample.size
-    best = Shape(least=least, widths=(widest,) * WIDTHS, bits=WHICH_BITS + widest)
-    for smaller in combinations(range(widest), WIDTHS - 1):
-        bits = (
-            WHICH_BITS
-            + widest
-            - sum(
-                (wider - narrower) * enough[narrower]
-                for narrower, wider in zip(smaller, (*smaller[1:], widest), strict=True)
-            )
-        )
-        if bits < best.bits:
-            best = Shape(least=least, widths=(*smaller, widest), bits=float(bits))
-    return best
+    choices = _choices(widest)
+    saved = (numpy.diff(choices) * enough[choices[:, :-1]]).sum(axis=1)
+    best = int(saved.argmax())
+    widths = tuple(choices[best].tolist())
+    return Shape(least=least, widths=widths, bits=WHICH_BITS + widest - float(saved[best]))
+
+
+@cache
+def _choices(widest: int) -> NDArray[numpy.intp]:
+    """All sets of widths, the widest last."""
+    import numpy
+
+    rows = [(*smaller, widest) for smaller in combinations(range(widest), WIDTHS - 1)]
+    return numpy.array(rows or [(widest,) * WIDTHS])
 
 
 def numbers_of(data: Buffer) -> Short:
