@@ -58,9 +58,8 @@ def anything(chance: random.Random, size: int) -> numpy.ndarray:
 
 def pack(native: Native, chance: random.Random, count: int) -> None:
     bits = chance.randrange(1, 8)
-    code_of = numpy.frombuffer(chance.randbytes(256), "u1") & ((1 << bits) - 1)
-    codes, others = numpy.empty(-(-count // 8) * bits + 8, "u1"), numpy.empty(count + 1, "u1")
-    native.pack_codes(anything(chance, count), code_of, bits, codes, others)
+    codes, others = numpy.empty(-(-count // 8) * bits + 8, "u1"), numpy.empty(count, "u1")
+    native.pack_codes(anything(chance, count), chance.randbytes(16), bits, codes, others)
 
 
 def any_narrow(native: Native, chance: random.Random, count: int) -> None:

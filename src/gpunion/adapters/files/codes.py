@@ -101,17 +101,13 @@ def packed(plane: Plane, code: Code) -> list[Buffer]:
 
 
 def _packed(plane: Plane, code: Code, depth: int) -> list[Buffer]:
-    import numpy
 
     library = native()
     assert library is not None
-    last = (1 << code.bits) - 1
-    code_of = numpy.full(256, last, "u1")
-    code_of[list(code.common)] = numpy.arange(len(code.common))
     codes_bytes = _codes_bytes(plane.size, code.bits)
-    codes, others = _array(f"codes-{depth}", codes_bytes + 8), _array(f"others-{depth}", plane.size + 1)
-    count = library.pack_codes(plane, code_of, code.bits, codes, others)
-    common = bytes(code.common[:16])
+    codes, others = _array(f"codes-{depth}", codes_bytes + 8), _array(f"others-{depth}", plane.size)
+    common = bytes(code.common[:16]).ljust(16, b"\0")
+    count = library.pack_codes(plane, common, code.bits, codes, others)
     head = _HEAD.pack(code.bits, bool(code.others and count), codes_bytes, count, common)
     if code.others and count:
         rest = _packed(others[:count], code.others, depth - 1)

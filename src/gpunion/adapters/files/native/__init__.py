@@ -95,12 +95,12 @@ class Native:
         low_at = None if low is None else _address(low)
         return not self._calls["join"](row, len(planes), low_at, _address(out), out.size)
 
-    def pack_codes(self, content: Array, code_of: Array, bits: int, codes: Array, others: Array) -> int:
-        """How many others there are. `others` has room for as many as there are bytes, and one more; `codes`
-        for eight bytes more than they take."""
+    def pack_codes(self, content: Array, common: bytes, bits: int, codes: Array, others: Array) -> int:
+        """How many others there are. `common` has 16 bytes, all different as far as they count. `others` has
+        room for as many as there are bytes; `codes` for eight bytes more than they take."""
         call = self._calls["pack_codes"]
         addresses = _address(codes), _address(others)
-        return int(call(_address(content), content.size, _address(code_of), bits, *addresses))
+        return int(call(_address(content), content.size, common, bits, *addresses))
 
     def unpack_narrow(self, which: Array, packed: Array, widths: Array, least: int, out: Array) -> bool:
         """False: there are fewer bits than that."""

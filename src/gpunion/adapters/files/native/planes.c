@@ -26,14 +26,17 @@ typedef struct {
     uint64_t position; /* of the next exception, and one */
 } reader;
 
-/* For each eight bits: which of the others goes where, and nothing elsewhere. */
-static uint8_t others_to[256][8];
+/* For each eight bits: which of the others goes where, and nothing elsewhere; and where each one comes from. */
+static uint8_t others_to[256][8], others_from[256][8];
 
 __attribute__((constructor)) static void find_others_to(void)
 {
     for (int mask = 0; mask < 256; mask++)
-        for (int bit = 0, found = 0; bit < 8; bit++)
-            others_to[mask][bit] = mask >> bit & 1 ? (uint8_t)found++ : 0x80;
+        for (int bit = 0, found = 0; bit < 8; bit++) {
+            others_to[mask][bit] = mask >> bit & 1 ? (uint8_t)found : 0x80;
+            if (mask >> bit & 1)
+                others_from[mask][found++] = (uint8_t)bit;
+        }
 }
 
 static int is_sound(const gpunion_plane *plane, uint64_t count)
@@ -332,21 +335,73 @@ SHOWN int gpunion_join(const gpunion_plane *planes, size_t planes_count, const u
     return 0;
 }
 
-/* `code_of` each byte, the last code for the others; how many those are. There is room for all of them in
- * `others`, and for eight codes more in `codes`. */
-SHOWN size_t gpunion_pack_codes(const uint8_t *restrict bytes, size_t count, const uint8_t *restrict code_of, unsigned bits,
-                          uint8_t *restrict codes, uint8_t *restrict others)
+#if ON_X86
+__attribute__((target("avx2"))) INSIDE __m256i stepped_back(__m256i codes, const half_step *step)
+{
+    return _mm256_or_si256(_mm256_and_si256(codes, step->kept),
+                           _mm256_srl_epi64(_mm256_and_si256(codes, step->moved), step->by));
+}
+
+/* As many whole rows of 32 as there are, but for the last, behind which nothing may be written; how many bytes those
+ * are. */
+__attribute__((target("avx2,popcnt"))) static size_t pack_codes_fast(const uint8_t *bytes, size_t count,
+                                                                     const uint8_t *common, unsigned bits,
+                                                                     uint8_t *codes, uint8_t *others, size_t *found)
+{
+    const half_step fours = step_of(32, bits), twos = step_of(16, bits), ones = step_of(8, bits);
+    const unsigned last = (1u << bits) - 1;
+    const __m256i least = _mm256_set1_epi8((char)common[0]), last_of_all = _mm256_set1_epi8((char)last);
+    size_t i = 0, next = 0;
+    for (; i + 64 <= count; i += 32) {
+        const __m256i row = bytes_at(bytes + i);
+        __m256i code = last_of_all;
+        if (bits <= TABLE_BITS)
+            for (unsigned k = 0; k < last; k++)
+                code = _mm256_blendv_epi8(code, _mm256_set1_epi8((char)k),
+                                          _mm256_cmpeq_epi8(row, _mm256_set1_epi8((char)common[k])));
+        else
+            code = _mm256_min_epu8(_mm256_sub_epi8(row, least), last_of_all);
+        const uint32_t which = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(code, last_of_all));
+        code = stepped_back(stepped_back(stepped_back(code, &ones), &twos), &fours);
+        uint64_t eights[4];
+        _mm256_storeu_si256((__m256i *)eights, code);
+        for (size_t k = 0; k < 4; k++) {
+            const uint8_t eight = (uint8_t)(which >> 8 * k);
+            memcpy(codes + (i / 8 + k) * bits, eights + k, sizeof eights[k]);
+            _mm_storel_epi64((__m128i *)(others + next),
+                             _mm_shuffle_epi8(_mm_loadl_epi64((const __m128i *)(bytes + i + 8 * k)),
+                                              _mm_loadl_epi64((const __m128i *)others_from[eight])));
+            next += (size_t)_mm_popcnt_u32(eight);
+        }
+    }
+    *found = next;
+    return i;
+}
+#endif
+
+/* What each code stands for is `common`, or the least of a range; how many others there are. There is room for all
+ * bytes in `others`, and for eight more in `codes` than they take. */
+SHOWN size_t gpunion_pack_codes(const uint8_t *restrict bytes, size_t count, const uint8_t *restrict common, unsigned bits,
+                                uint8_t *restrict codes, uint8_t *restrict others)
 {
     const uint8_t last = (uint8_t)((1u << bits) - 1);
-    size_t found = 0;
-    for (size_t i = 0; i < count; i += 8) {
+    uint8_t code_of[256];
+    memset(code_of, last, sizeof code_of);
+    for (unsigned code = 0; code < last; code++)
+        code_of[bits <= TABLE_BITS ? common[code] : (uint8_t)(common[0] + code)] = (uint8_t)code;
+    size_t i = 0, found = 0;
+#if ON_X86
+    if (gpunion_is_fast())
+        i = pack_codes_fast(bytes, count, common, bits, codes, others, &found);
+#endif
+    for (; i < count; i += 8) {
         const size_t part = count - i < 8 ? count - i : 8;
         uint64_t eight = 0;
         for (size_t k = 0; k < part; k++) {
             const uint8_t byte = bytes[i + k], code = code_of[byte];
             eight |= (uint64_t)code << bits * k;
-            others[found] = byte;
-            found += code == last;
+            if (code == last)
+                others[found++] = byte;
         }
         memcpy(codes + i / 8 * bits, &eight, sizeof eight);
     }
