@@ -18,6 +18,9 @@ class NativeCode(BuildHookInterface):  # type: ignore[type-arg]
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        module.main()
+        try:
+            module.main()
+        except Exception as error:  # whatever it is, all works without
+            print(f"native code: not built: {error}")
         # A wheel for any machine still: where what was built does not fit, numpy does the work.
         build_data["artifacts"].append("*.so")

@@ -68,7 +68,7 @@ def test_a_plane_of_codes_comes_back_every_way_and_its_beginning_too(
     seed=st.integers(0, 1000),
     size=st.sampled_from([1, 3, 4, 15, 16, 17, 1000, 300_001]),
     least=st.sampled_from([0, 1, 7, 60_000]),
-    largest=st.sampled_from([0, 1, 200, 5000]),
+    largest=st.sampled_from([0, 1, 200, 5000, 65_535]),
     tail=st.sampled_from([b"", b"x"]),
     part=st.floats(0, 1),
 )
@@ -76,7 +76,8 @@ def test_narrow_numbers_come_back_every_way_and_their_beginning_too(
     ways: list[Native | None], seed: int, size: int, least: int, largest: int, tail: bytes, part: float
 ) -> None:
     ids = numpy.random.default_rng(seed).zipf(1.3, size) - 1
-    numbers = (numpy.minimum(ids, largest) + least).astype("u2")
+    numbers = numpy.minimum(numpy.minimum(ids, largest) + least, 65_535).astype("u2")
+    numbers[-4:] = numbers.max()  # the last ones take the most bits
     data = numbers.tobytes() + tail
     shape = narrow.shape_of(numbers[: 1 + size // 3], numbers)
     with with_native(ways[0]):
@@ -89,11 +90,14 @@ def test_narrow_numbers_come_back_every_way_and_their_beginning_too(
             assert bytes(found) == data[:beginning]
 
 
+@pytest.mark.parametrize("size", [8, 9, 4096, 4097, 4098, 4099, 4100])
 @pytest.mark.parametrize("largest", [True, False])
-def test_numbers_of_full_width_lie_next_to_each_other(ways: list[Native | None], largest: bool) -> None:
-    """Four of them are as many bits as are looked at in one step."""
-    numbers = numpy.full(4099, 65_535 if largest else 0, "u2")
-    numbers[::97] = 1
+def test_numbers_of_full_width_lie_next_to_each_other(
+    ways: list[Native | None], largest: bool, size: int
+) -> None:
+    """Four of them are as many bits as are looked at in one step; those of the last four, once, were lost."""
+    numbers = numpy.full(size, 65_535 if largest else 0, "u2")
+    numbers[:-4:97] = 1
     shape = narrow.Shape(least=0, widths=(0, 1, 3, 16), bits=0)
     with with_native(ways[0]):
         piece = memoryview(b"".join(narrow.packed(numbers.tobytes(), shape)))
@@ -179,6 +183,37 @@ def test_damaged_codes_and_narrow_numbers_are_corrupt_or_give_as_many_other_byte
             assert len(pieces.unpacked(memoryview(bytes(damaged)), kind, size, "test")) == size
 
 
+def test_what_does_not_come_back_is_stored_otherwise(fast: Native, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that was acknowledged may rest on our packing alone."""
+
+    def forgetful(self: Native, content: numpy.ndarray, *words: object) -> int:
+        count = right(self, content, *words)  # type: ignore[arg-type]
+        words[-2][0] ^= 1  # type: ignore[index]
+        return count
+
+    right, data = Native.pack_codes, state(1, "f4")
+    monkeypatch.setattr(Native, "pack_codes", forgetful)
+    with with_native(fast):
+        stored = coding.encode(data)
+        assert all(kind != CODES for _, kind in coding.read_head(stored).pieces)
+        assert coding.decode(stored, lambda name: b"") == data
+
+
+@pytest.mark.parametrize("size", [200_000, 4 * 1024**2])
+def test_a_block_that_is_of_another_kind_than_its_sample_takes_no_more_than_it_is(
+    fast: Native, size: int
+) -> None:
+    noise = numpy.frombuffer(random.Random(1).randbytes(size), "u2").copy()
+    small = numpy.minimum(numpy.random.default_rng(1).zipf(1.3, noise.size), 50_000)
+    for place in (0, noise.size // 2 - 10_000, noise.size - 10_000):
+        noise[place : place + 20_000] = small[place : place + 20_000]
+    for way in (fast, None):
+        with with_native(way):
+            stored = coding.encode(noise.tobytes())
+            assert len(stored) < size + 300
+            assert coding.decode(stored, lambda name: b"") == noise.tobytes()
+
+
 def test_codes_of_codes_of_codes_are_corrupt(ways: list[Native | None]) -> None:
     head = codes._HEAD.pack(1, True, 1, 8, bytes(16)) + b"\xff"
     for way in ways:
@@ -221,7 +256,7 @@ def test_where_there_is_no_compiler_that_is_said_and_nothing_is_left(
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(NotBuilt, match=r"no C compiler here \(no-such-compiler\)"):
         building.build(tmp_path / "x.so")
-    monkeypatch.setenv("CC", "false")
+    monkeypatch.setenv("CC", "env false")  # with words of its own
     with pytest.raises(NotBuilt, match="does not take it: it ended with 1"):
         building.build(tmp_path / "x.so")
     assert building.main() == 1

@@ -54,9 +54,8 @@ def code_for(counts: Counts) -> Code | None:
     import numpy
 
     order = numpy.argsort(-counts, kind="stable")
-    # How many of all are among the most common ones, by how many of those; past the last byte all are.
+    # How many of all are among the most common ones, by how many of those.
     among = numpy.concatenate(([0], counts[order].cumsum())).tolist()
-    among += among[-1:] * (1 << TABLE_BITS)
     best, best_cost = None, 8.0
     for bits in range(1, BITS_MAX + 1):
         last = (1 << bits) - 1

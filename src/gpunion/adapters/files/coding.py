@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from gpunion.adapters.files import narrow, pieces, planes
-from gpunion.adapters.files.forms import PLAIN_WIDTH, SAMPLE_BYTES, Base, Form, choose
-from gpunion.adapters.files.kinds import AS_IT_IS, EXCEPTIONS, NARROW
+from gpunion.adapters.files.forms import PLAIN, PLAIN_WIDTH, SAMPLE_BYTES, Base, Form, choose
+from gpunion.adapters.files.kinds import AS_IT_IS, CODES, EXCEPTIONS, NARROW
 from gpunion.adapters.files.native import JOINED, Native, native
 from gpunion.adapters.files.native import Plane as NativePlane
 from gpunion.adapters.files.pieces import Buffer
@@ -37,6 +37,7 @@ PIECES_MAX = max(planes.WIDTHS) + 1
 HEAD_BYTES_MAX = _FIXED.size + PIECES_MAX * _PIECE.size + _CHECK.size + ALIGNMENT
 STORED_BYTES_MAX = BLOCK_SIZE_BYTES + HEAD_BYTES_MAX + PIECES_MAX * ALIGNMENT
 NO_BASE = bytes(32)
+PIECE_HEAD_BYTES_MAX = 64
 
 # So many differences from one base before a new one is stored whole. Fewer store more whole blocks, more
 # drift further from the base (bench/checkpoint --series full).
@@ -117,15 +118,27 @@ def encode(data: Buffer, base: Base | None = None) -> bytes:
 
 def pack(data: Buffer, base: Base | None = None) -> memoryview:
     """Like `encode`; it lies in this thread's room until the next call."""
-    return _pack_as(data, choose(data, base if base is not None and len(base.data) == len(data) else None))
+    form = choose(data, base if base is not None and len(base.data) == len(data) else None)
+    try:
+        return _pack_as(data, form)
+    except _Unfit:
+        return _pack_as(data, PLAIN)
+
+
+class _Unfit(Exception):
+    """The rest is of another kind than the sample; or native code has packed what does not come back."""
 
 
 def _pack_as(data: Buffer, form: Form) -> memoryview:
     stored = room("stored", STORED_BYTES_MAX)
     count = form.top + (form.top < form.width) + (len(data) % form.width > 0)
     start = end = _head_bytes(count)
+    # As it would be if nothing got smaller, and each piece said so.
+    end_max = min(start + len(data) + count * PIECE_HEAD_BYTES_MAX, len(stored))
     about = bytearray()
-    for kind, parts in _packed(data, form):
+    for kind, parts, content in _packed(data, form):
+        if _aligned(end) + pieces.size_of(parts) > end_max:
+            raise _Unfit
         about += _PIECE.pack(pieces.size_of(parts), kind)
         stored[end : _aligned(end)] = bytes(_aligned(end) - end)
         end = _aligned(end)
@@ -133,6 +146,10 @@ def _pack_as(data: Buffer, form: Form) -> memoryview:
             # By numpy, which lets other threads work meanwhile.
             planes.numbers(stored[end : end + len(part)], 1)[:] = planes.numbers(part, 1)
             end += len(part)
+        if kind in (CODES, NARROW) and not pieces.comes_back(
+            stored[end - pieces.size_of(parts) : end], kind, content
+        ):
+            raise _Unfit
     fixed = _FIXED.pack(
         MAGIC,
         form.width,
@@ -343,28 +360,29 @@ def _beginning(stored: Buffer, head: Head, size_bytes: int) -> memoryview:
     return out
 
 
-def _packed(data: Buffer, form: Form) -> Iterator[tuple[int, list[Buffer]]]:
-    """One piece after the other; each may lie in this thread's room until the next is asked for."""
+def _packed(data: Buffer, form: Form) -> Iterator[tuple[int, list[Buffer], Buffer]]:
+    """One piece after the other, and what it has to come to; each may lie in this thread's room until the
+    next is asked for."""
     if form.narrow is not None:
-        yield NARROW, narrow.packed(data, form.narrow)
+        yield NARROW, narrow.packed(data, form.narrow), data
         return
     if form.width == PLAIN_WIDTH:
-        yield pieces.packed(data, plane=False)
+        yield *pieces.packed(data, plane=False), data
         return
     values = planes.numbers(data, form.width)
     split = [planes.numbers(room(f"split-{index}", values.size), 1) for index in range(form.top)]
     earlier = None if form.base is None else planes.earlier_of(form.base.data, form.width, form.top)
     planes.split(values, split, earlier)
     for plane in reversed(split):
-        yield pieces.packed(plane.data, plane=True)
+        yield *pieces.packed(plane.data, plane=True), plane.data
     if form.top < form.width:
         low_bytes = values.size * (form.width - form.top)
         low = room("low", low_bytes)
         planes.split_low(values, planes.numbers(low, form.width - form.top))
-        yield AS_IT_IS, [low]
+        yield AS_IT_IS, [low], low
     rest = memoryview(data)[values.nbytes :]
     if rest:
-        yield pieces.packed(rest, plane=True)
+        yield *pieces.packed(rest, plane=True), rest
 
 
 def _head_bytes(count: int) -> int:

@@ -70,8 +70,10 @@ def check_native_code() -> Finding:
         return warning(name, f"not tried: no {error.name} here", "python -m pip install 'gpunion[agent]'")
     why = why_no_native_code()
     if not why:
-        return ok(name, "checkpoints are packed and unpacked by it")
-    found = f"{why}: restoring a checkpoint takes about twice the processor time"
+        return ok(name, "checkpoints are restored by it")
+    found = f"{why}: restoring a checkpoint takes twice the processor time, and more for token ids"
+    if os.environ.get("GPUNION_NATIVE") == "0":
+        return warning(name, found, "start the agent without GPUNION_NATIVE")
     mend = f"with a C compiler (apt install gcc libc6-dev): {sys.executable} -m gpunion.adapters.files.native"
     return warning(name, found, f"{mend}; then start the agent again")
 

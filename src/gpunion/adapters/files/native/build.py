@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import platform
 import secrets
+import shlex
 import shutil
 import subprocess
 import sys
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -34,23 +36,26 @@ def source() -> int:
 
 def build(library: Path = LIBRARY, *more: str) -> None:
     """NotBuilt where there is no compiler, or none that takes it."""
-    named = os.environ.get("CC")
+    named, *words = shlex.split(os.environ.get("CC", "")) or [""]
     compiler = shutil.which(named) if named else next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise NotBuilt(f"there is no C compiler here ({named or ', '.join(COMPILERS)})")
     made = library.with_name(f".{library.name}.{secrets.token_hex(4)}")
     names = [str(file) for file in sorted(FOLDER.glob("*.c"))]
-    command = [compiler, *FLAGS, *more, f"-DGPUNION_SOURCE={source()}u", "-o", str(made), *names]
+    command = [compiler, *words, *FLAGS, *more, f"-DGPUNION_SOURCE={source()}u", "-o", str(made), *names]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         if done.returncode:
             lines = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
             raise NotBuilt(f"{compiler} does not take it: {lines[0]}")
+        with open(made, "rb") as file:
+            os.fsync(file.fileno())  # a part of it would end whoever loads it
         os.replace(made, library)  # whoever has loaded the one before keeps that
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotBuilt(f"{compiler} cannot build {library}: {error}") from error
     finally:
-        made.unlink(missing_ok=True)
+        with suppress(OSError):
+            made.unlink()
 
 
 def main() -> int:

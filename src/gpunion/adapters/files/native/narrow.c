@@ -106,6 +106,8 @@ INSIDE uint64_t pack_narrow(move_bits gather, const widths_table *table, const u
         const unsigned whole = (unsigned)((held + table->bits[four]) >> 3);
         kept = whole == 8 ? above : kept >> 8 * whole;
     }
+    if (at & 7) /* the last four may have left bits that are not written yet */
+        packed[at >> 3] = (uint8_t)kept;
     return at;
 }
 

@@ -8,12 +8,13 @@ enum { AS_IT_IS = 0, EXCEPTIONS = 2, CODES = 3 }; /* as in pieces.py */
 #define BITS_MAX 7
 #define SPARE 64
 
-/* As in native.py. */
+/* As in __init__.py. */
 typedef struct {
     const uint8_t *bytes;  /* the plane itself; or its codes; or how far each exception is behind the last */
-    const uint8_t *others; /* what stands where the last code does; or the exceptions */
+    const uint8_t *others; /* what stands where the last code does, with SPARE bytes behind that may be read; or the
+                            * exceptions, and not a byte more */
     uint64_t size;         /* of `bytes` */
-    uint64_t count;        /* of `others`, behind which there are SPARE bytes that may be read */
+    uint64_t count;        /* of `others` */
     uint8_t common[16];    /* what each code stands for, or the least of the range; or the common byte */
     uint32_t kind;
     uint32_t bits; /* of a code */
@@ -215,7 +216,7 @@ SHOWN int gpunion_unpack_plane(const gpunion_plane *plane, uint8_t *out, size_t 
 
 /* ---- Numbers from their upper bytes, a plane each, the highest first, and their lower halves as they are.
  * Where there are four planes the upper bytes are differences from those of the second pair: so much has to be
- * added, and `planes.BALANCE` less. */
+ * added, and `planes._balance` less. */
 
 static void halves(const uint8_t *restrict high, const uint8_t *restrict next, const uint16_t *restrict low,
                    uint32_t *restrict out, size_t count)
