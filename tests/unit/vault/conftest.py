@@ -26,6 +26,12 @@ def portable(tmp_path_factory: pytest.TempPathFactory) -> Native:
 
 
 @pytest.fixture(scope="session")
+def narrower(tmp_path_factory: pytest.TempPathFactory) -> Native:
+    """As on a processor with rows of 32 bytes, where this one has rows of 64."""
+    return built(tmp_path_factory.mktemp("narrower"), "-DGPUNION_NOT_WIDEST")
+
+
+@pytest.fixture(scope="session")
 def fast(tmp_path_factory: pytest.TempPathFactory) -> Native:
     found = built(tmp_path_factory.mktemp("fast"))
     if not found.is_fast:

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import stat
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -107,61 +108,79 @@ def restore_tree(
 
 def _restore_files(read_block: ReadBlock, files: Sequence[FileEntry], staging: Path, workers: int) -> None:
     """Links come last of all, in `_restore_links`: until then nothing here can lead outside."""
-    blocks = _InTurn(_blocks(files, staging))
+    blocks = []
+    for file in [_File(entry, os.path.join(staging, entry.path)) for entry in files]:
+        if stat.S_ISREG(file.entry.mode) and file.entry.blocks:  # made by who comes to its first block
+            blocks += [_Block(file, index, name) for index, name in enumerate(file.entry.blocks)]
+        else:
+            file.make()
+    shares = _Shares(blocks, workers)
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for worker in [pool.submit(_restore_blocks, read_block, blocks) for _ in range(workers)]:
+            for worker in [pool.submit(_restore_blocks, read_block, shares, own) for own in range(workers)]:
                 worker.result()
         finally:
-            blocks.stop()
+            shares.stop()
 
 
-class _InTurn:
-    """Each worker takes the next block when it is done with one: nobody has to be woken to hand them out."""
+class _Shares:
+    """Each worker has blocks of its own, that follow each other, and takes from the end of the longest share
+    when it is done with those: nobody has to be woken to hand them out, and few meet in one file."""
 
-    def __init__(self, blocks: Iterator[_Block]) -> None:
-        self._blocks = blocks
+    def __init__(self, blocks: Sequence[_Block], workers: int) -> None:
+        each = -(-len(blocks) // workers)
+        self._shares = [deque(blocks[own * each : (own + 1) * each]) for own in range(workers)]
         self._lock = threading.Lock()
         self._stopped = False
 
-    def next(self) -> _Block | None:
+    def next(self, own: int) -> _Block | None:
         with self._lock:
-            return None if self._stopped else next(self._blocks, None)
+            if self._stopped:
+                return None
+            if self._shares[own]:
+                return self._shares[own].popleft()
+            longest = max(self._shares, key=len)
+            return longest.pop() if longest else None
 
     def stop(self) -> None:
         self._stopped = True
 
 
-def _restore_blocks(read_block: ReadBlock, blocks: _InTurn) -> None:
+def _restore_blocks(read_block: ReadBlock, shares: _Shares, own: int) -> None:
     try:
-        while (block := blocks.next()) is not None:
+        while (block := shares.next(own)) is not None:
             _restore_block(read_block, block)
     finally:
-        blocks.stop()  # where one failed, the others' work is in vain
+        shares.stop()  # where one failed, the others' work is in vain
 
 
-def _blocks(files: Sequence[FileEntry], staging: Path) -> Iterator[_Block]:
-    """All of them, with room made for each file before its first."""
-    made: set[str] = set()
-    for entry in files:
-        path, turn = os.path.join(staging, entry.path), threading.Lock()
-        _make_room(entry, path, made)
-        for index, name in enumerate(entry.blocks if stat.S_ISREG(entry.mode) else ()):
-            yield _Block(entry, path, index, name, turn)
+class _File:
+    def __init__(self, entry: FileEntry, path: str) -> None:
+        self.entry = entry
+        self.path = path
+        # Who writes to a file has it alone, and the system lets others wait for it at full speed: a core that
+        # could unpack the next block meanwhile.
+        self.turn = threading.Lock()
+        self._is_there = False
 
+    def make(self) -> None:
+        """Before its first block; whoever comes later finds it made."""
+        if not self._is_there:
+            with self.turn:
+                self._make()
 
-def _make_room(entry: FileEntry, path: str, made: set[str]) -> None:
-    """`made`: folders that are there, so that not every file asks for its own."""
-    folder = path if stat.S_ISDIR(entry.mode) else os.path.dirname(path)
-    if folder not in made:
-        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        made.add(folder)
-    if stat.S_ISREG(entry.mode):
-        with open(path, "xb", buffering=0) as file:
-            os.ftruncate(file.fileno(), entry.size_bytes)
-            # A full disk answers now and not after the fetching; and what has its room is written faster.
-            for offset, size_bytes in _filled(entry):
-                os.posix_fallocate(file.fileno(), offset, size_bytes)
+    def _make(self) -> None:
+        if self._is_there:  # by who had the turn before
+            return
+        is_folder = stat.S_ISDIR(self.entry.mode)
+        os.makedirs(self.path if is_folder else os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        if stat.S_ISREG(self.entry.mode):
+            with open(self.path, "xb", buffering=0) as file:
+                os.ftruncate(file.fileno(), self.entry.size_bytes)
+                # A full disk answers now and not after the fetching; and what has its room is written faster.
+                for offset, size_bytes in _filled(self.entry):
+                    os.posix_fallocate(file.fileno(), offset, size_bytes)
+        self._is_there = True
 
 
 def _filled(entry: FileEntry) -> Iterator[tuple[int, int]]:
@@ -185,25 +204,22 @@ def _hole() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    entry: FileEntry
-    path: str
+    file: _File
     index: int
     name: str
-    # Who writes to a file has it alone, and the system lets others wait for it at full speed: a core that
-    # could unpack the next block meanwhile.
-    turn: threading.Lock
 
 
 def _restore_block(read_block: ReadBlock, block: _Block) -> None:
-    entry, offset = block.entry, block.index * BLOCK_SIZE_BYTES
+    entry, offset = block.file.entry, block.index * BLOCK_SIZE_BYTES
+    block.file.make()
     data = read_block(block.name)
     if len(data) != min(BLOCK_SIZE_BYTES, entry.size_bytes - offset):
         raise CorruptBlock(f"{entry.path} came out with another size than its manifest says")
     if block.name == _hole():
         return
-    descriptor = os.open(block.path, os.O_WRONLY)
+    descriptor = os.open(block.file.path, os.O_WRONLY)
     try:
-        with block.turn:
+        with block.file.turn:
             _write_at(descriptor, data, offset)
     finally:
         os.close(descriptor)

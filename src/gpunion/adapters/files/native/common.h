@@ -36,6 +36,9 @@ INSIDE uint64_t load(const uint8_t *from)
     return found;
 }
 
+/* Whether codes are unpacked faster than what a compressor makes of them. */
+SHOWN int gpunion_is_fast(void);
+
 /* Whether bits are moved to where a mask has ones, and back, by one instruction each. Older processors of one
  * maker have these, and take a hundred times as long for them. */
 INSIDE int moves_bits_fast(void)
