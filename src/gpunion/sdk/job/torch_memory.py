@@ -21,7 +21,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-HANDS_MAX = 8  # more do not help much: memory itself is the limit then
+# With 16 instead of 8, 10 GiB leave an H200 in 0.5 s instead of 0.7; into memory that nobody has used before,
+# where the system's giving it out is most of it, in 0.6 to 1.2 s instead of 1.2 to 1.7.
+HANDS_MAX = 16
 PIECE_BYTES = 16 * 1024**2
 LEAST_BYTES = 1024**2  # smaller things share memory with others and would free nothing
 PAGE_BYTES = 4096
