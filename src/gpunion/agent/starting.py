@@ -33,7 +33,7 @@ from gpunion.ports.checkpointer import RestoreRefused
 from gpunion.ports.coordinator_link import LinkFault
 from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import GuestPaths, GuestSpec, RuntimeFault
-from gpunion.ports.vault import OldEpoch, VaultDenied, VaultFault, VaultFull, VaultUnavailable
+from gpunion.ports.vault import NewerFormat, OldEpoch, VaultDenied, VaultFault, VaultFull, VaultUnavailable
 
 log = structlog.get_logger()
 
@@ -68,6 +68,8 @@ async def start_guest(world: World, start: Start) -> GuestStarted:
     except OldEpoch as used:
         # Nor is this: the coordinator was put back from a backup, and numbers runs that there were already.
         raise StartTrouble(str(used), Why.EPOCH_USED) from used
+    except NewerFormat as newer:
+        raise StartTrouble(str(newer), Why.SAVED_BY_NEWER) from newer
     except NothingToRestore as lost:
         raise StartTrouble(str(lost), Why.SAVE_UNREADABLE) from lost
     except (

@@ -75,6 +75,7 @@ SENTENCES: dict[Why, str] = {
     Why.SAVE_SPOILED: "its program could not go on from what it had saved at step {step} ({detail}); "
     "it goes on from the save before, step {durable}",
     Why.SAVE_UNREADABLE: "newer saves of it could not be read, so it goes on from step {step} ({trouble})",
+    Why.SAVED_BY_NEWER: "it was saved by a newer GPUnion than that of this machine",
     Why.SAVE_FAILED: "its save {checkpoint} did not become durable: {trouble}",
     Why.STALE_EPOCH: "late news of run {epoch} of it changed nothing: by then it was at run {current}",
     Why.EPOCH_USED: "there was a run of this number already",

@@ -66,6 +66,7 @@ class Why(StrEnum):
     SAVES_AHEAD = "saves_ahead"
     SAVE_SPOILED = "save_spoiled"
     SAVE_UNREADABLE = "save_unreadable"
+    SAVED_BY_NEWER = "saved_by_newer"
     STALE_EPOCH = "stale_epoch"
     EPOCH_USED = "epoch_used"
     STEP_BEHIND = "step_behind"

@@ -94,6 +94,15 @@ class CorruptBlock(VaultFault):
     """A block's bytes are not those its name promises. `put` replaces one that was found so."""
 
 
+class NewerFormat(VaultFault):
+    """A sound block in a form that this version does not know: a newer one has stored it."""
+
+    def __init__(
+        self, message: str = "it was stored by a newer GPUnion than this one: upgrade this machine's"
+    ) -> None:
+        super().__init__(message)
+
+
 class BadManifest(VaultFault):
     """A manifest that is damaged, unsafe (paths that lead outside), or another under a sealed id."""
 

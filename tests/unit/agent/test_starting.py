@@ -27,6 +27,7 @@ from gpunion.ports.packages import PackagesFault, Wish
 from gpunion.ports.runtime import RuntimeFault
 from gpunion.ports.vault import (
     CorruptBlock,
+    NewerFormat,
     VaultDenied,
     VaultFault,
     VaultFull,
@@ -178,6 +179,17 @@ async def test_a_run_of_which_something_is_sealed_already_is_another_and_does_no
     await until(lambda: fake.posted)
     detail = "epoch 1 of job-1: epoch 1 has begun and saved"
     assert fake.posted == [GuestStartFailed(run_id=RUN, detail=detail, why=Why.EPOCH_USED)]
+    assert f"start {RUN}" not in fake.journal
+
+
+async def test_what_a_newer_version_has_saved_is_neither_blamed_nor_gone_behind(fake: FakeWorld) -> None:
+    """The job goes to a machine that can read it; this one's owner upgrades."""
+    fake.vault.sealed = [a_manifest("c1", 10), a_manifest("c2", 20)]
+    fake.vault.broken["c2"] = NewerFormat("upgrade this machine")
+    start(fake, an_order(restore=CheckpointId("c2"), restore_step=20))
+    await until(lambda: fake.posted)
+    failed = GuestStartFailed(run_id=RUN, detail="upgrade this machine", why=Why.SAVED_BY_NEWER)
+    assert fake.posted == [failed]
     assert f"start {RUN}" not in fake.journal
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpunion.adapters.files import pieces
 from gpunion.adapters.files.kinds import AS_IT_IS, COMPRESSED, EXCEPTIONS
-from gpunion.ports.vault import CorruptBlock
+from gpunion.ports.vault import CorruptBlock, NewerFormat
 
 pytestmark = pytest.mark.usefixtures("every_way")
 
@@ -83,6 +83,6 @@ def test_damaged_exceptions_are_corrupt_or_give_as_many_other_bytes(
         assert len(unpacked(bytes(damaged), kind, plane.size)) == plane.size
 
 
-def test_a_kind_that_nobody_knows_is_corrupt() -> None:
-    with pytest.raises(CorruptBlock):
+def test_a_kind_that_nobody_knows_is_of_a_newer_version() -> None:
+    with pytest.raises(NewerFormat):
         unpacked(b"abc", 7, 3)

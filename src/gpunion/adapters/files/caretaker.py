@@ -22,6 +22,7 @@ from gpunion.ports.vault import (
     CorruptBlock,
     Manifest,
     MissingBlock,
+    NewerFormat,
     UnknownCheckpoint,
     VaultUnavailable,
 )
@@ -181,8 +182,8 @@ def _is_damaged(read: Callable[[str], object], name: str) -> bool:
         read(name)
     except (CorruptBlock, MissingBlock):
         return True
-    except VaultUnavailable:
-        return False  # nobody can tell while the disk does not give it
+    except (VaultUnavailable, NewerFormat):
+        return False  # nobody can tell while the disk does not give it, or here at all
     return False
 
 
@@ -225,12 +226,12 @@ class _Reading:
 
 
 def _examined(blocks: Blocks, name: str) -> tuple[int, str | None, bool]:
-    """How many bytes, what is wrong with them, and whether the disk gave them at all."""
+    """How many bytes, what is wrong with them, and whether anybody here could tell."""
     try:
         return blocks.examine(name), None, True
     except (CorruptBlock, MissingBlock) as fault:
         return 0, str(fault), True
-    except VaultUnavailable as fault:
+    except (VaultUnavailable, NewerFormat) as fault:
         return 0, str(fault), False
 
 

@@ -24,7 +24,7 @@ from gpunion.adapters.files.native import JOINED, Native, native
 from gpunion.adapters.files.native import Plane as NativePlane
 from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.room import room
-from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock
+from gpunion.ports.vault import BLOCK_SIZE_BYTES, CorruptBlock, NewerFormat
 
 MAGIC = b"GPV3"
 # Magic, width, bytes of each number that are planes, distance, number of pieces, plain size, base; then each
@@ -76,11 +76,13 @@ class Head:
         return end
 
     def sizes(self) -> list[int]:
-        """What each piece has to come to; CorruptBlock for a head that nobody writes."""
+        """What each piece has to come to; CorruptBlock, NewerFormat for a head that nobody here writes."""
         known = self.width == self.top == PLAIN_WIDTH or (
             self.width in planes.WIDTHS and self.top in (self.width, self.width // 2) and self.top > 1
         )
-        if not known or self.plain_bytes > BLOCK_SIZE_BYTES:
+        if not known:
+            raise NewerFormat
+        if self.plain_bytes > BLOCK_SIZE_BYTES:
             raise CorruptBlock("a stored block's head says what cannot be")
         count, rest = divmod(self.plain_bytes, self.width)
         found = [count] * self.top
@@ -312,9 +314,9 @@ def _places(stored: Buffer, head: Head) -> list[memoryview]:
 
 
 def _as_it_is(place: memoryview, piece: tuple[int, int], size_bytes: int) -> memoryview:
-    if piece != (size_bytes, AS_IT_IS):
-        raise CorruptBlock("a stored block's lower parts are not as they should be")
-    return place
+    if piece[1] != AS_IT_IS:
+        raise NewerFormat
+    return pieces.unpacked(place, AS_IT_IS, size_bytes, "")
 
 
 def _earlier(head: Head, base_of: BaseOf, depth: int) -> planes.Earlier | _Planes:

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.ports.vault import BadManifest, CorruptBlock, Garbage, Manifest, MissingBlock, UnknownCheckpoint
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    Garbage,
+    Manifest,
+    MissingBlock,
+    NewerFormat,
+    UnknownCheckpoint,
+)
 from gpunion.ports.vault_desk import HOLD_S
 
 # Looking for garbage reads the whole vault; forgetting happens after every save.
@@ -53,7 +61,7 @@ class DirectoryDesk:
         return self._vault.blocks.read_start(name)
 
     def doubt(self, name: str, job_id: str | None = None) -> None:
-        with suppress(CorruptBlock, MissingBlock):  # reading it has noted as much
+        with suppress(CorruptBlock, MissingBlock, NewerFormat):  # reading it has noted as much
             self._blocks(job_id).examine(name)
 
     def seal(self, job_id: str, manifest: bytes) -> None:

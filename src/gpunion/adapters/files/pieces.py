@@ -23,7 +23,7 @@ from gpunion.adapters.files.native import Plane as NativePlane
 from gpunion.adapters.files.native import packs
 from gpunion.adapters.files.native import plane as native_plane
 from gpunion.adapters.files.room import room
-from gpunion.ports.vault import CorruptBlock
+from gpunion.ports.vault import CorruptBlock, NewerFormat
 
 if TYPE_CHECKING:
     from numpy import intp
@@ -79,7 +79,7 @@ def unpacked(
     elif kind == NARROW:
         narrow.unpack(piece, out, whole=not beginning)
     else:
-        raise CorruptBlock(f"a stored block has a piece of an unknown kind {kind}")
+        raise NewerFormat  # the block's head has guarded it, so somebody meant it
     return out
 
 
