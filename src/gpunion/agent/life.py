@@ -17,6 +17,7 @@ from gpunion.agent.compose.gpus import why_no_park
 from gpunion.agent.connection import Connection
 from gpunion.agent.decision_log import DecisionLog
 from gpunion.agent.disk_watch import DiskWatch
+from gpunion.agent.dump_trials import try_until_able
 from gpunion.agent.gpu_users import Attribution
 from gpunion.agent.gpu_watch import GpuWatch
 from gpunion.agent.logs import LogPusher
@@ -39,6 +40,7 @@ from gpunion.domain.frames import Finishing, Preparing, SaveNote
 from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId
 from gpunion.domain.resources import Gpu
+from gpunion.domain.system_tier import SystemAbility
 from gpunion.domain.terms import OwnersTerms
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
@@ -306,11 +308,13 @@ class Agent:
         await self._desk.try_parking()
         checkpointer = self._parts.checkpointer
         if checkpointer is not None:
-            ability = await checkpointer.ability()
-            self._station.change_facts(replace(self._station.facts, system=ability))
-            self._connection.greet_again()
-            log.info("dumping_tried", able=ability.able, why_not=ability.why_not, kind=ability.kind)
+            await try_until_able(checkpointer.ability, self._say_whether_it_dumps)
         await asyncio.Event().wait()
+
+    def _say_whether_it_dumps(self, ability: SystemAbility) -> None:
+        self._station.change_facts(replace(self._station.facts, system=ability))
+        self._connection.greet_again()
+        log.info("dumping_tried", able=ability.able, why_not=ability.why_not, kind=ability.kind)
 
     def _preparing(self) -> tuple[Preparing, ...]:
         images = self._parts.images

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from itertools import count
 
 OLD_TREE = "/sys/fs/cgroup/freezer"
 PAUSE_S = 0.002
+TRY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,14 +21,26 @@ class Freezer:
     thaw_word: str
     read: str
     frozen_line: str
+    # Old cgroups may overlook a process that is just being made, and then wait for it for ever: one time in
+    # 25, of a shell that starts programs all the time. It has to be begun again.
+    forgets: bool
 
     def freeze(self, limit_s: float) -> bool:
         """False when not everything stood still in time; then it goes on again."""
-        _put(self.write, self.freeze_word)
         until_s = time.monotonic() + limit_s
+        for tries in count():
+            _put(self.write, self.freeze_word)
+            if self._stands_still_by(min(until_s, time.monotonic() + TRY_S) if self.forgets else until_s):
+                return True
+            self.thaw()
+            if time.monotonic() >= until_s:
+                break
+            time.sleep(min(TRY_S, PAUSE_S * 2**tries))  # what it was at may need a moment to get done
+        return False
+
+    def _stands_still_by(self, until_s: float) -> bool:
         while not self.frozen():
-            if time.monotonic() > until_s:
-                self.thaw()
+            if time.monotonic() >= until_s:
                 return False
             time.sleep(PAUSE_S)
         return True
@@ -52,7 +66,12 @@ def freezer_of(pid: int) -> Freezer | None:
         if controllers == "freezer" and path != "/":
             state = os.path.normpath(f"{OLD_TREE}/{path}/freezer.state")
             return Freezer(
-                write=state, freeze_word="FROZEN", thaw_word="THAWED", read=state, frozen_line="FROZEN"
+                write=state,
+                freeze_word="FROZEN",
+                thaw_word="THAWED",
+                read=state,
+                frozen_line="FROZEN",
+                forgets=True,
             )
         directory = os.path.normpath(f"/sys/fs/cgroup/{path}")
         if not controllers and path != "/" and os.path.exists(f"{directory}/cgroup.freeze"):
@@ -62,6 +81,7 @@ def freezer_of(pid: int) -> Freezer | None:
                 thaw_word="0",
                 read=f"{directory}/cgroup.events",
                 frozen_line="frozen 1",
+                forgets=False,
             )
     return None
 

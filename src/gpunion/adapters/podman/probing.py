@@ -60,7 +60,7 @@ def kind_of_machine(engine_version: str, *, host_programs: bool) -> str:
 
 
 def remembered(place: Path, kind: str) -> SystemAbility | None:
-    """That it works. What did not is tried again whenever an agent starts: its owner may have mended it."""
+    """That it works. What did not is tried again: its owner may have mended it, or the machine was busy."""
     record = read_json(str(place / MEMORY_FILE))
     if record is None or record.get("kind") != kind or record.get("able") is not True:
         return None

@@ -1,0 +1,33 @@
+"""Whether whole guests can be dumped on this machine: tried, and where it did not work, tried again later.
+
+A machine that is just being started, or busy, may fail a trial that it would pass a minute later; and an
+owner may have installed meanwhile what was missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import chain, repeat
+
+from gpunion.domain.system_tier import SystemAbility
+
+# Then as often as the last says: a trial takes some seconds of one core.
+AGAIN_AFTER_S = (60.0, 600.0, 3600.0, 24 * 3600.0)
+
+
+async def try_until_able(
+    try_it: Callable[[], Awaitable[SystemAbility]],
+    told: Callable[[SystemAbility], None],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """`told` hears what is new."""
+    known: SystemAbility | None = None
+    for again_after_s in chain(AGAIN_AFTER_S, repeat(AGAIN_AFTER_S[-1])):
+        ability = await try_it()
+        if ability != known:
+            told(ability)
+            known = ability
+        if ability.able:
+            return
+        await sleep(again_after_s)
