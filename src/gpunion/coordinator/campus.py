@@ -20,6 +20,7 @@ from gpunion.coordinator.loop import Loop
 from gpunion.coordinator.marks import PlaceMarks
 from gpunion.coordinator.naming import JobNames
 from gpunion.coordinator.places import CampusPlaces
+from gpunion.coordinator.space import PlaceSpace
 from gpunion.coordinator.switchboard import Switchboard
 from gpunion.coordinator.whereabouts import Whereabouts
 from gpunion.domain.timing import Timing
@@ -44,6 +45,7 @@ class Campus:
     vault_desk: Callable[[], VaultDesk]
     keepers: Keepers
     marks: PlaceMarks  # in the folders as well: a node that finds one there shares that folder
+    space: PlaceSpace
     station: CoordinatorStation
     loop: Loop
     hub: Hub

@@ -47,6 +47,7 @@ from gpunion.coordinator.marks import PlaceMarks
 from gpunion.coordinator.naming import JobNames
 from gpunion.coordinator.places import CampusPlaces, places_from
 from gpunion.coordinator.settings import BadSettings, Settings
+from gpunion.coordinator.space import PlaceSpace, Space
 from gpunion.coordinator.switchboard import Switchboard
 from gpunion.coordinator.whereabouts import Whereabouts
 from gpunion.domain.place import CAMPUS, Place, PlaceKind
@@ -116,6 +117,21 @@ def _marks(settings: Settings, places: CampusPlaces, store: Store) -> PlaceMarks
         why_not=partial(why_not, where="where the coordinator runs"),
         ask=Patience(WHERE_LIMIT_S).ask,
         claim=lambda directory, who, *, anew: claimed_by(Path(directory, CAMPUS_FILE), who, anew=anew),
+    )
+
+
+def _space(settings: Settings, places: CampusPlaces) -> PlaceSpace:
+    folders = {place.name: place.directory for place in places.known.values() if place.directory}
+
+    def look(directory: str) -> Space:
+        about = os.statvfs(directory)
+        return Space(free_bytes=about.f_bavail * about.f_frsize, total_bytes=about.f_blocks * about.f_frsize)
+
+    return PlaceSpace(
+        {CAMPUS: settings.vault_place, **folders},
+        look=look,
+        ask=Patience(WHERE_LIMIT_S).ask,
+        keep_free_bytes=settings.keep_free_bytes,
     )
 
 
@@ -241,6 +257,7 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
         places=places,
         keepers=keepers,
         marks=marks,
+        space=_space(settings, places),
         vault_desk=_desk_opener(settings, partial(marks.folder, CAMPUS)),
         station=station,
         loop=loop,

@@ -70,6 +70,7 @@ class CampusDouble:
         self.listed: list[Json] = []
         self.named: Json = {}  # settings of places
         self.place_troubles: dict[str, str] = {}
+        self.place_room: dict[str, int] = {}  # bytes that are free; 0 is too little
         self.archives: dict[str, bytes] = {}
         self.saved: list[Json] = []
         self.refuses: Exception | None = None
@@ -130,6 +131,8 @@ class CampusDouble:
                     "where": f"where {name} is",
                     "settings": self.named.get(name, {}),
                     "trouble": self.place_troubles.get(name, ""),
+                    "free_bytes": self.place_room.get(name),
+                    "low": "little room is left" if self.place_room.get(name) == 0 else "",
                     "reached_by": nodes,
                 }
                 for name, kind, nodes in rows

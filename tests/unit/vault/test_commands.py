@@ -118,7 +118,17 @@ def test_places_are_listed_with_who_reaches_them(gpunion: Terminal) -> None:
     assert gpunion("places") == OK
     lines = [line.split() for line in gpunion.out.splitlines()]
     assert lines[1][:3] == ["campus", "(usual)", "campus"]
-    assert lines[2][-2:] == ["alpha,", "beta"]
+    assert lines[2][-3:] == ["alpha,", "beta", "-"]
+
+
+def test_places_say_how_much_room_there_is_and_when_it_is_too_little(gpunion: Terminal) -> None:
+    gpunion.campus.place_room = {"campus": 5 * 2**30}
+    assert gpunion("places") == OK
+    assert gpunion.out.splitlines()[1].endswith("5 GiB")
+    assert "little room" not in gpunion.out
+    gpunion.campus.place_room = {"campus": 0}
+    assert gpunion("places") == OK
+    assert "campus: little room is left" in gpunion.out
 
 
 def test_a_job_says_where_its_checkpoints_are_kept(gpunion: Terminal) -> None:

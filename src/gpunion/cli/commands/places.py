@@ -6,11 +6,12 @@ import argparse
 
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
+from gpunion.cli.quantities import shown_size
 from gpunion.cli.screen import Table
 
 CONNECTS = True
-JSON = """`{usual, places: [{name, kind, where, settings, trouble, reached_by}]}`; no secret is among the
-settings."""
+JSON = """`{usual, places: [{name, kind, where, settings, free_bytes, low, trouble, reached_by}]}`; no secret
+is among the settings. `free_bytes`: of folders that the coordinator sees; `low`: why that is too little."""
 EXAMPLES = ("gpunion places", "gpunion submit --place bucket -- python train.py")
 
 
@@ -29,11 +30,14 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             place["kind"],
             place["where"],
             ", ".join(place["reached_by"]) or "nobody",
+            "-" if place.get("free_bytes") is None else shown_size(place["free_bytes"]),
         ]
         for place in found["places"]
     ]
-    context.screen.table(Table(columns=("NAME", "KIND", "WHERE", "REACHED BY"), rows=list(rows)))
+    context.screen.table(Table(columns=("NAME", "KIND", "WHERE", "REACHED BY", "FREE"), rows=list(rows)))
     for place in found["places"]:
         if place["trouble"]:
             context.screen.line(f"{place['name']} is not there: {place['trouble']}")
+        elif place.get("low"):
+            context.screen.line(f"{place['name']}: {place['low']}")
     return OK

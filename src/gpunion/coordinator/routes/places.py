@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path
 
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.routes.access import Admin, Anybody, TheCampus
+from gpunion.coordinator.space import Space
 from gpunion.domain.node import NodePhase
 from gpunion.domain.place import Place, table_of
 from gpunion.ports.store import CredentialKind
@@ -25,12 +26,12 @@ async def places(campus: TheCampus, caller: Anybody) -> PlaceList:
     await campus.marks.learn()
     # What the coordinator does not see itself is for people; a node sees for itself.
     asked = campus.places.known if caller.kind is CredentialKind.ADMIN else ()
-    troubles = await troubles_of(campus, asked)
+    troubles, left = await troubles_of(campus, asked), await campus.space.left(asked)
     bearer = caller.name if caller.kind is CredentialKind.NODE else ""
     return PlaceList(
         usual=campus.places.usual,
         places=[
-            _place_out(campus, place, troubles.get(place.name, ""), bearer)
+            _place_out(campus, place, troubles.get(place.name, ""), left.get(place.name), bearer)
             for place in sorted(campus.places.known.values(), key=lambda place: place.name)
         ],
     )
@@ -40,8 +41,8 @@ async def places(campus: TheCampus, caller: Anybody) -> PlaceList:
 async def accept_place(name: PlaceName, campus: TheCampus, _caller: Admin) -> PlaceOut:
     """Takes a folder that lacks its mark as it is now: it was emptied on purpose, or is another one."""
     await campus.marks.accept(name)
-    troubles = await troubles_of(campus, [name])
-    return _place_out(campus, campus.places.known[name], troubles.get(name, ""))
+    troubles, left = await troubles_of(campus, [name]), await campus.space.left([name])
+    return _place_out(campus, campus.places.known[name], troubles.get(name, ""), left.get(name))
 
 
 async def troubles_of(campus: Campus, names: Iterable[str]) -> dict[str, str]:
@@ -51,7 +52,7 @@ async def troubles_of(campus: Campus, names: Iterable[str]) -> dict[str, str]:
     return {**await campus.marks.troubles(wanted), **kept}
 
 
-def _place_out(campus: Campus, place: Place, trouble: str, bearer: str = "") -> PlaceOut:
+def _place_out(campus: Campus, place: Place, trouble: str, left: Space | None, bearer: str = "") -> PlaceOut:
     """With a bearer as that machine is told, which alone can use what lets it in."""
     known = campus.keepers.told(place, bearer) if bearer else campus.keepers.shown(place)
     return PlaceOut(
@@ -59,6 +60,8 @@ def _place_out(campus: Campus, place: Place, trouble: str, bearer: str = "") -> 
         kind=place.kind.value,
         where=place.describe(),
         settings=table_of(campus.marks.marked(known)),
+        free_bytes=None if left is None else left.free_bytes,
+        low="" if left is None else campus.space.why_low(place.name, left),
         trouble=trouble,
         reached_by=sorted(
             node.id
