@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from itertools import chain, repeat
 
 from gpunion.domain.system_tier import SystemAbility
+from gpunion.ports.runtime import RuntimeFault
 
 # Then as often as the last says: a trial takes some seconds of one core.
 AGAIN_AFTER_S = (60.0, 600.0, 3600.0, 24 * 3600.0)
@@ -24,10 +25,18 @@ async def try_until_able(
     """`told` hears what is new."""
     known: SystemAbility | None = None
     for again_after_s in chain(AGAIN_AFTER_S, repeat(AGAIN_AFTER_S[-1])):
-        ability = await try_it()
+        ability = await _tried(try_it)
         if ability != known:
             told(ability)
             known = ability
         if ability.able:
             return
         await sleep(again_after_s)
+
+
+async def _tried(try_it: Callable[[], Awaitable[SystemAbility]]) -> SystemAbility:
+    """A trial that breaks off (a full disk, an upgrade under way) is one that did not work, and no more."""
+    try:
+        return await try_it()
+    except (OSError, RuntimeFault) as trouble:
+        return SystemAbility(why_not=f"it could not be tried: {trouble}")

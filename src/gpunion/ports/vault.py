@@ -98,7 +98,7 @@ class NewerFormat(VaultFault):
     """A sound block in a form that this version does not know: a newer one has stored it."""
 
     def __init__(
-        self, message: str = "it was stored by a newer GPUnion than this one: upgrade this machine's"
+        self, message: str = "it was stored by a newer GPUnion than was to read it: upgrade the older one"
     ) -> None:
         super().__init__(message)
 

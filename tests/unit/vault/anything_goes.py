@@ -5,8 +5,11 @@ Nothing may be read or written outside of it; whoever watches ends this process 
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import random
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy
@@ -16,6 +19,7 @@ from gpunion.adapters.files.narrow import SPARE_BYTES as BEHIND_BYTES
 from gpunion.adapters.files.native import SPARE_BYTES, Native, Plane, plane
 
 ROUNDS = 3000
+BRINK_BYTES = 1024 * mmap.PAGESIZE
 
 
 def main(library: Path) -> None:
@@ -23,7 +27,7 @@ def main(library: Path) -> None:
     calls = 0
     for _ in range(ROUNDS):
         count = chance.choice([0, 1, 7, 8, 31, 32, 33, 100, 8191, 8192, 8200, 20_000])
-        planes = [any_plane(chance, count) for _ in range(chance.choice([2, 4]))]
+        planes = [any_plane(chance, count, number) for number in range(chance.choice([2, 4]))]
         kept = [array for _, arrays in planes for array in arrays]
         native.unpack_plane(planes[0][0], numpy.empty(count, "u1"))
         low = chance.choice([None, numpy.zeros(count, "u2")])
@@ -35,18 +39,36 @@ def main(library: Path) -> None:
     print(calls, "calls")
 
 
-def any_plane(chance: random.Random, count: int) -> tuple[Plane, list[numpy.ndarray]]:
+def any_plane(chance: random.Random, count: int, number: int) -> tuple[Plane, list[numpy.ndarray]]:
     kind = chance.choice([AS_IT_IS, EXCEPTIONS, CODES, CODES, CODES, 9])
     bits = chance.choice([1, 2, 3, 4, 5, 6, 7, chance.randrange(300)])
     needed = {AS_IT_IS: count, EXCEPTIONS: chance.randrange(count + 2), CODES: -(-count // 8) * bits}
     size = max(0, needed.get(kind, 5) + chance.choice([0, 0, 0, 0, -1, 1, 50]))
-    content = anything(chance, size)
+    content = at_the_brink(anything(chance, size), f"content {number}")
     others_count = chance.choice([size, size, 0, chance.randrange(count + 1)])
     spare = SPARE_BYTES if kind == CODES else 0
-    others = anything(chance, others_count + spare)
+    others = at_the_brink(anything(chance, others_count + spare), f"others {number}")
     common = chance.randbytes(16)
     found = plane(kind, content, common=common, others=others[:others_count], bits=bits)
     return found, [content, others]
+
+
+@cache
+def brink(use: str) -> numpy.ndarray:
+    """Memory with a page behind it that nobody may touch: who reads rows by one instruction is not watched by
+    the compiler, and ends there."""
+    room = mmap.mmap(-1, BRINK_BYTES + mmap.PAGESIZE)
+    found = numpy.frombuffer(room, "u1")
+    behind = ctypes.c_void_p(found.ctypes.data + BRINK_BYTES)
+    if ctypes.CDLL(None).mprotect(behind, ctypes.c_size_t(mmap.PAGESIZE), 0):
+        raise OSError("no page could be closed")
+    return found[:BRINK_BYTES]
+
+
+def at_the_brink(content: numpy.ndarray, use: str) -> numpy.ndarray:
+    found = brink(use)[BRINK_BYTES - content.size :]
+    found[:] = content
+    return found
 
 
 def anything(chance: random.Random, size: int) -> numpy.ndarray:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from itertools import count
 
 OLD_TREE = "/sys/fs/cgroup/freezer"
 PAUSE_S = 0.002
 TRY_S = 0.05
+PAUSE_MAX_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,15 +28,22 @@ class Freezer:
     def freeze(self, limit_s: float) -> bool:
         """False when not everything stood still in time; then it goes on again."""
         until_s = time.monotonic() + limit_s
-        for tries in count():
+        # Each try is twice as long: who waits for a disk stands still when that has answered, not before.
+        try_s = TRY_S if self.forgets else limit_s
+        while True:
             _put(self.write, self.freeze_word)
-            if self._stands_still_by(min(until_s, time.monotonic() + TRY_S) if self.forgets else until_s):
+            if self._stands_still_by(min(until_s, time.monotonic() + try_s)):
                 return True
             self.thaw()
             if time.monotonic() >= until_s:
-                break
-            time.sleep(min(TRY_S, PAUSE_S * 2**tries))  # what it was at may need a moment to get done
-        return False
+                return False
+            time.sleep(min(PAUSE_MAX_S, try_s / 10))  # what it was at may need a moment to get done
+            try_s *= 2
+
+    def hold(self, limit_s: float) -> None:
+        """For who must not go on: what does not stand still in time is left to do so when it can."""
+        if not self.freeze(limit_s):
+            _put(self.write, self.freeze_word)
 
     def _stands_still_by(self, until_s: float) -> bool:
         while not self.frozen():

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.operations import FileOperations, Unsynced
+from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.restore import restore_tree, workers_for
 from gpunion.domain.tree import BadTree, FileEntry, check_entries
 from gpunion.ports.block_cache import BlockMissing, CacheFault
-from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, VaultFault, VaultFull
+from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, NewerFormat, VaultFault, VaultFull
 
 
 class DirectoryCache:
@@ -50,17 +51,25 @@ class DirectoryCache:
 
     def read(self, name: str) -> bytes:
         try:
-            return self._blocks.read(name)
+            return bytes(self._lend(name))
         except (MissingBlock, CorruptBlock) as fault:
             raise BlockMissing(str(fault)) from fault
         except VaultFault as fault:
             raise CacheFault(str(fault)) from fault
 
+    def _lend(self, name: str) -> Buffer:
+        """What a newer version has left here is fetched again, as what is damaged is."""
+        try:
+            return self._blocks.lend(name)
+        except NewerFormat as newer:
+            self._blocks.suspect(name)
+            raise CorruptBlock(str(newer)) from newer
+
     def materialise(self, files: Iterable[FileEntry], into: Path) -> None:
         files = tuple(files)
         try:
             check_entries(files)
-            restore_tree(self._blocks.lend, files, into, workers=workers_for(waiting=False))
+            restore_tree(self._lend, files, into, workers=workers_for(waiting=False))
         except (MissingBlock, CorruptBlock) as fault:
             raise BlockMissing(str(fault)) from fault
         except (BadTree, BadManifest) as error:

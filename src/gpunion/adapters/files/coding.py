@@ -33,7 +33,7 @@ _FIXED = struct.Struct("<4sBBBBI32s")
 _PIECE = struct.Struct("<IB")
 _CHECK = struct.Struct("<I")
 ALIGNMENT = 8  # of every piece: numbers are read where they lie
-PIECES_MAX = max(planes.WIDTHS) + 1
+PIECES_MAX = 32  # we make nine at most; a newer version may make more, and its head is to be read
 HEAD_BYTES_MAX = _FIXED.size + PIECES_MAX * _PIECE.size + _CHECK.size + ALIGNMENT
 STORED_BYTES_MAX = BLOCK_SIZE_BYTES + HEAD_BYTES_MAX + PIECES_MAX * ALIGNMENT
 NO_BASE = bytes(32)
@@ -357,6 +357,8 @@ def _beginning(stored: Buffer, head: Head, size_bytes: int) -> memoryview:
     out = room("plain-0", size_bytes)
     low = None
     if head.top < head.width:
+        if head.pieces[head.top][1] != AS_IT_IS:
+            raise NewerFormat
         low = planes.numbers(places[head.top][: count * (head.width - head.top)], head.width - head.top)
     planes.join(_Planes(head, places, 0).unpacked(count), low, planes.numbers(out, head.width), None)
     return out

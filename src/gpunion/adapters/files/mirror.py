@@ -168,10 +168,15 @@ class MirrorVault:
     def _packed(self, name: str, data: Buffer, like: str | None, named: bool) -> bytes:
         """Names from here on are what a block is stored as."""
         try:
-            self._mirror.blocks.put(name, data, like, named=named)
-            return self._mirror.blocks.read_stored(name)
+            is_new = self._mirror.blocks.put(name, data, like, named=named) > 0
         except CorruptBlock:
             raise  # these are not the bytes of that name; where there is a key the desk could not tell
+        except VaultFault:
+            return self._mirror.packing.encode(name, data, None)
+        try:
+            if not is_new:  # what lies here from before may be damaged, or a newer version's
+                self._mirror.blocks.examine(name)
+            return self._mirror.blocks.read_stored(name)
         except VaultFault:
             return self._mirror.packing.encode(name, data, None)
 

@@ -9,7 +9,7 @@ from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.copying import LOST, copy_checkpoint
 from gpunion.domain.ids import by_number
 from gpunion.ports.replicas import Completed
-from gpunion.ports.vault import KEEP_AT_LEAST, Manifest, VaultFault
+from gpunion.ports.vault import KEEP_AT_LEAST, Manifest, NewerFormat, VaultFault
 from gpunion.ports.vault_desk import VaultDesk
 
 Order = tuple[int, int, tuple[str | int, ...]]  # as vaults sort checkpoints
@@ -108,7 +108,7 @@ def _bring(
                 pace=pace,
                 cancelled=cancelled,
             )
-        except LOST as fault:
+        except (*LOST, NewerFormat) as fault:
             details.append(f"{manifest.checkpoint_id} cannot be read in {source}: {fault}")
             continue
         except VaultFault as fault:

@@ -23,6 +23,7 @@ from gpunion.ports.vault import (
     JobKey,
     Manifest,
     MissingBlock,
+    NewerFormat,
     UnknownCheckpoint,
     Vault,
     VaultDenied,
@@ -34,6 +35,8 @@ from gpunion.ports.vault import (
 T = TypeVar("T")
 # These say something of a place and nothing of what is in it.
 AWAY = (VaultUnavailable, VaultDenied)
+# And these of what is in it; of several the last is told, which says the most.
+UNREADABLE = (MissingBlock, CorruptBlock, NewerFormat)
 
 
 def at_once(_place: str, question: Callable[[], T]) -> T:
@@ -145,8 +148,8 @@ class ReplicatedVault:
                 continue
             try:
                 return self._open(place).lend_block(block_hash)
-            except (MissingBlock, CorruptBlock) as fault:
-                trouble = fault if trouble is None or isinstance(fault, CorruptBlock) else trouble
+            except UNREADABLE as fault:
+                trouble = max(filter(None, (trouble, fault)), key=lambda each: UNREADABLE.index(type(each)))
             except AWAY as fault:
                 self._away[place.name] = fault
         raise next(iter(self._away.values()), trouble or MissingBlock(f"no place holds {block_hash}"))

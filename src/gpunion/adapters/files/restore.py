@@ -108,8 +108,8 @@ def restore_tree(
 
 def _restore_files(read_block: ReadBlock, files: Sequence[FileEntry], staging: Path, workers: int) -> None:
     """Links come last of all, in `_restore_links`: until then nothing here can lead outside."""
-    blocks = []
-    for file in [_File(entry, os.path.join(staging, entry.path)) for entry in files]:
+    blocks, folders = [], set[str]()
+    for file in [_File(entry, os.path.join(staging, entry.path), folders) for entry in files]:
         if stat.S_ISREG(file.entry.mode) and file.entry.blocks:  # made by who comes to its first block
             blocks += [_Block(file, index, name) for index, name in enumerate(file.entry.blocks)]
         else:
@@ -155,7 +155,9 @@ def _restore_blocks(read_block: ReadBlock, shares: _Shares, own: int) -> None:
 
 
 class _File:
-    def __init__(self, entry: FileEntry, path: str) -> None:
+    def __init__(self, entry: FileEntry, path: str, folders: set[str]) -> None:
+        """`folders`: those that are there, so that not every file asks for its own."""
+        self._folders = folders
         self.entry = entry
         self.path = path
         # Who writes to a file has it alone, and the system lets others wait for it at full speed: a core that
@@ -172,8 +174,10 @@ class _File:
     def _make(self) -> None:
         if self._is_there:  # by who had the turn before
             return
-        is_folder = stat.S_ISDIR(self.entry.mode)
-        os.makedirs(self.path if is_folder else os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        folder = self.path if stat.S_ISDIR(self.entry.mode) else os.path.dirname(self.path)
+        if folder not in self._folders:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self._folders.add(folder)
         if stat.S_ISREG(self.entry.mode):
             with open(self.path, "xb", buffering=0) as file:
                 os.ftruncate(file.fileno(), self.entry.size_bytes)

@@ -19,7 +19,15 @@ from gpunion.adapters.files.manifests import block_names
 from gpunion.adapters.files.shelf import Shelf
 from gpunion.domain.tree import BLOCK_SIZE_BYTES, BadTree
 from gpunion.ports.trees import Offer, Swept, TreesFault, TreesFull
-from gpunion.ports.vault import BadManifest, CorruptBlock, Manifest, MissingBlock, VaultFault, VaultFull
+from gpunion.ports.vault import (
+    BadManifest,
+    CorruptBlock,
+    Manifest,
+    MissingBlock,
+    NewerFormat,
+    VaultFault,
+    VaultFull,
+)
 from gpunion.wire.trees import decode_list, digest_of, encode_list
 
 RECORD, TIER = "list", "work"
@@ -80,7 +88,7 @@ class DirectoryTrees:
         with _faults():
             try:
                 return self._vault.read_block(name)
-            except (MissingBlock, CorruptBlock, BadManifest):
+            except (MissingBlock, CorruptBlock, NewerFormat, BadManifest):
                 return None
 
     def claim(self, digest: str) -> bool:

@@ -55,7 +55,7 @@ def dump_container(
             shutil.move(home / PODMAN_SHARED_MEMORY, into / SHARED_MEMORY_FILE)
     except BaseException:
         if parked:  # CRIU lets what it looks at go on for moments, and may have been ended in one of them
-            freezer.freeze(FREEZE_LIMIT_S)
+            freezer.hold(FREEZE_LIMIT_S)
         else:
             freezer.thaw()
         shutil.rmtree(into, ignore_errors=True)

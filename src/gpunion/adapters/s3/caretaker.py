@@ -24,7 +24,7 @@ from gpunion.adapters.s3.objects import Objects
 from gpunion.adapters.s3.records import Record
 from gpunion.adapters.s3.session import Session
 from gpunion.domain.ids import by_number
-from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, UnknownCheckpoint
+from gpunion.ports.vault import BadManifest, CorruptBlock, MissingBlock, NewerFormat, UnknownCheckpoint
 from gpunion.ports.vault_care import Findings, JobShelf, LostFence, Progress, Repaired, Unreadable
 from gpunion.ports.vault_desk import VaultDesk
 
@@ -37,6 +37,7 @@ class _Reading:
     """Each copy once, however many checkpoints rest on it."""
 
     done: dict[str, str | None] = field(default_factory=dict)
+    not_read: set[str] = field(default_factory=set)  # names of blocks that a newer version has stored
     bytes: dict[str, int] = field(default_factory=dict)
     checkpoints: int = 0
     encrypted: int = 0
@@ -80,19 +81,22 @@ class BucketCaretaker:
         before = replace(self.verify(job_id, progress), fences=lost_fences)
         replaced: list[str] = []
         for lost in before.unreadable:
-            if lost.blocks:
+            if lost.blocks and not lost.passing:
                 with suppress(*LOST):  # any other fault ends the repair before anything is out of view
                     replaced += self._mend(lost, source)
         left = before if not replaced else self.verify(job_id, progress)
         set_aside: list[Unreadable] = []
         in_use: list[Unreadable] = []
+        not_read = tuple(lost for lost in left.unreadable if lost.passing)
         for lost in left.unreadable:
-            (set_aside if self._set_aside(lost) else in_use).append(lost)
+            if not lost.passing:
+                (set_aside if self._set_aside(lost) else in_use).append(lost)
         return Repaired(
             before=before,
             replaced=tuple(dict.fromkeys(replaced)),
             set_aside=tuple(set_aside),
             in_use=tuple(in_use),
+            not_read=not_read,
             fences=fences,
         )
 
@@ -146,8 +150,12 @@ class BucketCaretaker:
         reading.encrypted += record.owner is not None
         new = [copy for copy in record.copies if copy.key not in reading.done]
         with ThreadPoolExecutor(READERS) as pool:
-            for copy, (size, trouble) in zip(new, pool.map(self._examiner(record), new), strict=True):
+            for copy, (size, trouble, is_known) in zip(
+                new, pool.map(self._examiner(record), new), strict=True
+            ):
                 reading.done[copy.key], reading.bytes[copy.key] = trouble, size
+                if not is_known:
+                    reading.not_read.add(copy.name)
                 if record.owner is not None:
                     reading.encrypted_keys.add(copy.key)
                 reached(len(reading.done))
@@ -157,14 +165,19 @@ class BucketCaretaker:
         if not bad:
             return None
         detail = next(iter(bad.values()))
-        return _unreadable(job_id, name, tuple(sorted(bad)), detail, encrypted=record.owner is not None)
+        found = _unreadable(job_id, name, tuple(sorted(bad)), detail, encrypted=record.owner is not None)
+        return replace(found, passing=reading.not_read.issuperset(bad))
 
-    def _examiner(self, record: Record) -> Callable[[Copy], tuple[int, str | None]]:
-        def examine(copy: Copy) -> tuple[int, str | None]:
+    def _examiner(self, record: Record) -> Callable[[Copy], tuple[int, str | None, bool]]:
+        """How many bytes, what is wrong with them, and whether this version could tell."""
+
+        def examine(copy: Copy) -> tuple[int, str | None, bool]:
             try:
-                return self._desk.examine(record.owner, copy), None
+                return self._desk.examine(record.owner, copy), None, True
             except (CorruptBlock, MissingBlock) as fault:
-                return 0, str(fault)
+                return 0, str(fault), True
+            except NewerFormat as fault:
+                return 0, str(fault), False
 
         return examine
 

@@ -29,6 +29,7 @@ from gpunion.ports.vault import (
     Garbage,
     Manifest,
     MissingBlock,
+    NewerFormat,
     UnknownCheckpoint,
     VaultUnavailable,
 )
@@ -103,7 +104,7 @@ class BucketDesk:
         except CorruptBlock:
             self._reliance.suspect(job_id, copy)
             self._copies.pop((job_id, name), None)
-        except MissingBlock:
+        except (MissingBlock, NewerFormat):
             return
 
     def examine(self, owner: Owner, copy: Copy) -> int:

@@ -67,8 +67,8 @@ def _say_what_to_do(screen: Screen, findings: Findings, vault: str) -> None:
     if not_read:
         screen.line(
             f"{not_read} could not be read this time, which says nothing of what is in them. Next: look at "
-            f"the disk and at whose the files are (ls -lR {vault}), then verify again; a repair leaves them "
-            "alone."
+            f"the disk and at whose the files are (ls -lR {vault}), or upgrade GPUnion here where that is "
+            "said; then verify again. A repair leaves them alone."
         )
     if any(not fence.misplaced for fence in findings.fences):
         screen.line(

@@ -27,6 +27,7 @@ from gpunion.ports.vault import (
     JobKey,
     Manifest,
     MissingBlock,
+    NewerFormat,
     UnknownCheckpoint,
     Vault,
     VaultFault,
@@ -88,7 +89,7 @@ async def _stream(vault: Vault, names: list[str]) -> AsyncIterator[bytes]:
     for name in names:
         try:
             yield frame(await asyncio.to_thread(vault.read_block, name), name)
-        except (MissingBlock, CorruptBlock):
+        except (MissingBlock, CorruptBlock, NewerFormat):
             continue
 
 
