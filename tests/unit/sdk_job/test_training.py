@@ -216,6 +216,31 @@ def test_a_save_that_fails_leaves_the_last_answer_and_training_goes_on(
     assert guest.said("not-saved.json") == {"id": "c1", "trouble": "no space left"}
 
 
+def test_where_not_even_a_folder_can_be_made_training_goes_on_and_the_next_save_works(
+    guest: Guest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a full disk, or in a folder that its program has closed."""
+    (guest.checkpoint_dir / ".saving-1").write_text("in the way")
+    guest.run(4, during=lambda step: guest.ask("c1" if step < 2 else "c2") if step != 3 else None)
+    assert guest.done == [0, 1, 2, 3]
+    assert "the checkpoint at step 1 was not saved" in capsys.readouterr().err
+    assert guest.said("not-saved.json")["id"] == "c1"
+    assert guest.said("saved.json")["id"] == "c2"
+
+
+def test_a_copy_for_which_there_is_no_memory_ends_nothing(guest: Guest) -> None:
+    def copied() -> Callable[[Path], object]:
+        raise MemoryError("not that much")
+
+    run = training.Training(total_steps=3, load=guest.load, snapshot=copied)
+    for step in run.steps():
+        guest.done.append(step)
+        guest.ask("c1")
+    assert guest.done == [0, 1, 2]
+    assert guest.said("not-saved.json") == {"id": "c1", "trouble": "not that much"}
+    assert list(guest.checkpoint_dir.iterdir()) == []
+
+
 def test_a_periodic_save_that_failed_is_not_tried_again_and_the_next_one_is(guest: Guest) -> None:
     well, tried = guest.save, []
 

@@ -156,11 +156,11 @@ class Training:
         if request is not None and busy and not request.final:
             self._mailbox.ask_again_soon()  # one at a time; the disk would not be faster with two
             request = None
-        word = GO_ON if request is None else (SAVE_AND_END if request.final else SAVE)
         if request is not None:
             self._finish_writing()
-            if not folders.has(step):
-                folders.open(step)  # before the others hear of it: they write into it
+            if not self._opened(folders, step, request):  # before the others hear of it: they write into it
+                request = None
+        word = GO_ON if request is None else (SAVE_AND_END if request.final else SAVE)
         word = self._ranks.agree(word)
         if word == GO_ON:
             return
@@ -169,9 +169,22 @@ class Training:
             self._ranks.agree(word)  # nobody leaves while another still writes: its end would end them all
             raise SystemExit(SAVED_RUN_ME_AGAIN)
 
+    def _opened(self, folders: Folders, step: int, request: Request) -> bool:
+        try:
+            if not folders.has(step):
+                folders.open(step)
+        except OSError as trouble:
+            self._not_saved(folders, step, request, trouble)
+            return False
+        return True
+
     def _keep(self, folders: Folders, step: int, request: Request | None, *, wait: bool) -> None:
         began_s = time.monotonic()
-        write = self._save if self._snapshot is None else self._snapshot()
+        try:
+            write = self._save if self._snapshot is None else self._snapshot()
+        except Exception as trouble:  # of memory, as a rule
+            self._not_saved(folders, step, request, trouble)
+            return
         assert write is not None
         stalled_s = time.monotonic() - began_s
 
@@ -209,16 +222,19 @@ class Training:
                 waited_s = stalled_s if began_s is None else time.monotonic() - began_s
                 self._mailbox.answer(request, self._saved(folders, step, waited_s))
         except Exception as trouble:
-            # Training on is worth more than ending here: the agent sees that no answer came, and says so.
-            self._write_trouble = trouble
-            if self._ranks.rank == 0:
-                folders.give_up(step)
-            if request is not None:
-                self._mailbox.could_not(request, trouble)
-            print(f"gpunion: the checkpoint at step {step} was not saved: {trouble}", file=sys.stderr)
+            self._not_saved(folders, step, request, trouble)
             return
         if request is not None and not request.final:
             folders.drop_all_but_two()
+
+    def _not_saved(self, folders: Folders, step: int, request: Request | None, trouble: Exception) -> None:
+        """Training on is worth more than ending here: the agent is told, or sees that no answer came."""
+        self._write_trouble = trouble
+        if self._ranks.rank == 0:
+            folders.give_up(step)
+        if request is not None:
+            self._mailbox.could_not(request, trouble)
+        print(f"gpunion: the checkpoint at step {step} was not saved: {trouble}", file=sys.stderr)
 
     def _saved(self, folders: Folders, step: int, stall_s: float) -> Saved:
         progress = share(step, self.total_steps)
