@@ -115,7 +115,7 @@ class Storage:
             return {place.mark: place.name for place in self._places.values() if place.mark}
 
     def ask(self, name: str) -> None:
-        """Whether it answers, now. VaultUnavailable, VaultDenied."""
+        """Whether it answers, now, and has room. VaultUnavailable, VaultDenied, VaultFull."""
         with self._lock:
             place = self._places.get(name)
         # What is not mounted any more looks empty.
@@ -123,7 +123,9 @@ class Storage:
             self._open_place(self._as_here(place))
         elif name == CAMPUS and self._campus_folder:
             self._open_campus(self._campus_mark())
-        self._open_named(name).vault.latest(NOBODY)
+        opened = self._open_named(name)
+        opened.vault.latest(NOBODY)
+        opened.check_room()
 
     def _opener(self, name: str) -> Callable[[], Vault]:
         return lambda: self._open_named(name).vault

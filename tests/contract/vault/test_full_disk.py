@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.restore import restore_directory
+from gpunion.adapters.files.shared import check_room
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, Manifest, VaultFull, VaultUnavailable
 from tests.builders.checkpoints import a_label
@@ -120,3 +122,14 @@ def test_a_directory_that_is_no_vault_of_ours_is_refused(tmp_path: Path, content
     (tmp_path / "vault.json").write_text(content)
     with pytest.raises(VaultUnavailable):
         DirectoryVault(tmp_path)
+
+
+def test_a_real_disk_without_room_for_a_beginning_says_so_until_there_is(small_disk: Path) -> None:
+    check_room("attic", small_disk)
+    with suppress(OSError), open(small_disk / "filling", "wb", buffering=0) as file:
+        while file.write(bytes(1024**2)):
+            pass
+    with pytest.raises(VaultFull, match=r"no room is left .* free\). Next: .*gpunion vault ls attic"):
+        check_room("attic", small_disk)
+    (small_disk / "filling").unlink()
+    check_room("attic", small_disk)

@@ -24,7 +24,7 @@ from gpunion.domain.place import Place, PlaceKind, place_of
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.storage import Opened
-from gpunion.ports.vault import Vault, VaultUnavailable
+from gpunion.ports.vault import Vault, VaultFull, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 from tests.builders import facts
 from tests.builders.memory_vault import MemoryVault, a_manifest
@@ -52,6 +52,7 @@ class Machine:
         self.memory = tmp_path / "places.json"
         self.campus = MemoryVault([])
         self.own = own
+        self.room: Callable[[], None] = lambda: None
         self.storage = self.restarted()
 
     def restarted(self) -> Storage:
@@ -67,7 +68,7 @@ class Machine:
         if place.name not in self.reached:
             raise VaultUnavailable(f"{place.name} is not mounted")
         self.opened.append(place)
-        return opened(MemoryVault([]))
+        return Opened(MemoryVault([]), cast(VaultDesk, None), lambda: self.room())
 
 
 def places(**tables: Any) -> tuple[Place, ...]:
@@ -90,6 +91,19 @@ def test_a_machine_opens_what_it_was_told_of_also_after_a_restart_without_the_co
     machine.storage.ask("store")
     with pytest.raises(VaultUnavailable, match="attic is not mounted"):
         machine.storage.ask("attic")
+
+
+def test_a_place_in_which_nothing_can_begin_is_not_reached(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.storage.learn(places(store=BUCKET))
+
+    def full() -> None:
+        raise VaultFull("no room is left")
+
+    machine.room = full
+    with pytest.raises(VaultFull, match="no room is left"):
+        machine.storage.ask("store")
+    machine.storage.open(("store",)).latest("job-1")  # what is there can be read
 
 
 async def test_what_a_machine_reaches_is_told_to_the_coordinator_when_it_changes(tmp_path: Path) -> None:
