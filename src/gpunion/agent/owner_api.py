@@ -140,7 +140,12 @@ class OwnerApi:
         # First the file: nothing starts before the engine says so, whatever the file says.
         await asyncio.to_thread(lift_kill, self._state_dir)
         answer = await self._loop.owner_said(OwnerResumed())
-        return _remembering("This machine is shared again.", answer.forgettable)
+        text = "This machine is shared again."
+        if because := self._board.out_of_hours():
+            text += (
+                f" By your hours it would not be ({because}): your word counts until they have come round."
+            )
+        return _remembering(text, answer.forgettable)
 
     async def _reclaim(self, request: dict[str, Any], *, leaving: bool) -> str:
         when_safe = request.get("when_safe") is True

@@ -106,6 +106,10 @@ class StatusBoard:
             "lent_in_spite": self.times.lent_in_spite,
         }
 
+    def out_of_hours(self) -> str:
+        """Why the owner's hours would not have it lent now; empty where they have."""
+        return "" if self.times is None else self.times.forecast().because
+
     def deadline_in_s(self) -> float | None:
         deadline_s = self.loop.station.engine.state.holding.deadline_s
         return None if deadline_s is None else self.seconds_until(deadline_s)

@@ -173,6 +173,19 @@ async def test_a_change_counts_at_once_is_told_and_outlives_the_agent(house: Hou
     assert (await house.sets(notice="90s"))["message"] == "Your terms are as they were."
 
 
+async def test_who_took_the_machine_themselves_lends_it_by_their_word_outside_the_hours_too(
+    house: House,
+) -> None:
+    await house.says(owner_client.reclaim, 0.0)
+    await house.sets(hours="Mon-Tue 03:00-03:30")
+    assert await house.later(1.0) == "reclaimed"
+    said = (await house.says(owner_client.resume))["message"]
+    assert said.startswith("This machine is shared again. By your hours it would not be (it is not lent")
+    assert [await house.later(1.0) for _ in range(3)] == ["sharing"] * 3
+    await house.sets(hours="Mon-Sun")
+    assert (await house.says(owner_client.resume))["message"] == "This machine is shared again."
+
+
 async def test_impossible_terms_are_refused_and_the_old_ones_stay(house: House) -> None:
     await house.sets(notice="90s")
     for changes, said in (

@@ -100,6 +100,9 @@ def test_a_vault_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
 def test_a_vault_that_is_mounted_for_reading_is_mended_by_mounting_it_otherwise() -> None:
     assert mend_of("Permission denied", Path("/v")).startswith("mount the campus's vault there, or give")
     assert mend_of(os.strerror(errno.EROFS), Path("/v")).startswith("mount it writable: findmnt -T /v")
+    assert mend_of(os.strerror(errno.ENOSPC), Path("/v")).startswith(
+        "make room on that disk; gpunion vault ls /v"
+    )
 
 
 def test_a_state_directory_open_to_others_is_refused(tmp_path: Path) -> None:

@@ -27,5 +27,5 @@ def test_a_job_whose_program_has_ended_is_not_shown_at_the_step_it_had_reached(
     assert f"finishing  alpha  {words}  " in gpunion.out
     assert "94%" not in gpunion.out
     assert gpunion("why", AN_ID) == 0
-    assert f"{AN_ID} is finishing." in gpunion.out
+    assert f"({AN_ID}) is finishing on alpha." in gpunion.out
     assert f"Right now: {words}; its program ended " in gpunion.out

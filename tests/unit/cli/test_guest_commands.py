@@ -199,6 +199,7 @@ def test_why_of_a_running_job_needs_no_verdicts(gpunion: Terminal, campus: Campu
     campus.place_troubles = {"attic": "it is not mounted"}
     assert gpunion("why", "train") == 0
     assert "NODE" not in gpunion.out
+    assert gpunion.out.startswith(f"train ({AN_ID}) is running on alpha.\n")
     assert "now: of its places attic is not there: it is not mounted" in gpunion.out
 
 

@@ -78,6 +78,8 @@ def check_vault(place: Path, *, needed: bool, mark: str = "") -> Finding:
 
 
 def mend_of(trouble: str, place: Path) -> str:
+    if trouble in (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)):
+        return f"make room on that disk; gpunion vault ls {place} shows what lies there"
     mend = f"mount the campus's vault there, or give yourself access: ls -ld {place}"
     if trouble == os.strerror(errno.EROFS):
         mend = f"mount it writable: findmnt -T {place} shows from where it comes"

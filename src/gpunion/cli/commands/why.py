@@ -9,7 +9,7 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.following import UNTOLD_CODES
 from gpunion.cli.job_names import find_job
-from gpunion.cli.quantities import shown_finishing, shown_preparing, shown_saving
+from gpunion.cli.quantities import shown_finishing, shown_preparing, shown_reached, shown_saving
 from gpunion.cli.times import ago, clock_time
 from gpunion.cli.verdicts import verdict_table
 
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         context.screen.data(why)
         return OK
     screen = context.screen
-    screen.line(f"{job_id} {_ENDED.get(why['phase'], 'is ' + why['phase'])}.")
+    screen.line(_headline(campus.job(job_id), why["phase"]))
     for line in why["story"]:
         if line["code"] not in UNTOLD_CODES:
             screen.line(f"  {clock_time(line['at'])}  {line['sentence']}{_how_often(line)}")
@@ -52,6 +52,17 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         screen.line()
         _explain_waiting(context, why)
     return OK
+
+
+def _headline(job: Json, phase: str) -> str:
+    """What somebody asks first: how it is, where, and how far."""
+    words = f"{job['name']} ({job['id']}) {_ENDED.get(phase, 'is ' + phase)}"
+    if phase in _ENDED:
+        return f"{words}."
+    reached = None if phase == "finishing" else job["live"] or job["durable"]
+    where = f" on {job['node_id']}" if job["node_id"] else ""
+    far = f", at {shown_reached(reached['progress'], reached['step'])}" if reached else ""
+    return f"{words}{where}{far}."
 
 
 def _how_often(line: Json) -> str:

@@ -41,7 +41,7 @@ class WholeMachine:
     """Hours, calendar and presence, where they concern all of the machine."""
 
     excused: set[str] = field(default_factory=set)  # rules the owner lends in spite of
-    _withheld_for: frozenset[str] = frozenset()  # ours, as of the last look
+    _withheld_for: frozenset[str] = frozenset()  # as of the last look, by us or by the owner
 
     def look(self, now_s: float, rules: Sequence[Rule], holding: Holding) -> Word | None:
         active = {rule.name for rule in rules}
@@ -55,7 +55,7 @@ class WholeMachine:
             self._withheld_for = frozenset(rule.name for rule in fresh)
             return _withhold(fresh)
         if holding.cause is not HoldCause.TERMS:
-            self._withheld_for = frozenset()
+            self._withheld_for = frozenset(active)  # whoever lends it now knows what would speak against it
             return None
         counting = self._counting(rules)
         if not counting:

@@ -68,6 +68,19 @@ def test_what_the_owner_lends_in_spite_of_a_rule_stays_lent_until_the_rule_has_r
     assert rules.look(200.0, [CLOSED], SHARING) == taken(CLOSED)
 
 
+def test_a_machine_that_the_owner_held_is_lent_by_their_word_whatever_the_hours_say_meanwhile() -> None:
+    """The last word counts, and a rule that was at rest then is another matter."""
+    rules = WholeMachine()
+    assert rules.look(0.0, [CLOSED], BY_OWNER) is None
+    assert rules.look(1.0, [CLOSED], SHARING) is None  # they said resume
+    assert rules.excused == {HOURS}
+    assert rules.look(2.0, [CLOSED, HERE], SHARING) == taken(HERE)
+    rules = WholeMachine()
+    rules.look(0.0, [CLOSED], BY_OWNER)
+    rules.look(1.0, [], BY_OWNER)
+    assert rules.look(2.0, [CLOSED], SHARING) == taken(CLOSED)
+
+
 def test_a_clock_that_was_put_forward_shortens_the_notice_and_never_lengthens_it() -> None:
     rules = WholeMachine()
     assert rules.look(100.0, [closing(60.0)], SHARING) == taken(closing(60.0))
