@@ -27,6 +27,7 @@ from gpunion.coordinator.app import make_app
 from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.compose import open_campus
 from gpunion.coordinator.folder import ADDRESS_FILE, ADMIN_FILE
+from gpunion.coordinator.place_troubles import keep_watching
 from gpunion.coordinator.settings import BadSettings, Settings
 from gpunion.coordinator.sweeping import keep_sweeping
 from gpunion.ports.store import StoreFault, StoreTaken
@@ -89,10 +90,11 @@ async def _serve(settings: Settings, new_admin_token: bool) -> int:
     server = _Server(campus, listener, settings)
     writing = asyncio.create_task(campus.loop.run())
     writing.add_done_callback(partial(_exit_on_fault, settings.data_dir))
-    sweeping = asyncio.create_task(keep_sweeping(campus))
+    beside = [asyncio.create_task(keep_sweeping(campus)), asyncio.create_task(keep_watching(campus))]
     _on_signals(server)
     await server.serve(sockets=[listener])
-    sweeping.cancel()
+    for task in beside:
+        task.cancel()
     campus.loop.end()
     await writing
     await campus.store.close(term=campus.station.term)

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Header, Query, Response
 
 from gpunion.coordinator import views
 from gpunion.coordinator.campus import Campus
+from gpunion.coordinator.place_troubles import troubles_of
 from gpunion.coordinator.problems import ApiError, not_found
 from gpunion.coordinator.routes.access import Admin, TheCampus
-from gpunion.coordinator.routes.places import troubles_of
 from gpunion.domain.events import JobStopAsked, JobSubmitted
 from gpunion.domain.ids import JobId
 from gpunion.domain.job import Job, JobSpec

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 
 from gpunion.coordinator.campus import Campus
+from gpunion.coordinator.place_troubles import troubles_of
 from gpunion.coordinator.routes.access import Admin, Anybody, TheCampus
 from gpunion.coordinator.space import Space
 from gpunion.domain.node import NodePhase
@@ -43,13 +43,6 @@ async def accept_place(name: PlaceName, campus: TheCampus, _caller: Admin) -> Pl
     await campus.marks.accept(name)
     troubles, left = await troubles_of(campus, [name]), await campus.space.left([name])
     return _place_out(campus, campus.places.known[name], troubles.get(name, ""), left.get(name))
-
-
-async def troubles_of(campus: Campus, names: Iterable[str]) -> dict[str, str]:
-    """By the names of those that are of no use now."""
-    wanted = [name for name in names if name in campus.places.known]
-    kept = campus.keepers.troubles(campus.places.known[name] for name in wanted)
-    return {**await campus.marks.troubles(wanted), **kept}
 
 
 def _place_out(campus: Campus, place: Place, trouble: str, left: Space | None, bearer: str = "") -> PlaceOut:
