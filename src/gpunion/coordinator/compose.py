@@ -125,13 +125,17 @@ def _space(settings: Settings, places: CampusPlaces) -> PlaceSpace:
 
     def look(directory: str) -> Space:
         about = os.statvfs(directory)
-        return Space(free_bytes=about.f_bavail * about.f_frsize, total_bytes=about.f_blocks * about.f_frsize)
+        beside_us = os.stat(directory).st_dev == os.stat(settings.data_dir).st_dev
+        return Space(
+            free_bytes=about.f_bavail * about.f_frsize,
+            total_bytes=about.f_blocks * about.f_frsize,
+            kept_bytes=settings.keep_free_bytes if beside_us else 0,
+        )
 
     return PlaceSpace(
         {CAMPUS: settings.vault_place, **folders},
         look=look,
         ask=Patience(WHERE_LIMIT_S).ask,
-        keep_free_bytes=settings.keep_free_bytes,
     )
 
 

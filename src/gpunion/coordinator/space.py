@@ -19,6 +19,7 @@ LOW_BYTES_MAX = 10 * 1000**3
 class Space:
     free_bytes: int
     total_bytes: int
+    kept_bytes: int = 0  # which no save may take: the coordinator itself lies on that disk too
 
 
 class AskSpace(Protocol):
@@ -28,20 +29,12 @@ class AskSpace(Protocol):
 
 
 class PlaceSpace:
-    """`look` tells of a folder; it may hang, as folders do. `keep_free_bytes`: what no save may take."""
+    """`look` tells of a folder; it may hang, as folders do."""
 
-    def __init__(
-        self,
-        folders: Mapping[str, str],
-        *,
-        look: Callable[[str], Space],
-        ask: AskSpace,
-        keep_free_bytes: int,
-    ) -> None:
+    def __init__(self, folders: Mapping[str, str], *, look: Callable[[str], Space], ask: AskSpace) -> None:
         self._folders = folders
         self._look = look
         self._ask = ask
-        self._keep_free_bytes = keep_free_bytes
 
     async def left(self, names: Iterable[str]) -> dict[str, Space]:
         """Of those that are folders and answer."""
@@ -58,9 +51,9 @@ class PlaceSpace:
     def why_low(self, name: str, space: Space) -> str:
         """What follows from it, in words for people; nothing where there is enough."""
         low_bytes = min(LOW_SHARE * space.total_bytes, LOW_BYTES_MAX)
-        if space.free_bytes >= max(low_bytes, self._keep_free_bytes):
+        if space.free_bytes >= max(low_bytes, space.kept_bytes):
             return ""
-        full = space.free_bytes < self._keep_free_bytes or not space.free_bytes
+        full = space.free_bytes <= space.kept_bytes
         return (
             f"{'no room is' if full else 'little room is'} left ({size_in_words(space.free_bytes)} of "
             f"{size_in_words(space.total_bytes)}): saves that do not fit go to a job's next place, or fail. "
