@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -24,13 +25,24 @@ def eventually(happened: Callable[[], bool]) -> None:
 
 def processes_with(token: str) -> list[int]:
     """Living processes, but for this one, with the token as a word of their command line."""
-    found = []
+    return [pid for pid, line in command_lines().items() if token.encode() in line.split(b"\0")]
+
+
+def command_lines() -> dict[int, bytes]:
+    """Of every process but this one. Some end while they are listed, which is no fault."""
+    lines = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
-            try:
-                words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if token.encode() in words:
-                found.append(int(name))
+            with contextlib.suppress(OSError):
+                lines[int(name)] = Path("/proc", name, "cmdline").read_bytes()
+    return lines
+
+
+def open_files(pid: int) -> dict[int, str]:
+    """What a process has open, by descriptor; without those that it closed while they were listed."""
+    folder = Path("/proc", str(pid), "fd")
+    found = {}
+    for name in os.listdir(folder):
+        with contextlib.suppress(OSError):
+            found[int(name)] = os.readlink(folder / name)
     return found

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.real_machine import command_lines
+
 pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(300)]
 PLAYED = ["owner_reclaim", "node_lost", "homecoming"]
 # On a machine so busy that the play's lease of two seconds runs out, there are more moves than were played.
@@ -18,16 +20,8 @@ BUSY = {"lease_ended", "self_saved"}
 
 
 def _processes_under(folder: Path) -> list[str]:
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if str(folder) in command:
-                found.append(command)
-    return found
+    shown = (line.replace(b"\0", b" ").decode(errors="replace") for line in command_lines().values())
+    return [command for command in shown if str(folder) in command]
 
 
 def test_the_demo_moves_a_job_three_times_and_leaves_nothing_behind(tmp_path: Path) -> None:

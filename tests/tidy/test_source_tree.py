@@ -177,3 +177,17 @@ def test_no_test_asks_over_http_without_saying_how_long_it_waits() -> None:
         and ast.unparse(call.func) in {f"httpx.{name}" for name in ASKING}
         and not any(word.arg in ("timeout", "transport") for word in call.keywords)
     ] == []
+
+
+WALKS_PROCESSES = {"os.listdir('/proc')", "os.scandir('/proc')", "Path('/proc')"}
+MAY_WALK = {"tests/real_machine.py", "tests/escape/attempts/processes.py"}  # the latter is run as a guest
+
+
+def test_no_test_lists_processes_by_itself() -> None:
+    """Processes and descriptors go while they are listed: a test that forgot it failed for no fault."""
+    assert [
+        f"{shown(path)}:{call.lineno}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for call in ast.walk(tree_of(path))
+        if isinstance(call, ast.Call) and ast.unparse(call) in WALKS_PROCESSES and shown(path) not in MAY_WALK
+    ] == []

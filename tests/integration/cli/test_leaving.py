@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.program import LIMIT_S, Program
+from tests.real_machine import command_lines
 
 pytestmark = [pytest.mark.requires("bwrap"), pytest.mark.xdist_group("cli-leaving")]
 
@@ -38,15 +39,7 @@ def a_guest(program: Program, token: str) -> None:
 
 
 def processes_with(text: str) -> list[int]:
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            words = Path("/proc", name, "cmdline").read_bytes() if name.isdigit() else b""
-        except OSError:
-            continue
-        if text.encode() in words and int(name) != os.getpid():
-            found.append(int(name))
-    return found
+    return [pid for pid, line in command_lines().items() if text.encode() in line]
 
 
 def traces_of(program: Program, token: str) -> list[str]:

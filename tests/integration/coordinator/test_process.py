@@ -16,6 +16,7 @@ import pytest
 from gpunion.domain.frames import OrderFrame
 from gpunion.sdk.errors import ApiProblem, Unreachable
 from tests.integration.coordinator.process import START_LIMIT_S, Coordinator, a_job
+from tests.real_machine import open_files
 
 
 def refused(coordinator: Coordinator, *arguments: str, **environment: str) -> tuple[int, list[str]]:
@@ -215,8 +216,7 @@ def test_a_clock_set_back_between_two_starts_does_no_harm(coordinator: Coordinat
 def test_the_lock_is_not_inherited_by_what_outlives_the_coordinator(coordinator: Coordinator) -> None:
     coordinator.start()
     assert coordinator.process is not None
-    files = Path("/proc") / str(coordinator.process.pid) / "fd"
-    locks = [name for name in files.iterdir() if os.readlink(name).endswith(".lock")]
-    assert len(locks) == 1
-    flags = (files.parent / "fdinfo" / locks[0].name).read_text()
+    pid = coordinator.process.pid
+    (lock,) = [number for number, path in open_files(pid).items() if path.endswith(".lock")]
+    flags = Path(f"/proc/{pid}/fdinfo/{lock}").read_text()
     assert int(flags.split("flags:")[1].split()[0], 8) & os.O_CLOEXEC

@@ -15,6 +15,7 @@ from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, NoBubblewrap, find_b
 from gpunion.adapters.sandbox.confinement import plan_sandboxed
 from gpunion.adapters.sandbox.layout import guest_paths
 from tests.integration.sandbox.conftest import Host
+from tests.real_machine import command_lines
 
 pytestmark = pytest.mark.requires("bwrap")
 
@@ -117,14 +118,7 @@ def test_a_guests_variables_are_in_no_command_line_and_act_on_nothing_outside(sa
     secret = "guests-own-secret"
     spec = sandbox.guest("sleep", "100000", environment={"LD_PRELOAD": "/nowhere/evil.so", "TOKEN": secret})
     asyncio.run(sandbox.runtime.start(spec))
-    lines = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                lines.append(Path("/proc", name, "cmdline").read_bytes())
-            except OSError:
-                continue
-    assert not any(secret.encode() in line for line in lines)
+    assert not any(secret.encode() in line for line in command_lines().values())
     status = asyncio.run(sandbox.runtime.status("job-1-e1"))
     assert status is not None
     assert status.alive
