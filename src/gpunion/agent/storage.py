@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from gpunion.agent.detours import Detours
 from gpunion.domain.place import CAMPUS, Place, PlaceKind, place_of, table_of
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.storage import Opened
-from gpunion.ports.vault import Vault, VaultFault, VaultUnavailable
+from gpunion.ports.vault import Vault, VaultFault, VaultOutOfReach, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 
 NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the place answers
@@ -95,14 +96,14 @@ class Storage:
     def desk(self, name: str) -> VaultDesk:
         return self._open_named(name).desk
 
-    def doubtful(self) -> tuple[str, ...]:
-        """Those that not every machine reaches. Through the coordinator, the campus's own vault is reached by
-        whoever reaches the coordinator."""
+    def doubtful(self, *, connected: bool = True) -> tuple[str, ...]:
+        """Those that may not be reached, or be full. Where the campus's own vault is reached through the
+        coordinator, nothing can be said of it unless that is `connected`."""
         with self._lock:
             named = sorted(
                 place.name for place in self._places.values() if place.kind is not PlaceKind.CAMPUS
             )
-        return (CAMPUS, *named) if self._campus_folder else tuple(named)
+        return (CAMPUS, *named) if self._campus_folder or connected else tuple(named)
 
     def kept_here(self) -> tuple[Place, ...]:
         """Those that lie on this machine's own disk."""
@@ -124,8 +125,12 @@ class Storage:
         elif name == CAMPUS and self._campus_folder:
             self._open_campus(self._campus_mark())
         opened = self._open_named(name)
+        if name == CAMPUS and not self._campus_folder:
+            with contextlib.suppress(VaultOutOfReach):  # who is out of the coordinator's reach cannot tell it
+                opened.desk.check_room()
+            return
         opened.vault.latest(NOBODY)
-        opened.check_room()
+        opened.desk.check_room()
 
     def _opener(self, name: str) -> Callable[[], Vault]:
         return lambda: self._open_named(name).vault

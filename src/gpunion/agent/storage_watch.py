@@ -47,30 +47,35 @@ class StorageWatch:
         while True:
             wait_s = LOOK_EVERY_S
             try:
-                wait_s = await self._learn()
-                await self.look()
+                connected = await self._learn()
+                await self.look(connected=connected)
                 if self.troubles:
-                    wait_s = min(wait_s, LOOK_AGAIN_S)
+                    wait_s = LOOK_AGAIN_S
+                if not connected:
+                    wait_s = NOT_CONNECTED_S
             except Exception:  # whatever is wrong with places, the agent lives on for its guests
                 log.exception("places_not_looked_at")
             await asyncio.sleep(wait_s)
 
-    async def _learn(self) -> float:
-        """Until when the next look waits."""
+    async def _learn(self) -> bool:
+        """Whether the coordinator answered."""
         try:
             places = await self._link.fetch_places()
         except LinkFault as fault:
             if fault.temporary:
-                return NOT_CONNECTED_S
+                return False
             self._storage.learn_nothing()
-            return LOOK_EVERY_S
+            return True
         await asyncio.to_thread(self._storage.learn, places)
-        return LOOK_EVERY_S
+        return True
 
-    async def look(self) -> None:
-        names = self._storage.doubtful()
+    async def look(self, *, connected: bool = True) -> None:
+        names = self._storage.doubtful(connected=connected)
         answers = await asyncio.gather(*(self._ask(name) for name in names))
         troubles = {name: trouble for name, trouble in zip(names, answers, strict=True) if trouble}
+        if CAMPUS not in names:  # it is as it was: the coordinator keeps it, and is away
+            names = (CAMPUS, *names)
+            troubles |= {CAMPUS: known} if (known := self.troubles.get(CAMPUS)) else {}
         for place, trouble in troubles.items():
             if self.troubles.get(place) != trouble:
                 log.warning("place_not_reached", place=place, trouble=trouble)

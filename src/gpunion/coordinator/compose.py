@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from gpunion.adapters.files.allowance import leaving_free
+from gpunion.adapters.files.allowance import ROOM_TO_BEGIN_BYTES, leaving_free
 from gpunion.adapters.files.bounded import bounded_desk, bounded_vault
 from gpunion.adapters.files.claim import CAMPUS_FILE, claimed_by
 from gpunion.adapters.files.desk import DirectoryDesk
@@ -82,7 +82,7 @@ def _desk_opener(settings: Settings, vault: Callable[[], Place]) -> Callable[[],
     def open_own() -> VaultDesk:
         folder = Path(vault().directory)
         allow = leaving_free(folder, settings.keep_free_bytes, settings.data_dir)
-        return DirectoryDesk(DirectoryVault(folder, allow=allow))
+        return DirectoryDesk(DirectoryVault(folder, allow=allow), partial(allow, ROOM_TO_BEGIN_BYTES))
 
     lock = threading.Lock()
     opened: list[VaultDesk] = []

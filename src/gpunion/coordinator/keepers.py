@@ -76,8 +76,8 @@ class Keepers:
             return f"nothing is heard of {place.node}"
         if place.name not in node.facts.places:
             return (
-                f"{place.node} cannot use the disk that it lends, or has just begun to. Next: gpunion status "
-                "on that machine says what is wrong"
+                f"{place.node} cannot use the disk that it lends, has no room left there, or has just begun "
+                "to lend it. Next: gpunion status on that machine says what is wrong"
             )
         return ""
 

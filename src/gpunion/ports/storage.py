@@ -1,6 +1,5 @@
 """One place for checkpoints, open: as its vault, and as a desk where packed blocks are handed over."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpunion.ports.vault import Vault
@@ -11,5 +10,3 @@ from gpunion.ports.vault_desk import VaultDesk
 class Opened:
     vault: Vault
     desk: VaultDesk
-    # VaultFull where not even the beginning of a run could be noted, as far as that can be seen from here.
-    check_room: Callable[[], None] = lambda: None

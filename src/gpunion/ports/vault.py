@@ -154,6 +154,10 @@ class VaultUnavailable(VaultFault):
     temporary = True
 
 
+class VaultOutOfReach(VaultUnavailable):
+    """Nobody answered: of the place itself nothing is known."""
+
+
 class VaultDenied(VaultFault):
     """The place is there and refuses this machine's credentials. Nothing changes until a person does."""
 

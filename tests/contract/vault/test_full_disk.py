@@ -11,11 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from blake3 import blake3
 
+from gpunion.adapters.files import desk as desk_module
+from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.shared import check_room
 from gpunion.adapters.files.ship import ship_directory
 from gpunion.ports.vault import BLOCK_SIZE_BYTES, Manifest, VaultFull, VaultUnavailable
 from tests.builders.checkpoints import a_label
@@ -125,11 +127,31 @@ def test_a_directory_that_is_no_vault_of_ours_is_refused(tmp_path: Path, content
 
 
 def test_a_real_disk_without_room_for_a_beginning_says_so_until_there_is(small_disk: Path) -> None:
-    check_room("attic", small_disk)
-    with suppress(OSError), open(small_disk / "filling", "wb", buffering=0) as file:
-        while file.write(bytes(1024**2)):
-            pass
-    with pytest.raises(VaultFull, match=r"no room is left .* free\). Next: .*gpunion vault ls attic"):
-        check_room("attic", small_disk)
+    desk = DirectoryDesk(DirectoryVault(small_disk / "vault"))
+    desk.check_room()
+    fill(small_disk / "filling")
+    with pytest.raises(VaultFull, match=r"no room is left .* free\). Next: .*gpunion vault ls"):
+        desk.check_room()
     (small_disk / "filling").unlink()
-    check_room("attic", small_disk)
+    desk.check_room()
+
+
+def test_a_full_vault_from_which_jobs_are_kept_away_is_cleared_of_garbage(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault = DirectoryVault(small_disk / "vault", grace_s=0.0)
+    desk = DirectoryDesk(vault)
+    data = os.urandom(4 * 1024**2)
+    vault.put(blake3(data).hexdigest(), data)  # of a save that came to nothing
+    fill(small_disk / "filling")
+    with pytest.raises(VaultFull):
+        desk.check_room()  # not every time: it reads the whole vault
+    monkeypatch.setattr(desk_module, "COLLECT_EVERY_S", 0.0)
+    desk.check_room()
+    assert vault.collect_garbage().blocks == 0
+
+
+def fill(file: Path) -> None:
+    with suppress(OSError), open(file, "wb", buffering=0) as filling:
+        while filling.write(bytes(1024**2)):
+            pass

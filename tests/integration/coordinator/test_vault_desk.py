@@ -16,7 +16,7 @@ from gpunion.adapters.files.replicas import DeskReplicas
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
 from gpunion.domain.frames import OrderFrame
 from gpunion.domain.orders import StartRun
-from gpunion.ports.vault import BadManifest, JobKey, Manifest, OldEpoch, VaultUnavailable
+from gpunion.ports.vault import BadManifest, JobKey, Manifest, OldEpoch, VaultFull, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 from gpunion.sdk.client import Client
 from tests.builders.checkpoints import sealed
@@ -109,3 +109,13 @@ def test_a_copy_of_a_run_that_nobody_was_given_is_refused_and_shuts_out_no_run(c
     with pytest.raises(BadManifest, match="has not begun here"):
         copying.campus.adopt(copying.job_id, manifest_format.encode(manifest))
     copying.campus.begin(copying.job_id, 1)
+
+
+def test_a_vault_that_would_take_nothing_says_so_to_every_node(coordinator: Coordinator) -> None:
+    coordinator.start()
+    _, credential = coordinator.enrol()
+    HttpVaultDesk(coordinator.url, credential).check_room()
+    coordinator.end()
+    coordinator.start(GPUNION_COORDINATOR_KEEP_FREE_BYTES=str(2**62))
+    with pytest.raises(VaultFull, match=r"nearly full: .* stay free for"):
+        HttpVaultDesk(coordinator.url, credential).check_room()

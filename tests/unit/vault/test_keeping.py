@@ -143,6 +143,27 @@ def test_no_more_is_kept_than_its_owner_lends(tmp_path: Path) -> None:
     assert allowance.known_bytes == 200
 
 
+def test_nobody_waits_for_the_adding_up_to_hear_whether_there_is_room_for_a_beginning(tmp_path: Path) -> None:
+    looked, may_look = threading.Event(), threading.Event()
+
+    def measure(root: Path) -> int:
+        may_look.wait(60.0)
+        looked.set()
+        return 1024**3
+
+    allowance = Allowance(tmp_path, 1024**3, keep_free_bytes=0, measure=measure)
+    allowance.check()  # nothing is known yet
+    may_look.set()
+    assert looked.wait(60.0)
+    allowance.add_up(1e9)  # until it is noted
+    with pytest.raises(VaultFull, match="its owner lends"):
+        allowance.check()
+    allowance.freed(1024**2)
+    allowance.check()
+    with pytest.raises(VaultFull, match="nearly full"):
+        Allowance(tmp_path, 10**18, keep_free_bytes=10**18).check()
+
+
 def test_the_last_of_the_disk_is_its_owners(tmp_path: Path) -> None:
     with pytest.raises(VaultFull, match="nearly full"):
         Allowance(tmp_path, 10**18, keep_free_bytes=10**18)(1)

@@ -24,7 +24,7 @@ from gpunion.domain.place import Place, PlaceKind, place_of
 from gpunion.domain.timing import Timing
 from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.storage import Opened
-from gpunion.ports.vault import Vault, VaultFull, VaultUnavailable
+from gpunion.ports.vault import Vault, VaultFault, VaultFull, VaultOutOfReach, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 from tests.builders import facts
 from tests.builders.memory_vault import MemoryVault, a_manifest
@@ -34,9 +34,22 @@ from tests.unit.agent.fakes import until
 BUCKET = {"kind": "s3", "bucket": "vaults", "endpoint": "https://s3.campus", "credentials": "env:S3"}
 
 
-def opened(vault: Vault) -> Opened:
+class RoomyDesk:
     """None of these tests hands packed blocks over."""
-    return Opened(vault, cast(VaultDesk, None))
+
+    def __init__(self, check_room: Callable[[], None] = lambda: None) -> None:
+        self.check_room = check_room
+
+
+def opened(vault: Vault, check_room: Callable[[], None] = lambda: None) -> Opened:
+    return Opened(vault, cast(VaultDesk, RoomyDesk(check_room)))
+
+
+def says(fault: VaultFault) -> Callable[[], None]:
+    def speak() -> None:
+        raise fault
+
+    return speak
 
 
 def together(vaults: Sequence[tuple[str, Callable[[], Vault]]], passed_over: PassedOver) -> Vault:
@@ -53,11 +66,12 @@ class Machine:
         self.campus = MemoryVault([])
         self.own = own
         self.room: Callable[[], None] = lambda: None
+        self.campus_room: Callable[[], None] = lambda: None
         self.storage = self.restarted()
 
     def restarted(self) -> Storage:
         return Storage(
-            open_campus=lambda mark: opened(self.campus),
+            open_campus=lambda mark: opened(self.campus, lambda: self.campus_room()),
             open_place=self._open,
             combine=together,
             memory=self.memory,
@@ -68,7 +82,7 @@ class Machine:
         if place.name not in self.reached:
             raise VaultUnavailable(f"{place.name} is not mounted")
         self.opened.append(place)
-        return Opened(MemoryVault([]), cast(VaultDesk, None), lambda: self.room())
+        return opened(MemoryVault([]), lambda: self.room())
 
 
 def places(**tables: Any) -> tuple[Place, ...]:
@@ -87,7 +101,8 @@ def test_a_machine_opens_what_it_was_told_of_also_after_a_restart_without_the_co
     assert machine.storage.open(()) is machine.campus
     assert machine.restarted().open(("store",)) is not found
     assert {place.credentials for place in machine.opened} == {"file:/own"}
-    assert machine.storage.doubtful() == ("attic", "store")
+    assert machine.storage.doubtful() == ("campus", "attic", "store")
+    assert machine.storage.doubtful(connected=False) == ("attic", "store")
     machine.storage.ask("store")
     with pytest.raises(VaultUnavailable, match="attic is not mounted"):
         machine.storage.ask("attic")
@@ -96,14 +111,35 @@ def test_a_machine_opens_what_it_was_told_of_also_after_a_restart_without_the_co
 def test_a_place_in_which_nothing_can_begin_is_not_reached(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.storage.learn(places(store=BUCKET))
-
-    def full() -> None:
-        raise VaultFull("no room is left")
-
-    machine.room = full
+    machine.room = says(VaultFull("no room is left"))
     with pytest.raises(VaultFull, match="no room is left"):
         machine.storage.ask("store")
     machine.storage.open(("store",)).latest("job-1")  # what is there can be read
+
+
+async def test_a_campus_vault_that_is_full_behind_the_coordinator_is_told_and_one_out_of_reach_is_as_it_was(
+    tmp_path: Path,
+) -> None:
+    machine = Machine(tmp_path)
+    station = AgentStation(
+        node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
+    )
+    watch = StorageWatch(storage=machine.storage, link=FakeLink(), station=station, greet_again=lambda: None)
+    await watch.look()
+    assert station.facts.reaches(())
+    machine.campus_room = says(VaultOutOfReach("nobody answers"))
+    await watch.look()
+    assert station.facts.reaches(())  # nobody can be told otherwise, and it may be back before that
+    machine.campus_room = says(VaultFull("no room is left"))
+    await watch.look()
+    assert station.facts.vault_trouble == "no room is left"
+    assert not station.facts.reaches(())
+    machine.campus_room = lambda: None
+    await watch.look(connected=False)
+    assert station.facts.vault_trouble == "no room is left"
+    await watch.look()
+    assert station.facts.reaches(())
+    assert station.facts.places_away == ()
 
 
 async def test_what_a_machine_reaches_is_told_to_the_coordinator_when_it_changes(tmp_path: Path) -> None:
@@ -153,9 +189,9 @@ async def test_neither_a_place_that_breaks_nor_a_full_disk_ends_the_watch(
     task = asyncio.create_task(watch.run())
     await until(lambda: asked.count("attic") > 1 and station.facts.places == ("store",))
     assert "nobody thought of this" in watch.troubles["attic"]
-    assert machine.restarted().doubtful() == ()
+    assert machine.restarted().doubtful() == ("campus",)
     machine.memory.parent.mkdir()
-    await until(lambda: machine.restarted().doubtful() == ("attic", "store"))
+    await until(lambda: machine.restarted().doubtful() == ("campus", "attic", "store"))
     met: list[str] = []
 
     def nonsense() -> Iterator[Place]:
@@ -166,7 +202,7 @@ async def test_neither_a_place_that_breaks_nor_a_full_disk_ends_the_watch(
     link.places = cast(Any, nonsense())
     await until(lambda: met)
     link.places = places(store=BUCKET)
-    await until(lambda: machine.restarted().doubtful() == ("store",))
+    await until(lambda: machine.restarted().doubtful() == ("campus", "store"))
     task.cancel()
 
 
@@ -251,7 +287,7 @@ def test_a_shared_folder_that_hangs_keeps_nobody_from_the_other_places(tmp_path:
     stuck = threading.Thread(target=lambda: storage.open(()), daemon=True)
     stuck.start()
     opening.wait()
-    other = threading.Thread(target=lambda: storage.ask(*storage.doubtful()), daemon=True)
+    other = threading.Thread(target=lambda: storage.ask("store"), daemon=True)
     other.start()
     other.join(30)
     assert not other.is_alive()

@@ -19,7 +19,7 @@ from blake3 import blake3
 from gpunion.adapters.files.coding import decode, encode
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.http import vault_server
+from gpunion.adapters.http import vault_answers, vault_server
 from gpunion.adapters.http.certificates import believing, own_certificate, showing
 from gpunion.adapters.http.vault_answers import ROOT
 from gpunion.adapters.http.vault_desk import HttpVaultDesk
@@ -54,7 +54,7 @@ class Counter:
 
 @pytest.fixture
 def counter(tmp_path: Path) -> Iterator[Counter]:
-    desk = DirectoryDesk(DirectoryVault(tmp_path / "vault", allow=no_room))
+    desk = DirectoryDesk(DirectoryVault(tmp_path / "vault", allow=no_room), lambda: no_room(1))
     paced = list[int]()
     with opened(tmp_path, lambda: desk, pace=lambda size_bytes, waiting: paced.append(size_bytes)) as found:
         found.paced = paced
@@ -96,6 +96,17 @@ def test_who_shows_no_admission_is_turned_away(counter: Counter) -> None:
     with pytest.raises(VaultUnavailable, match="it shows no admission"):
         counter.desk(shown="somebody else's").begin("job-1", 1)
     counter.desk().begin("job-1", 1)
+
+
+def test_who_asks_is_told_that_nothing_more_is_lent_and_believes_nothing_of_an_older_one(
+    counter: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(VaultFull, match="its owner lends no more"):
+        counter.desk().check_room()
+    known = [route for route in vault_answers.ROUTES if route[1].pattern != f"{ROOT}/room"]
+    assert len(known) == len(vault_answers.ROUTES) - 1
+    monkeypatch.setattr(vault_answers, "ROUTES", known)
+    counter.desk().check_room()
 
 
 def test_a_machine_with_another_certificate_is_not_believed(counter: Counter, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ ADD_UP_EVERY_S = 300.0
 # Where there seems to be no room: somebody may just have made some.
 ADD_UP_AGAIN_S = 5.0
 KEEP_FREE_BYTES = 2 * 1024**3  # of the disk: its owner works on it too
+# Some records of a run. How much its saves take nobody knows: those that do not fit are told one by one.
+ROOM_TO_BEGIN_BYTES = 1024**2
 
 
 class Allowance:
@@ -53,17 +55,15 @@ class Allowance:
         if self._used_bytes + more_bytes > self.limit_bytes:
             self.add_up(ADD_UP_AGAIN_S)
         with self._lock:
-            if self._used_bytes + more_bytes > self.limit_bytes:
-                raise VaultFull(
-                    f"{self._root} is full: its owner lends {size_in_words(self.limit_bytes)} for checkpoints"
-                )
-            if self._free_bytes() - more_bytes < self._keep_free_bytes:
-                raise VaultFull(
-                    f"the disk of {self._root} is nearly full: "
-                    f"{size_in_words(self._keep_free_bytes)} of it stay free"
-                )
+            self._refuse_beyond(more_bytes)
             self._used_bytes += more_bytes
             self._meanwhile_bytes += more_bytes
+
+    def check(self) -> None:
+        """VaultFull where not even a beginning has room, as far as it was added up: nobody waits for that."""
+        self._add_up(ADD_UP_EVERY_S)
+        with self._lock:
+            self._refuse_beyond(ROOM_TO_BEGIN_BYTES)
 
     def freed(self, fewer_bytes: int) -> None:
         """Who makes room stores something at once."""
@@ -82,6 +82,18 @@ class Allowance:
 
     def begin_to_add_up(self) -> None:
         self._add_up(0.0)
+
+    def _refuse_beyond(self, more_bytes: int) -> None:
+        """Under the lock."""
+        if self._used_bytes + more_bytes > self.limit_bytes:
+            raise VaultFull(
+                f"{self._root} is full: its owner lends {size_in_words(self.limit_bytes)} for checkpoints"
+            )
+        if self._free_bytes() - more_bytes < self._keep_free_bytes:
+            raise VaultFull(
+                f"the disk of {self._root} is nearly full: "
+                f"{size_in_words(self._keep_free_bytes)} of it stay free"
+            )
 
     def _add_up(self, every_s: float) -> threading.Thread | None:
         """The one that is under way."""
@@ -121,6 +133,17 @@ def leaving_free(root: Path, keep_free_bytes: int, neighbour: Path) -> Callable[
             )
 
     return allow
+
+
+def check_room(root: Path) -> None:
+    """VaultFull where nothing can begin: who came with a job would be turned away, again and again."""
+    about = os.statvfs(root)
+    free_bytes = about.f_bavail * about.f_frsize
+    if free_bytes < ROOM_TO_BEGIN_BYTES:
+        raise VaultFull(
+            f"no room is left for checkpoints in {root} ({size_in_words(free_bytes)} free). "
+            "Next: make room on that disk; gpunion vault ls shows what lies there"
+        )
 
 
 def _size_bytes(root: Path) -> int:

@@ -13,28 +13,26 @@ from typing import Any, cast
 
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.patience import Patience
-from gpunion.adapters.files.shared import check_room, open_own
+from gpunion.adapters.files.shared import open_own
 from gpunion.domain.place import CAMPUS
 from gpunion.ports.storage import Opened
 from gpunion.ports.vault import JobKey, Vault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 
 # Syncing the folders of a large checkpoint, and reading a whole vault: nothing else gets done meanwhile.
-SLOW_S = {"seal": 180.0, "adopt": 180.0, "forget": 600.0, "collect_garbage": 600.0}
+SLOW_S = {"seal": 180.0, "adopt": 180.0, "forget": 600.0, "collect_garbage": 600.0, "check_room": 600.0}
 
 
 def open_own_bounded(folder: Path, mark: str, patience: Patience) -> Opened:
     """The campus's vault, where this machine shares its folder."""
     vault = patience.ask(CAMPUS, lambda: open_own(folder, mark))
-    room = partial(check_room, CAMPUS, folder)
-    return bounded(Opened(vault, DirectoryDesk(vault), room), CAMPUS, patience)
+    return bounded(Opened(vault, DirectoryDesk(vault)), CAMPUS, patience)
 
 
 def bounded(opened: Opened, place: str, patience: Patience) -> Opened:
     return Opened(
         bounded_vault(opened.vault, place, patience),
         bounded_desk(opened.desk, place, patience),
-        lambda: patience.ask(place, opened.check_room),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from gpunion.ports.vault import (
     MissingBlock,
     NewerFormat,
     UnknownCheckpoint,
+    VaultFull,
 )
 from gpunion.ports.vault_desk import HOLD_S
 
@@ -36,14 +37,26 @@ class _Hold:
 class DirectoryDesk:
     """Implements `ports.vault_desk.VaultDesk`. Any number of threads at once."""
 
-    def __init__(self, vault: DirectoryVault) -> None:
+    def __init__(self, vault: DirectoryVault, may_begin: Callable[[], None] = lambda: None) -> None:
+        """`may_begin` raises VaultFull where whoever lends the disk would take no beginning."""
         self._vault = vault
+        self._may_begin = may_begin
         self._holds: dict[str, _Hold] = {}
         self._lock = threading.Lock()
         self._collected_s = time.monotonic()
 
     def describe(self) -> str:
         return self._vault.describe()
+
+    def check_room(self) -> None:
+        """While jobs are kept away from it, nobody saves, and nobody but this looks for garbage."""
+        try:
+            self._check_room()
+        except VaultFull:
+            if not self._collection_is_due():
+                raise
+            self._vault.collect_garbage()
+            self._check_room()
 
     def begin(self, job_id: str, epoch: int) -> None:
         self._vault.begin(job_id, epoch)
@@ -105,16 +118,24 @@ class DirectoryDesk:
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
         self._drop_forsaken()
         forgotten = self._vault.forget(job_id, keep)
-        with self._lock:
-            due = time.monotonic() - self._collected_s >= COLLECT_EVERY_S
-            if due:
-                self._collected_s = time.monotonic()
-        if due:
+        if self._collection_is_due():
             self._vault.collect_garbage()
         return forgotten
 
     def collect_garbage(self) -> Garbage:
         return self._vault.collect_garbage()
+
+    def _check_room(self) -> None:
+        self._vault.check_room()
+        self._may_begin()
+
+    def _collection_is_due(self) -> bool:
+        """Of those who ask at once, for one of them."""
+        with self._lock:
+            due = time.monotonic() - self._collected_s >= COLLECT_EVERY_S
+            if due:
+                self._collected_s = time.monotonic()
+            return due
 
     def _blocks(self, job_id: str | None) -> Blocks:
         return self._vault.blocks if job_id is None else self._vault.foreign_blocks(job_id)

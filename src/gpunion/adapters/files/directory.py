@@ -17,7 +17,6 @@ neither a newer epoch nor a collection can come in between.
 from __future__ import annotations
 
 import copy
-import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -25,9 +24,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from gpunion.adapters.files import manifests as manifest_format
+from gpunion.adapters.files.allowance import check_room
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.collector import COLLECT_LOCK, collect
-from gpunion.adapters.files.damage import in_words
 from gpunion.adapters.files.foreign_blocks import ForeignBlocks
 from gpunion.adapters.files.locks import hold_file, if_not_held, locked, translated
 from gpunion.adapters.files.manifests import block_names
@@ -35,8 +34,8 @@ from gpunion.adapters.files.operations import FileOperations
 from gpunion.adapters.files.packing import ForeignPacking, Packing, PlainPacking, SealedPacking, open_all
 from gpunion.adapters.files.pieces import Buffer
 from gpunion.adapters.files.shelf import Shelf
+from gpunion.adapters.files.vault_format import FORMAT_FILE, check_format, format_record
 from gpunion.ports.vault import (
-    BLOCK_SIZE_BYTES,
     KEEP_AT_LEAST,
     BadManifest,
     Garbage,
@@ -49,7 +48,6 @@ from gpunion.ports.vault import (
     WrongKey,
 )
 
-FORMAT = {"format": 3, "block_size_bytes": BLOCK_SIZE_BYTES}
 # Unreferenced blocks stay this long, also without an upload that is known to be under way.
 GRACE_S = 3600.0
 FRESH_MAX = 100_000  # beyond it a block that a disk lost and got again may fall to a power cut
@@ -81,14 +79,18 @@ class DirectoryVault:
         self.packing: Packing = PlainPacking()
         self.blocks = self._common = self._blocks(Blocks, self._root, self.packing)
         with translated(f"opening the vault {self._root}"):
-            if create and not (self._root / "vault.json").exists():
+            if create and not (self._root / FORMAT_FILE).exists():
                 self._create()
-            if not (self._root / "vault.json").exists():
+            if not (self._root / FORMAT_FILE).exists():
                 raise VaultUnavailable(f"{self._root} is no vault, or nothing was saved there yet")
-            self._check_format()
+            check_format(self._root, self._do.read(self._root / FORMAT_FILE))
 
     def describe(self) -> str:
         return f"directory {self._root}"
+
+    def check_room(self) -> None:
+        with translated(f"looking at the vault {self._root}"):
+            check_room(self._root)
 
     def keyed(self, key: JobKey) -> DirectoryVault:
         view = copy.copy(self)
@@ -235,18 +237,7 @@ class DirectoryVault:
             self._do.make_directory(self._root / name)
         self._common.create()
         # Last: a vault is whole or not one.
-        self._replace(self._root / "vault.json", json.dumps(FORMAT).encode())
-
-    def _check_format(self) -> None:
-        try:
-            found = json.loads(self._do.read(self._root / "vault.json"))
-        except ValueError as error:
-            raise VaultUnavailable(
-                f"{self._root / 'vault.json'} is damaged: {in_words(error)}. "
-                f"Next: write into it what every vault of this version has: {json.dumps(FORMAT)}"
-            ) from error
-        if found != FORMAT:
-            raise VaultUnavailable(f"{self._root} is a vault of another format: {found}")
+        self._replace(self._root / FORMAT_FILE, format_record())
 
     def _shelf(self, job_id: str, *, create: bool = False) -> Shelf:
         manifest_format.check_id(job_id)

@@ -12,11 +12,7 @@ from pathlib import Path
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mark import why_not
 from gpunion.domain.place import CAMPUS, Place, PlaceKind
-from gpunion.domain.sizes import size_in_words
-from gpunion.ports.vault import VaultFull, VaultUnavailable
-
-# Some records of a run. How much its saves take nobody knows: those that do not fit are told one by one.
-ROOM_TO_BEGIN_BYTES = 1024**2
+from gpunion.ports.vault import VaultUnavailable
 
 
 def open_shared(place: Place) -> DirectoryVault:
@@ -31,17 +27,6 @@ def open_own(folder: Path, mark: str) -> DirectoryVault:
         through = f'have saves go through the coordinator: vault = "{CAMPUS}" in agent.toml'
         raise VaultUnavailable(f"{trouble}; or {through}")
     return DirectoryVault(folder)
-
-
-def check_room(name: str, folder: str | os.PathLike[str]) -> None:
-    """VaultFull where nothing can begin: who came with a job would be turned away, again and again."""
-    about = os.statvfs(folder)
-    free_bytes = about.f_bavail * about.f_frsize
-    if free_bytes < ROOM_TO_BEGIN_BYTES:
-        raise VaultFull(
-            f"no room is left for checkpoints in {os.fspath(folder)} ({size_in_words(free_bytes)} free). "
-            f"Next: make room on that disk; gpunion vault ls {name} shows what lies there"
-        )
 
 
 def check(place: Place) -> None:

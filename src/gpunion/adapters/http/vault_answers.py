@@ -36,6 +36,10 @@ def answer_to(method: str, path: str) -> tuple[Answer, dict[str, str]]:
     raise BadRequest(404, "there is nothing of that name here")
 
 
+def _room(desk: VaultDesk, names: dict[str, str], body: bytes) -> None:
+    desk.check_room()
+
+
 def _has(desk: VaultDesk, names: dict[str, str], body: bytes) -> Json:
     blocks = _field(body, "blocks", list)
     if len(blocks) > BATCH_BLOCKS_MAX or not all(
@@ -137,6 +141,7 @@ def _at(method: str, path: str, answer: Answer) -> tuple[str, re.Pattern[str], A
 
 
 ROUTES = [
+    _at("GET", "/room", _room),
     _at("POST", "(?:/jobs/JOB)?/has", _has),
     _at("PUT", "(?:/jobs/JOB)?/blocks/NAME", _put),
     _at("GET", "(?:/jobs/JOB)?/blocks/NAME", _get),

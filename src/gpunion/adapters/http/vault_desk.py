@@ -6,6 +6,7 @@ import json
 import ssl
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ import httpx
 from gpunion.adapters.http.certificates import believing
 from gpunion.adapters.http.lines import LineBroken, LineHangs, Lines
 from gpunion.domain.place import Place
-from gpunion.ports.vault import KEEP_AT_LEAST, Garbage, VaultFault, VaultUnavailable
+from gpunion.ports.vault import KEEP_AT_LEAST, Garbage, VaultFault, VaultOutOfReach, VaultUnavailable
 from gpunion.ports.vault_desk import FAULT_WORDS
 from gpunion.wire.trees import BATCH_BLOCKS_MAX
 
@@ -28,6 +29,7 @@ CONNECT_LIMIT_S = 10.0
 TRIES = 4
 WAIT_S = 0.5
 HANGS = (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout, LineHangs)
+NOT_KNOWN = (404, 405)
 FAULTS = {word: fault for fault, (_, word) in FAULT_WORDS.items()}
 
 
@@ -76,6 +78,10 @@ class HttpVaultDesk:
 
     def describe(self) -> str:
         return f"{self._name} at {self._url}"
+
+    def check_room(self) -> None:
+        with suppress(_NoSuchQuestion):  # an older one, which cannot tell
+            self._ask("GET", "/room", timeout=SLOW_LIMIT_S)
 
     def begin(self, job_id: str, epoch: int) -> None:
         self._ask("POST", f"/jobs/{job_id}/begin", json={"epoch": epoch})
@@ -155,14 +161,14 @@ class HttpVaultDesk:
                 return ask()
             except HANGS as error:
                 # It hangs, or its network does: there may be another place to save in.
-                raise VaultUnavailable(
+                raise VaultOutOfReach(
                     f"{self.describe()} has taken and given nothing for "
                     f"{limit_s or self._silence_limit_s:g} s. Next: wait, or look whether it hangs"
                 ) from error
             except (httpx.TransportError, LineBroken) as error:
                 trouble = f"{self.describe()} cannot be reached: {str(error) or type(error).__name__}"
                 if attempt == self._tries:
-                    raise VaultUnavailable(trouble) from error
+                    raise VaultOutOfReach(trouble) from error
                 time.sleep(WAIT_S * 2**attempt)
         raise AssertionError("unreachable")
 
@@ -197,4 +203,9 @@ def _fault(status: int, body: bytes, where: str) -> VaultFault:
         code, detail = str(problem.get("code")), str(problem.get("detail"))
     except (ValueError, AttributeError):
         code, detail = "", f"status {status}"
-    return FAULTS.get(code, VaultUnavailable)(f"{where}: {detail}")
+    unknown = _NoSuchQuestion if status in NOT_KNOWN else VaultUnavailable
+    return FAULTS.get(code, unknown)(f"{where}: {detail}")
+
+
+class _NoSuchQuestion(VaultUnavailable):
+    """Who was asked is of another version."""

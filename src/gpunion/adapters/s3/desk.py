@@ -59,6 +59,9 @@ class BucketDesk:
     def describe(self) -> str:
         return self._objects.where
 
+    def check_room(self) -> None:
+        """A bucket does not say how much it would still take."""
+
     def begin(self, job_id: str, epoch: int) -> None:
         self._begin(job_id, lambda ledger: epoch)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from gpunion.adapters.files.bounded import bounded
@@ -12,7 +11,7 @@ from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.mirror import MirrorVault
 from gpunion.adapters.files.patience import Patience
-from gpunion.adapters.files.shared import check_room, open_shared
+from gpunion.adapters.files.shared import open_shared
 from gpunion.adapters.s3.bucket import Bucket, open_bucket
 from gpunion.adapters.s3.caretaker import BucketCaretaker
 from gpunion.adapters.s3.credentials import credentials_of
@@ -28,7 +27,7 @@ def open_place(place: Place, environment: Mapping[str, str], mirrors: Path, limi
     """Not of kind campus. VaultDenied, VaultUnavailable. A bucket's mirror is a folder in `mirrors`."""
     if place.kind is PlaceKind.DIRECTORY:
         vault = open_shared(place)
-        return Opened(vault, DirectoryDesk(vault), partial(check_room, place.name, place.directory))
+        return Opened(vault, DirectoryDesk(vault))
     desk = BucketDesk(bucket_objects(place, environment))
     mirrors.mkdir(mode=0o700, parents=True, exist_ok=True)
     return Opened(MirrorVault(desk, mirrors / place.name, limit_bytes=limit_bytes), desk)

@@ -58,7 +58,7 @@ class KeptHere:
                 allowance = self._allowance
                 vault = DirectoryVault(self.keeps.directory, allow=allowance, freed=allowance.freed)
                 self._allowance.begin_to_add_up()
-                self._opened = Opened(vault, DirectoryDesk(vault))
+                self._opened = Opened(vault, DirectoryDesk(vault, allowance.check))
             return self._opened
 
     def shown(self) -> dict[str, Any]:

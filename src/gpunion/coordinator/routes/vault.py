@@ -64,6 +64,12 @@ NEXT_STEPS: dict[type[VaultFault], str] = {
 OF_THE_PLACE = "ask again in a moment; if it stays, the operator looks at the disk"
 
 
+@router.get("/room", status_code=204)
+async def check_room(campus: TheCampus, _caller: NodeOnly) -> None:
+    """Whether a job could begin to keep checkpoints here; a problem says why not."""
+    await _ask(campus, lambda desk: desk.check_room())
+
+
 @router.post("/jobs/{job_id}/begin", status_code=204)
 async def begin_epoch(job_id: JobName, body: EpochIn, campus: TheCampus, caller: NodeOnly) -> None:
     """Says that this epoch of the job is its newest: nothing of an older one is sealed from now on."""
