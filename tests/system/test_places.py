@@ -88,7 +88,10 @@ def test_a_job_lives_in_the_places_it_chose_where_they_are_reached_and_outlives_
     waiting = scene.submit(place="bucket", key="second")
     verdicts = {verdict["node"]: verdict for verdict in client.why(waiting)["verdicts"]}
     assert verdicts["c"]["code"] == "place_not_reached"
-    assert verdicts["c"]["sentence"] == "it does not reach bucket, where the job's checkpoints lie"
+    assert (
+        verdicts["c"]["sentence"]
+        == "it does not reach bucket, where the job's checkpoints lie, or finds it full"
+    )
     for log in ("coordinator", "a", "b", "c"):
         assert SECRET not in scene.campus.log_of(log).read_text()
 

@@ -33,6 +33,10 @@ class JoinTrouble(Exception):
     """Why this machine did not join and what to do next, in words for the owner."""
 
 
+class AlreadyJoined(JoinTrouble):
+    """Nothing was asked of anybody: the machine is part of a campus."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
     url: str
@@ -65,7 +69,7 @@ async def join(
     """`shares` says whether a folder of this machine is the one that bears a mark."""
     settings_file = request.state_dir / SETTINGS_FILE
     if settings_file.exists():
-        raise JoinTrouble(
+        raise AlreadyJoined(
             f"This machine has already joined: {settings_file} is there.\n"
             "Next: gpunion agent, to start it; gpunion leave, to leave that campus; or another --state-dir."
         )

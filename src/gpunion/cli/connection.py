@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from gpunion.cli.config import find_address
@@ -34,7 +34,9 @@ COMMANDS_BY_PATH = {
 MISTAKES = frozenset({"unknown_key", "invalid_request"})
 
 
-def connect(environment: Mapping[str, str], arguments: Namespace) -> Client:
+def connect(
+    environment: Mapping[str, str], arguments: Namespace, tell: Callable[[str], None] = lambda words: None
+) -> Client:
     address = find_address(environment, arguments)
     # httpx loads a command line of its own where rich and click are installed, half as long as all the rest.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
@@ -42,7 +44,7 @@ def connect(environment: Mapping[str, str], arguments: Namespace) -> Client:
         from gpunion.sdk.client import Client
     except ImportError as error:
         raise missing_extra(error, "cli") from error
-    return Client(address.url, address.token)
+    return Client(address.url, address.token, on_wait=tell)
 
 
 def trouble_of(error: ClientError) -> Trouble:

@@ -16,7 +16,11 @@ from gpunion.cli.screen import Screen
 def _connect(context: Context, arguments: Namespace) -> Campus:
     from gpunion.cli.connection import connect
 
-    return connect(context.environment, arguments)
+    def tell(words: str) -> None:
+        if not context.screen.as_json:  # programs are told what went wrong, and nothing has yet
+            context.screen.note(f"{words[:1].upper()}{words[1:]} ...")
+
+    return connect(context.environment, arguments, tell)
 
 
 @dataclass(slots=True, kw_only=True)

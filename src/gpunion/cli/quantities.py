@@ -123,7 +123,7 @@ def shown_saving(saving: dict[str, Any]) -> str:
     """What is being done for a save, how far that is, and how long it has taken."""
     total_bytes = saving["total_bytes"]
     words = {
-        "asked": "being written by its program",
+        "asked": "asked of its program",
         "dumping": "being written as a whole guest",
         "written": "written and waits to be sent",
         "packing": "being set aside",

@@ -28,6 +28,12 @@ async def low_on_room(campus: Campus, names: Iterable[str]) -> dict[str, str]:
     return {name: words for name, words in found.items() if words}
 
 
+async def wrong_with(campus: Campus, names: Iterable[str]) -> dict[str, str]:
+    """Both, as a job's user would want to hear it."""
+    asked = list(names)
+    return {**await low_on_room(campus, asked), **await troubles_of(campus, asked)}
+
+
 async def keep_watching(campus: Campus, every_s: float = LOOK_EVERY_S) -> None:
     """A log that says nothing of a vault that is gone would say that all is well."""
     away, low = Told("place_not_there"), Told("place_nearly_full")

@@ -36,6 +36,10 @@ class PlaceSpace:
         self._look = look
         self._ask = ask
 
+    def folder_of(self, name: str) -> str:
+        """Empty where it is none that the coordinator sees."""
+        return self._folders.get(name, "")
+
     async def left(self, names: Iterable[str]) -> dict[str, Space]:
         """Of those that are folders and answer."""
         folders = [name for name in names if name in self._folders]

@@ -29,7 +29,7 @@ SENTENCES: dict[Why, str] = {
     Why.ENDS_SOON: "by its owner's terms it is lent for {left_s} more only",
     Why.UNSANDBOXED: "it cannot shut guests in and its owner has not allowed that",
     Why.NO_NETWORK_HERE: "its owner allows guests no network, and the job asks for one",
-    Why.PLACE_NOT_REACHED: "it does not reach {place}, where the job's checkpoints lie",
+    Why.PLACE_NOT_REACHED: "it does not reach {place}, where the job's checkpoints lie, or finds it full",
     Why.GUESTS_FULL: "it already has the {limit} guest(s) its owner allows",
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
     Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} (is/are) free and {needs} needed: {because}",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -32,6 +32,7 @@ TIMEOUT_S = 30.0
 QUIET_LIMIT_S = 35.0
 # The coordinator may be restarting; a second or two is what that takes.
 RETRY_PAUSES_S = (0.2, 0.8, 2.0)
+SILENT_TRIES = 1  # after so many it is no hiccup any more, and whoever waits is told
 RECONNECT_S = 1.0
 
 Answer = dict[str, Any]
@@ -45,8 +46,11 @@ class Client(ImageCalls, TreeCalls):
         *,
         timeout_s: float = TIMEOUT_S,
         transport: httpx.BaseTransport | None = None,
+        on_wait: Callable[[str], None] = lambda words: None,
     ) -> None:
+        """`on_wait` hears why a request takes longer, where it is tried for more than a moment."""
         self.url = url.rstrip("/")
+        self._on_wait = on_wait
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         # The environment's proxies are for the world outside; a coordinator is on the campus.
         self._http = httpx.Client(
@@ -220,12 +224,14 @@ class Client(ImageCalls, TreeCalls):
 
     def _send(self, method: str, path: str, *, again: bool = False, **request: Any) -> httpx.Response:
         pauses = RETRY_PAUSES_S if again else ()
-        for pause_s in (*pauses, None):
+        for tries, pause_s in enumerate((*pauses, None)):
+            trouble = "it says that it cannot now"
             try:
                 response = self._http.request(method, path, **request)
             except httpx.HTTPError as error:
                 if pause_s is None:
                     raise Unreachable(self.url, _cause(error)) from error
+                trouble = _cause(error)
             except httpx.InvalidURL as error:
                 raise Unreachable(self.url, str(error)) from error
             else:
@@ -233,6 +239,8 @@ class Client(ImageCalls, TreeCalls):
                     return response
                 if response.status_code != 503 or pause_s is None:
                     raise self._problem(response)
+            if tries == SILENT_TRIES:
+                self._on_wait(f"the coordinator at {self.url} does not answer ({trouble}); trying again")
             time.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
 

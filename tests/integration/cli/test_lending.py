@@ -123,7 +123,7 @@ def test_the_doctor_finds_nothing_missing_here(lending: Program) -> None:
 
 def test_a_machine_that_joined_does_not_join_again(lending: Program) -> None:
     again = lending("join", lending.url(), "--token", "x")
-    assert again.code == 1
+    assert again.code == 5
     assert "already joined" in again.err
 
 

@@ -46,7 +46,9 @@ def test_what_is_not_mounted_is_told_and_used_again_once_it_is(
             (tmp_path / f"{name}-elsewhere").rename(folder)
         assert troubles() == set()
         desk.begin(job_id, 1)
-        assert client.why(job_id)["places"] == {}
+        assert "its mark" not in client.why(job_id)["places"].get("campus", "")
+        shown = {place["name"]: place["where"] for place in client.places()["places"]}
+        assert shown["campus"].startswith(f"{folders['campus']}, kept by the coordinator")
         (folders["attic"] / "mark").unlink()
         assert troubles() == {"attic"}
         assert client.accept_place("attic")["trouble"] == ""

@@ -156,6 +156,15 @@ def test_ps_asks_for_living_jobs_and_with_all_for_every_one(gpunion: Terminal, c
     assert campus.phases_asked == ()
 
 
+def test_ps_says_with_which_code_a_program_failed(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.known = {AN_ID: a_job(7, phase="failed", exit_code=3)}
+    assert gpunion("ps", "-a") == 0
+    assert "failed (3)" in gpunion.out
+    campus.known = {AN_ID: a_job(7, phase="succeeded", exit_code=0)}
+    assert gpunion("ps", "-a") == 0
+    assert "succeeded  " in gpunion.out
+
+
 def test_ps_without_jobs_says_so(gpunion: Terminal) -> None:
     assert gpunion("ps") == 0
     assert "No jobs under way" in gpunion.out
@@ -200,7 +209,7 @@ def test_why_of_a_running_job_needs_no_verdicts(gpunion: Terminal, campus: Campu
     assert gpunion("why", "train") == 0
     assert "NODE" not in gpunion.out
     assert gpunion.out.startswith(f"train ({AN_ID}) is running on alpha.\n")
-    assert "now: of its places attic is not there: it is not mounted" in gpunion.out
+    assert "now: attic, where its saves go: it is not mounted" in gpunion.out
 
 
 def test_logs_are_shown_whole_over_many_pages(gpunion: Terminal, campus: CampusDouble) -> None:
@@ -279,7 +288,7 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
     asked = {**earlier, "phase": "requested", "gone": False, "final": False, "tier_why": "", "spoiled": False}
     for saving, told in (
         (sending, "requested: being sent (41% of 1 KiB), 1 min 35 s  app"),
-        ({**sending, "stage": "asked", "total_bytes": None}, "being written by its program, 1 min 35 s  app"),
+        ({**sending, "stage": "asked", "total_bytes": None}, "asked of its program, 1 min 35 s  app"),
         ({**sending, "stage": "unknown"}, "how far is not known, since alpha was last heard "),
         ({**sending, "stage": "unknown", "heard_at": None}, "not known, since alpha is not connected  app"),
         (None, "requested  app"),
@@ -302,7 +311,7 @@ def test_checkpoints_are_listed(gpunion: Terminal, campus: CampusDouble) -> None
     ("changes", "ps", "why"),
     [
         ({}, "40% (step 40); a save is being sent (41% of 1 KiB), 5 s  ", "being sent (41% of 1 KiB), 5 s."),
-        ({"stage": "asked", "total_bytes": None}, "being written by its program, 5 s  ", "being written by"),
+        ({"stage": "asked", "total_bytes": None}, "asked of its program, 5 s  ", "asked of"),
         ({"stage": "unknown", "heard_at": None}, "40% (step 40)  ", "under way; how far is not known"),
     ],
 )

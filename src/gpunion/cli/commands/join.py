@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpunion.cli.config import checked_url
 from gpunion.cli.context import Context
-from gpunion.cli.exits import DENIED, ERROR, OK, UNAVAILABLE, USAGE, Trouble
+from gpunion.cli.exits import CONFLICT, DENIED, ERROR, OK, UNAVAILABLE, USAGE, Trouble
 from gpunion.cli.extras import missing_extra
 from gpunion.cli.owner import add_state_dir, owner_settings, state_dir
 from gpunion.cli.quantities import (
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     gpus = tuple(_gpu(index, text) for index, text in enumerate(arguments.gpu))
     try:
         from gpunion.agent.compose.campus import join
-        from gpunion.agent.enrol import JoinRequest, JoinTrouble
+        from gpunion.agent.enrol import AlreadyJoined, JoinRequest, JoinTrouble
     except ImportError as error:
         raise missing_extra(error, "agent") from error
     request = JoinRequest(
@@ -123,6 +123,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     )
     try:
         joined = join(request)
+    except AlreadyJoined as trouble:
+        raise _not_joined(trouble, CONFLICT) from trouble
     except JoinTrouble as trouble:
         raise _not_joined(trouble) from trouble
     lends = _lends_here(request.state_dir, context)
@@ -223,11 +225,11 @@ def _runtime(arguments: argparse.Namespace) -> str:
     )
 
 
-def _not_joined(trouble: Exception) -> Trouble:
+def _not_joined(trouble: Exception, code: int = ERROR) -> Trouble:
     """Nobody there, a refusal (the token is the one thing the other side can object to), or trouble here."""
     what, _, next_step = str(trouble).partition("Next: ")
     temporary = getattr(trouble.__cause__, "temporary", None)
-    code = {None: ERROR, True: UNAVAILABLE, False: DENIED}[temporary]
+    code = {None: code, True: UNAVAILABLE, False: DENIED}[temporary]
     return Trouble(what.strip().removesuffix("."), next_step=next_step, code=code)
 
 

@@ -65,7 +65,7 @@ def _table(jobs: list[Json]) -> Table:
         [
             short(job["id"]),
             _name(job),
-            str(job["phase"]),
+            _phase(job),
             _where(job),
             _progress(job),
             str(job["moves"]),
@@ -93,6 +93,11 @@ def _rank(job: Json) -> int:
 def _name(job: Json) -> str:
     gang = job.get("gang")
     return str(job["name"]) if gang is None else f"{job['name']} ({gang['rank'] + 1} of {gang['size']})"
+
+
+def _phase(job: Json) -> str:
+    """With the program's own code where that is news."""
+    return f"failed ({job['exit_code']})" if job["phase"] == "failed" and job["exit_code"] else job["phase"]
 
 
 def _where(job: Json) -> str:

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if finishing is not None:
         screen.line(f"Right now: {shown_finishing(finishing)}; its program ended {ago(finishing['since'])}.")
     for place, trouble in why["places"].items():
-        screen.line(f"  now: of its places {place} is not there: {trouble}")
+        screen.line(f"  now: {place}, where its saves go: {trouble}")
     if why["phase"] in ("pending", "migrating"):
         for reason in why["waits"]:
             screen.line(f"  now: {reason['sentence']}")

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Header, Query, Response
 
 from gpunion.coordinator import views
 from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.place_troubles import troubles_of
+from gpunion.coordinator.place_troubles import wrong_with
 from gpunion.coordinator.problems import ApiError, not_found
 from gpunion.coordinator.routes.access import Admin, TheCampus
+from gpunion.coordinator.way_out import way_out
 from gpunion.domain.events import JobStopAsked, JobSubmitted
 from gpunion.domain.ids import JobId
 from gpunion.domain.job import Job, JobSpec
@@ -100,7 +101,7 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
         preparing=now.preparing,
         saving=now.saving,
         finishing=now.finishing,
-        places={} if job.phase.over else await troubles_of(campus, job.spec.places or (CAMPUS,)),
+        places={} if job.phase.over else await wrong_with(campus, job.spec.places or (CAMPUS,)),
     )
 
 
@@ -178,7 +179,7 @@ def _impossible(job_id: JobId, reasons: tuple[Reason, ...]) -> ApiError:
         422,
         "impossible",
         "; ".join(said) or "no node of this campus could ever run it",
-        "ask for less, or for what a machine has: GET /api/v1/nodes",
+        way_out(verdict.refusal.why for verdict in verdicts if verdict.refusal is not None),
         verdicts=[convert.verdict_out(verdict) for verdict in verdicts],
     )
 

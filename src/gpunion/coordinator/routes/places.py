@@ -11,7 +11,7 @@ from gpunion.coordinator.place_troubles import troubles_of
 from gpunion.coordinator.routes.access import Admin, Anybody, TheCampus
 from gpunion.coordinator.space import Space
 from gpunion.domain.node import NodePhase
-from gpunion.domain.place import Place, table_of
+from gpunion.domain.place import Place, PlaceKind, table_of
 from gpunion.ports.store import CredentialKind
 from gpunion.wire.v1.places import PlaceList, PlaceOut
 
@@ -45,13 +45,19 @@ async def accept_place(name: PlaceName, campus: TheCampus, _caller: Admin) -> Pl
     return _place_out(campus, campus.places.known[name], troubles.get(name, ""), left.get(name))
 
 
+def _where(campus: Campus, place: Place) -> str:
+    """The campus's own vault has no address but for who runs the coordinator: there it is a folder."""
+    folder = campus.space.folder_of(place.name) if place.kind is PlaceKind.CAMPUS else ""
+    return f"{folder}, {place.describe()}" if folder else place.describe()
+
+
 def _place_out(campus: Campus, place: Place, trouble: str, left: Space | None, bearer: str = "") -> PlaceOut:
     """With a bearer as that machine is told, which alone can use what lets it in."""
     known = campus.keepers.told(place, bearer) if bearer else campus.keepers.shown(place)
     return PlaceOut(
         name=place.name,
         kind=place.kind.value,
-        where=place.describe(),
+        where=_where(campus, place) if not bearer else place.describe(),
         settings=table_of(campus.marks.marked(known)),
         free_bytes=None if left is None else left.free_bytes,
         low="" if left is None else campus.space.why_low(place.name, left),

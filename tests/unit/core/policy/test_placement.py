@@ -103,7 +103,10 @@ def test_a_machine_that_does_not_reach_the_campus_s_vault_gets_no_job_that_lies_
     lost = a_view(a_node(of=replace(facts(), vault_trouble="not mounted", places=("bucket",))))
     reason = refusal(a_job(), lost, 10.0)
     assert reason is not None
-    assert reason.sentence() == "it does not reach the campus's vault, where the job's checkpoints lie"
+    assert (
+        reason.sentence()
+        == "it does not reach the campus's vault, where the job's checkpoints lie, or finds it full"
+    )
     assert refusal(a_job(spec=a_spec(places=("bucket", "campus"))), lost, 10.0) is None
     both = a_job(spec=a_spec(places=("campus", "bucket")))
     assert refusal(both, lost, 10.0) is not None
