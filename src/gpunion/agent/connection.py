@@ -64,7 +64,9 @@ class Connection:
                 fault = trouble
             finally:
                 self._loop.disconnected()
-            if self.trouble != str(fault):
+            if isinstance(fault, _HelloAgain):
+                log.info("greets_again", why=str(fault))
+            elif self.trouble != str(fault):
                 self.trouble = str(fault)
                 log.warning("coordinator_lost", trouble=self.trouble, permanent=not fault.temporary)
             wait_s = FIRST_WAIT_S if greeted else min(LONGEST_WAIT_S, wait_s * 2)
@@ -113,7 +115,7 @@ class Connection:
         beat_s = self._clock.now_s()
         while True:
             if self._greet_again:
-                raise LinkFault("this machine has something new to say of itself", temporary=True)
+                raise _HelloAgain("this machine has something new to say of itself", temporary=True)
             for frame in self._loop.outgoing():
                 await session.send(frame)
             now_s = self._clock.now_s()
@@ -126,6 +128,10 @@ class Connection:
             await self._loop.something_to_send(
                 min(heartbeat_s, max(0.0, beat_s - self._clock.now_s()) or 0.05)
             )
+
+
+class _HelloAgain(LinkFault):
+    """Nothing is wrong: what is said when a connection begins has changed."""
 
 
 def _jittered(wait_s: float) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
+from gpunion.coordinator.asking import Ask
 from gpunion.coordinator.problems import ApiError, not_found
 from gpunion.domain.place import Place
 from gpunion.ports.store import Marks
@@ -20,12 +21,6 @@ from gpunion.ports.vault import VaultFault
 
 # Beside the marks of folders, which begin with /.
 CAMPUS_ID = "campus"
-
-
-class Ask(Protocol):
-    """Puts a question to a place and waits for a few seconds. VaultUnavailable when that was not enough."""
-
-    def __call__(self, place: str, question: Callable[[], str], /) -> str: ...
 
 
 class Claim(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
+from gpunion.coordinator.asking import Ask
 from gpunion.domain.sizes import size_in_words
 from gpunion.ports.vault import VaultFault
 
@@ -22,16 +22,10 @@ class Space:
     kept_bytes: int = 0  # which no save may take: the coordinator itself lies on that disk too
 
 
-class AskSpace(Protocol):
-    """Puts a question to a place and waits for a few seconds. VaultUnavailable when that was not enough."""
-
-    def __call__(self, place: str, question: Callable[[], Space], /) -> Space: ...
-
-
 class PlaceSpace:
     """`look` tells of a folder; it may hang, as folders do."""
 
-    def __init__(self, folders: Mapping[str, str], *, look: Callable[[str], Space], ask: AskSpace) -> None:
+    def __init__(self, folders: Mapping[str, str], *, look: Callable[[str], Space], ask: Ask) -> None:
         self._folders = folders
         self._look = look
         self._ask = ask

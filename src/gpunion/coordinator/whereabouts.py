@@ -6,17 +6,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
+from gpunion.coordinator.asking import Ask
 from gpunion.domain.job import Job
 from gpunion.domain.place import CAMPUS
 from gpunion.ports.vault import JobKey, Vault, VaultFault
-
-
-class Ask(Protocol):
-    """Puts a question to a place and waits for a few seconds. VaultUnavailable when that was not enough."""
-
-    def __call__(self, place: str, question: Callable[[], set[str]], /) -> set[str]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gpunion.agent import connection as connection_module
 from gpunion.agent.connection import Connection
@@ -204,7 +205,10 @@ async def test_what_changes_while_a_hello_is_on_its_way_is_told_in_another(
 
     link.meanwhile = disk_fills_up
     link.to_agent.put_nowait(PATIENT)
-    async with stage.running():
-        await until(lambda: len(stage.sent(Hello)) == 2)
+    with capture_logs() as lines:
+        async with stage.running():
+            await until(lambda: len(stage.sent(Hello)) == 2)
     told = [frame.facts.disk for frame in link.sent if isinstance(frame, Hello)]
     assert told == [DiskRoom.FINE, DiskRoom.FULL]
+    assert ("greets_again", "info") in [(line["event"], line["log_level"]) for line in lines]
+    assert [line for line in lines if line["log_level"] == "warning"] == []  # nothing is wrong
