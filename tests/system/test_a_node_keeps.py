@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.agent import owner_client
-from tests.system.scene import LIMIT_S, Scene
+from tests.system.scene import LIMIT_S, PATIENT, Scene
 
 pytestmark = [pytest.mark.xdist_group("keeper"), pytest.mark.timeout(300)]
 
@@ -24,7 +24,9 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     config = tmp_path / "campus.toml"
     config.write_text('[places.attic]\nkind = "node"\nnode = "box"\n')
     keeps = f'[keeps]\ndirectory = "{tmp_path}/disk"\nlimit = "1 GB"\nport = 8476\nhost = "{HOST}"\n'
-    opened = Scene.open(tmp_path / "campus", ("a", "b", "box"), config=config, settings={"box": keeps})
+    opened = Scene.open(
+        tmp_path / "campus", ("a", "b", "box"), timing=PATIENT, config=config, settings={"box": keeps}
+    )
     try:
         wait_for(lambda: attic(opened)["reached_by"] == ["a", "b", "box"], "all reach the attic")
         yield opened

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.agent import owner_client
-from tests.system.scene import LIMIT_S, Scene
+from tests.system.scene import LIMIT_S, PATIENT, Scene
 
 pytestmark = [pytest.mark.xdist_group("ahead"), pytest.mark.timeout(300)]
 
@@ -25,7 +25,7 @@ HOST = f"127.77.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250 + 1}"
 def scene(tmp_path: Path) -> Iterator[Scene]:
     # Only the one it leaves has to open a port.
     listening = {"GPUNION_DATA_PORT": "8475", "GPUNION_DATA_HOST": HOST}
-    opened = Scene.open(tmp_path / "campus", vault="campus", environments={"a": listening})
+    opened = Scene.open(tmp_path / "campus", vault="campus", timing=PATIENT, environments={"a": listening})
     try:
         yield opened
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.scene import Scene
+from tests.system.scene import PATIENT, Scene
 
 pytestmark = [pytest.mark.xdist_group("garbage-saved"), pytest.mark.timeout(300)]
 
@@ -26,7 +26,7 @@ if os.environ["GPUNION_RUN_EPOCH"] == "2":
 
 
 def test_a_program_that_saved_garbage_goes_on_from_the_save_before_and_why_says_so(tmp_path: Path) -> None:
-    scene = Scene.open(tmp_path, labs=("a",))
+    scene = Scene.open(tmp_path, labs=("a",), timing=PATIENT)
     try:
         digest = scene.campus.client().put_tree({"train.py": PROGRAM.encode()})
         job_id = scene.submit(command=["python", "train.py"], bundle=digest)

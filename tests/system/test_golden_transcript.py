@@ -103,7 +103,7 @@ def test_either_way_of_leaving_is_told_the_same() -> None:
 def test_live_processes_tell_the_golden_transcript(tmp_path: Path) -> None:
     scene = Scene.open(tmp_path / "campus", labs=("a", "b", "c"), timing=PATIENT)
     try:
-        job_id = scene.submit(steps=150, step_s=0.05, every_s=1.0)
+        job_id = scene.submit(steps=250, step_s=0.05, every_s=1.0)  # not over before all acts were
         _saved_on(scene, job_id, "a")
         owner_client.reclaim(scene.campus.state_dir("a"), NOTICE_S)
         _saved_on(scene, job_id, "b")

@@ -17,7 +17,7 @@ from gpunion.domain.image import Image
 from gpunion.sdk.client import Client
 from gpunion.wire.image_archive import reduce_archive
 from tests.saved_images import a_layer, a_shell, save_image
-from tests.system.scene import LIMIT_S, Scene
+from tests.system.scene import LIMIT_S, PATIENT, Scene
 
 NAME = f"campus/train-{os.getpid()}:1"
 PROGRAM = "read -r line < /etc/marker; echo $GPUNION_RUN_EPOCH $line; exec sleep 1000"
@@ -48,7 +48,7 @@ def test_a_job_in_an_image_finds_the_node_that_can_have_it_and_the_image_waits_a
     tmp_path: Path, image: tuple[Path, Image], full_disk: Path
 ) -> None:
     archive, pinned = image
-    scene = Scene.open(tmp_path / "campus", labs=("plain",), timing={"avoid_s": LIMIT_S})
+    scene = Scene.open(tmp_path / "campus", labs=("plain",), timing={**PATIENT, "avoid_s": LIMIT_S})
     try:
         for name, _, speed in NODES:
             scene.campus.join(Lab(name=name, lab=name, model="TEST", memory_gib=8, speed=speed))

@@ -11,7 +11,7 @@ import pytest
 from gpunion.agent import owner_client
 from gpunion.sdk.errors import ClientError
 from tests.s3_server import S3Server, s3_server
-from tests.system.scene import LIMIT_S, Scene
+from tests.system.scene import LIMIT_S, PATIENT, Scene
 
 pytestmark = [pytest.mark.xdist_group("places"), pytest.mark.timeout(300), pytest.mark.requires("s3")]
 
@@ -36,6 +36,7 @@ def scene(tmp_path: Path, server: S3Server) -> Iterator[Scene]:
     opened = Scene.open(
         tmp_path / "campus",
         ("c", "a", "b"),  # c would be the fastest, and has no credentials
+        timing=PATIENT,
         config=config,
         environments={"coordinator": CREDENTIALS, "a": CREDENTIALS, "b": CREDENTIALS},
     )

@@ -13,7 +13,7 @@ import pytest
 from gpunion.cli.context import Context
 from gpunion.cli.main import main
 from gpunion.cli.screen import Screen
-from tests.system.scene import Scene
+from tests.system.scene import PATIENT, Scene
 from tests.unit.agent.test_environment import a_wheel
 
 pytestmark = [pytest.mark.xdist_group("there-and-back"), pytest.mark.timeout(300)]
@@ -46,7 +46,7 @@ class Student:
 
 @pytest.fixture
 def student(tmp_path: Path) -> Iterator[Student]:
-    scene = Scene.open(tmp_path / "campus", labs=("a",))
+    scene = Scene.open(tmp_path / "campus", labs=("a",), timing=PATIENT)
     project = tmp_path / "project"
     (project / "data").mkdir(parents=True)
     (project / "data" / "big").write_bytes(bytes(9_000_000))

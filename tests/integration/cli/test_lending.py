@@ -80,6 +80,7 @@ def test_the_owner_sees_who_is_there_and_has_the_machine_back(lending: Program) 
         "the machine is the owner's",
     )
     assert lending("status").out.startswith("No guest is on this machine.")
+    wait_for_phase(lending, "guest", "migrating")  # the agent knows it before the coordinator
     why = lending("why", "guest")
     assert "is migrating" in why.out
     assert "its owner is using it" in why.out

@@ -8,6 +8,7 @@ from typing import Any
 
 from gpunion.sdk.client import Client
 from tests.integration.coordinator.process import Coordinator, a_job
+from tests.services import ANSWER_LIMIT_S
 
 
 def test_a_watcher_sees_what_was_and_what_comes(shared: Coordinator, client: Client) -> None:
@@ -55,11 +56,11 @@ def test_a_watcher_goes_on_after_a_restart(coordinator: Coordinator) -> None:
 
         watcher = threading.Thread(target=watch)
         watcher.start()
-        assert enough.wait(30)
+        assert enough.wait(ANSWER_LIMIT_S)
         coordinator.end()
         coordinator.start(GPUNION_COORDINATOR_PORT=port)
         client.submit(a_job(name="after"))
-    watcher.join(30)
+    watcher.join(ANSWER_LIMIT_S)
     assert not watcher.is_alive()
     assert [event["seq"] for event in got] == sorted({event["seq"] for event in got})
 

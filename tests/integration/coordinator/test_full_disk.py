@@ -13,9 +13,6 @@ from gpunion.sdk.errors import ApiProblem
 from tests.integration.agent.small_disk import SmallDisk
 from tests.integration.coordinator.process import Coordinator, a_job, run_of
 
-# The node says only what a test has it say, and is not to fall silent while that takes its time.
-SLOW_TO_SUSPECT = {"GPUNION_COORDINATOR_TIMING_HEARTBEAT_S": "60"}
-
 pytestmark = pytest.mark.requires("tmpfs")
 
 
@@ -27,7 +24,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 def test_with_a_full_disk_nothing_new_is_accepted_leases_go_on_and_room_mends_it(disk: SmallDisk) -> None:
-    coordinator = Coordinator(disk.folder / "data", SLOW_TO_SUSPECT).start()
+    coordinator = Coordinator(disk.folder / "data").start()
     try:
         with coordinator.node() as node, coordinator.client() as client:
             job = client.submit(a_job())["job"]

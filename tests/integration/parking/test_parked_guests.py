@@ -188,7 +188,7 @@ class House:
         return int(self.count.read_text() or 0) if self.count.exists() else 0
 
     async def park(self) -> None:
-        await self.parker.park("job-e1", (0,), (), 10.0, self.program)
+        await self.parker.park("job-e1", (0,), (), PATIENCE_S / 2, self.program)
 
     async def unpark(self) -> None:
         await self.parker.unpark("job-e1", self.program)

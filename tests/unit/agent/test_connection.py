@@ -29,7 +29,7 @@ SOON_SILENT = Welcome(
     term=1,
     orders_before=0,
     ack=0,
-    timing=Timing(heartbeat_s=0.01, lease_s=0.05),
+    timing=Timing(heartbeat_s=0.01, lease_s=0.5),
     sent_s=0.0,
     hello_sent_s=0.0,
 )

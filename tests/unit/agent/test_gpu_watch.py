@@ -26,7 +26,7 @@ from gpunion.owner_kill.guest import KEEPER_FILE
 from gpunion.owner_kill.processes import boot_id, start_ticks
 from gpunion.owner_kill.records import write_json
 from gpunion.ports.gpus import GpuDevice, GpuProcess, GpuSight, Look
-from tests.unit.agent.fakes import ManualClock, ScriptedDisk
+from tests.unit.agent.fakes import ManualClock, ScriptedDisk, until
 from tests.unit.agent.values import a_station, some_facts
 
 OWN_WORK, SICK = HoldCause.OWN_WORK, HoldCause.SICK
@@ -277,11 +277,7 @@ async def test_without_anybody_looking_nothing_stays_taken_for_work(stage: Stage
     await stage.sees(GpuSight(index=0, processes=OURSELVES))
     stage.gpus.watched = False
     task = asyncio.create_task(stage.watch.run())
-    for _ in range(200):
-        await asyncio.sleep(0.01)
-        if not stage.withheld:
-            break
-    assert stage.withheld == {}
+    await until(lambda: stage.withheld == {})
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert stage.gpus.closed == 1

@@ -12,13 +12,16 @@ from gpunion.adapters.nvml import NvmlGpus, ProbeTrouble, find_gpus
 from gpunion.adapters.nvml import probe as probing
 from gpunion.adapters.nvml.probe import Probe, ask_once
 from gpunion.adapters.nvml.words import cards
+from tests.real_machine import PATIENCE_S
 from tests.unit.nvml.cards import FakeDriver, a_card
 
 
 @pytest.fixture
-async def gpus(driver: FakeDriver) -> AsyncIterator[NvmlGpus]:
+async def gpus(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NvmlGpus]:
+    """With the patience of a busy machine; who hangs on purpose is given less."""
+    monkeypatch.setattr(probing, "FIRST_ANSWER_LIMIT_S", PATIENCE_S)
     driver.says(gpus=[a_card(0), a_card(1, model="NVIDIA L4")])
-    gpus = NvmlGpus(cards(ask_once()), speeds={"L4": 0.7}, probe=Probe(limit_s=1.0))
+    gpus = NvmlGpus(cards(ask_once(PATIENCE_S)), speeds={"L4": 0.7}, probe=Probe(limit_s=PATIENCE_S))
     yield gpus
     await gpus.close()
 
@@ -72,6 +75,7 @@ async def test_a_driver_that_hangs_shows_what_was_last_seen_and_comes_back(
 ) -> None:
     before = await gpus.look()
     driver.says(hang=True, gpus=[a_card(0)])
+    monkeypatch.setattr(gpus._probe, "_limit_s", 1.0)
     look = await gpus.look()
     assert "did not answer" in look.trouble
     assert look.gpus == before.gpus

@@ -190,7 +190,7 @@ def test_as_many_as_there_may_be_are_served_and_more_are_not(
 
 
 def test_who_asks_without_end_is_hung_up_on_before_it_is_let_in(tmp_path: Path) -> None:
-    with opened(tmp_path, lambda: pytest.fail("nobody was let in"), admit_s=0.5) as counter:
+    with opened(tmp_path, lambda: pytest.fail("nobody was let in"), admit_s=3.0) as counter:
         host, _, port = counter.server.address.rpartition(":")
         bare = socket.create_connection((host, int(port)))
         with believing(counter.certificate).wrap_socket(bare) as line:
