@@ -88,7 +88,7 @@ class MemoryVault:
         self.kept = keep
         return ()
 
-    def collect_garbage(self) -> Garbage:
+    def collect_garbage(self, *, in_need: bool = False) -> Garbage:
         self.collected += 1
         return Garbage(blocks=0, stored_bytes=0)
 

@@ -53,9 +53,9 @@ class GpuWatch:
 
     async def run(self) -> None:
         """Until cancelled."""
-        if not self._gpus.watched or not self._settings.auto_yield:
-            await self._give_back_what_nobody_watches()
         try:
+            if not self._gpus.watched or not self._settings.auto_yield:
+                await self._give_back_what_nobody_watches()
             while self._gpus.watched:
                 await self.look()
                 await asyncio.sleep(self._settings.period_s)

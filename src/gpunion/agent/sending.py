@@ -95,7 +95,7 @@ def _make_room(world: World, sending: Sending, places: tuple[str, ...]) -> None:
     note, vault = sending.note, world.vault_of(places)
     if sending.keep is not None or not note.in_gang:
         vault.forget(note.job_id, how_many_to_keep(world, note, sending.keep))
-    vault.collect_garbage()
+    vault.collect_garbage(in_need=True)
 
 
 def _pass_on(world: World, places: tuple[str, ...], tries: _Tries, fault: VaultFault) -> None:

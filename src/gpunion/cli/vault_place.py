@@ -6,7 +6,9 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from gpunion.cli.connection import trouble_of
 from gpunion.cli.context import Context
 from gpunion.cli.exits import CONFLICT, ERROR, NOT_FOUND, UNAVAILABLE, Trouble
 from gpunion.cli.extras import missing_extra
@@ -83,14 +85,27 @@ def find(vault: str, arguments: argparse.Namespace, context: Context) -> Path | 
     folder = context.here / vault
     if folder.exists() or not NAME_PATTERN.fullmatch(vault):
         return folder
+    tables: dict[str, Any] = {}
     try:
         campus = context.campus(arguments)
-        tables = {row["name"]: row["settings"] for row in campus.places()["places"]}
+        tables |= {row["name"]: row["settings"] for row in campus.places()["places"]}
         place = place_of(vault, tables[vault], told=True)
         if place.kind is PlaceKind.CAMPUS:
             return Path(campus.campus()["vault"])
-    except (Trouble, ClientError, KeyError, ValueError):
-        return folder  # nobody knows it: then it is what it says, a directory that is not there
+    except (Trouble, ClientError) as unknown:
+        raise Trouble(
+            f"there is no directory {folder}, and whether {vault} is a place of the campus cannot be asked",
+            why=trouble_of(unknown).what if isinstance(unknown, ClientError) else unknown.what,
+            next_step="name the vault's directory, or try again when the coordinator answers",
+            code=UNAVAILABLE,
+        ) from unknown
+    except (KeyError, ValueError):
+        known = ", ".join(sorted(tables))
+        raise Trouble(
+            f"there is no directory {folder}, and no place {vault} of the campus",
+            next_step=f"name a directory, or a place that there is: {known}",
+            code=NOT_FOUND,
+        ) from None
     if place.kind is PlaceKind.NODE:
         raise Trouble(
             f"the place {vault} lies on the disk of {place.node}",

@@ -130,6 +130,7 @@ def _space(settings: Settings, places: CampusPlaces) -> PlaceSpace:
             free_bytes=about.f_bavail * about.f_frsize,
             total_bytes=about.f_blocks * about.f_frsize,
             kept_bytes=settings.keep_free_bytes if beside_us else 0,
+            read_only=bool(about.f_flag & os.ST_RDONLY),
         )
 
     return PlaceSpace(

@@ -20,6 +20,7 @@ class Space:
     free_bytes: int
     total_bytes: int
     kept_bytes: int = 0  # which no save may take: the coordinator itself lies on that disk too
+    read_only: bool = False
 
 
 class PlaceSpace:
@@ -48,6 +49,11 @@ class PlaceSpace:
 
     def why_low(self, name: str, space: Space) -> str:
         """What follows from it, in words for people; nothing where there is enough."""
+        if space.read_only:
+            return (
+                "it can only be read: saves go to a job's next place, or fail. "
+                "Next: mount it so that it can be written"
+            )
         low_bytes = min(LOW_SHARE * space.total_bytes, LOW_BYTES_MAX)
         if space.free_bytes >= max(low_bytes, space.kept_bytes):
             return ""

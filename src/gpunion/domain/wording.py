@@ -16,7 +16,7 @@ TROUBLE_IN_WORDS = {
     CheckpointTrouble.VAULT_FULL: "there is no room where its saves are kept",
     CheckpointTrouble.DISK_FULL: "the machine's own disk is full",
     CheckpointTrouble.DISK_FAILED: "the machine's own disk did not give or take it",
-    CheckpointTrouble.VAULT_UNAVAILABLE: "where its saves are kept did not answer",
+    CheckpointTrouble.VAULT_UNAVAILABLE: "where its saves are kept did not answer, or take it",
     CheckpointTrouble.VAULT_DENIED: "the machine was refused where its saves are kept",
     CheckpointTrouble.OLD_EPOCH: "a newer run of the job had begun",
     CheckpointTrouble.TORN: "its files changed while they were read",

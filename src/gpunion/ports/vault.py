@@ -235,8 +235,9 @@ class Vault(Protocol):
         """Drop all but the newest `keep` (at least 2) checkpoints; returns the ids dropped. Held: kept."""
         ...
 
-    def collect_garbage(self) -> Garbage:
-        """Delete blocks that no sealed checkpoint and no upload under way needs. May be cut anywhere."""
+    def collect_garbage(self, *, in_need: bool = False) -> Garbage:
+        """Delete blocks that no sealed checkpoint and no upload under way needs. May be cut anywhere.
+        `in_need`, since there is no room: also those that were needed until a moment ago."""
         ...
 
     def describe(self) -> str:

@@ -86,7 +86,9 @@ class VaultDesk(Protocol):
 
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]: ...
 
-    def collect_garbage(self) -> Garbage: ...
+    def collect_garbage(self) -> Garbage:
+        """For who found no room: also what was needed until a moment ago."""
+        ...
 
 
 # A hold that nobody renews ends: whoever asked for it has died, or its cable is cut.

@@ -136,6 +136,21 @@ def test_a_real_disk_without_room_for_a_beginning_says_so_until_there_is(small_d
     desk.check_room()
 
 
+def test_a_real_disk_that_can_only_be_read_says_so_and_is_read(small_disk: Path, tmp_path: Path) -> None:
+    vault = DirectoryVault(small_disk / "vault")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "weights").write_bytes(b"weights")
+    manifest = ship_directory(vault, tmp_path / "source", a_label())
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    try:
+        with pytest.raises(VaultUnavailable, match="can only be read"):
+            DirectoryDesk(DirectoryVault(small_disk / "vault")).check_room()
+        restore_directory(vault, manifest, tmp_path / "restored")
+    finally:
+        subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
+    DirectoryDesk(vault).check_room()
+
+
 def test_a_full_vault_from_which_jobs_are_kept_away_is_cleared_of_garbage(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +164,28 @@ def test_a_full_vault_from_which_jobs_are_kept_away_is_cleared_of_garbage(
     monkeypatch.setattr(desk_module, "COLLECT_EVERY_S", 0.0)
     desk.check_room()
     assert vault.collect_garbage().blocks == 0
+
+
+def test_who_has_no_room_gets_that_of_forgotten_saves_at_once_and_of_uploads_under_way_nothing(
+    tmp_path: Path,
+) -> None:
+    vault = DirectoryVault(tmp_path / "vault")
+    source = tmp_path / "source"
+    source.mkdir()
+    for step in range(4):
+        (source / "weights").write_bytes(os.urandom(3 * 1024**2))
+        ship_directory(vault, source, a_label(checkpoint_id=f"c{step}", step=step))
+    assert len(vault.forget("job-1", keep=2)) == 2
+    data = os.urandom(1024**2)
+    for path in vault.stored():
+        os.utime(path, (0, os.stat(path).st_mtime - 60))  # they are not of this moment
+    vault.begin("job-2", 1)
+    vault.put(blake3(data).hexdigest(), data)
+    assert vault.collect_garbage().blocks == 0
+    assert vault.collect_garbage(in_need=True).blocks == 2
+    assert vault.has([blake3(data).hexdigest()])
+    for manifest in vault.manifests("job-1"):
+        restore_directory(vault, manifest, tmp_path / "restored")
 
 
 def fill(file: Path) -> None:

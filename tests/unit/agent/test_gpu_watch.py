@@ -275,6 +275,7 @@ async def test_a_card_that_was_put_in_is_told(stage: Stage) -> None:
 
 async def test_without_anybody_looking_nothing_stays_taken_for_work(stage: Stage) -> None:
     await stage.sees(GpuSight(index=0, processes=OURSELVES))
+    assert stage.withheld != {}
     stage.gpus.watched = False
     task = asyncio.create_task(stage.watch.run())
     await until(lambda: stage.withheld == {})

@@ -121,6 +121,7 @@ class CampusDouble:
             yield name, self.made.blocks[name]
 
     def places(self) -> Json:
+        self._maybe_refuse()
         rows = [("campus", "campus", []), ("bucket", "s3", ["alpha", "beta"])]
         return {
             "usual": "campus",

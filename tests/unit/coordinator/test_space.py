@@ -49,3 +49,8 @@ def test_little_is_little_of_that_disk_and_of_what_saves_take(
     assert bool(said) == bool(words)
     if said:
         assert said.endswith("gpunion vault ls campus shows what lies there")
+
+
+def test_a_disk_that_can_only_be_read_has_no_room_however_much_is_free() -> None:
+    space = Space(free_bytes=500 * GB, total_bytes=1000 * GB, read_only=True)
+    assert spaces({}).why_low("campus", space).startswith("it can only be read")

@@ -20,6 +20,7 @@ from gpunion.cli.commands.vault_ls import _shown
 from gpunion.cli.exits import CONFLICT, ERROR, NOT_FOUND, OK, UNAVAILABLE
 from gpunion.domain.tree import FileEntry
 from gpunion.ports.vault_desk import VaultDesk
+from gpunion.sdk.errors import Unreachable
 from tests.builders.checkpoints import a_key, name_of, sealed
 from tests.contract.vault.conftest import BUCKET, Place, directory
 from tests.s3_server import S3Server, s3_server
@@ -76,7 +77,7 @@ def test_a_job_in_a_vault_is_named_by_the_beginning_or_the_end_of_its_id(
 
 def test_a_repair_from_what_is_no_vault_does_not_blame_the_other_one(place: Place, gpunion: Terminal) -> None:
     place.damage_block(name_of(b"second"))
-    assert gpunion("vault", "repair", "vault", "--from", "nothing") == UNAVAILABLE
+    assert gpunion("vault", "repair", "vault", "--from", "./nothing") == UNAVAILABLE
     assert "Error: one of the vaults cannot be used\nWhy: " in gpunion.err
     assert "nothing is no vault" in gpunion.err
 
@@ -109,8 +110,15 @@ def test_verify_fails_and_names_what_is_lost_and_repair_takes_it_out_of_view(
 
 
 def test_what_is_not_there_is_said(place: Place, gpunion: Terminal) -> None:
-    assert gpunion("vault", "ls", "elsewhere") == UNAVAILABLE
+    assert gpunion("vault", "ls", "./elsewhere") == UNAVAILABLE
     assert "is no vault, or nothing was saved there yet" in gpunion.err
+    assert gpunion("vault", "ls", "elsewhere") == NOT_FOUND
+    assert "and no place elsewhere of the campus" in gpunion.err
+    assert "a place that there is: bucket, campus" in gpunion.err
+    gpunion.campus.refuses = Unreachable("http://x.example", "connection refused")
+    assert gpunion("vault", "ls", "campus") == UNAVAILABLE
+    assert "whether campus is a place of the campus cannot be asked" in gpunion.err
+    gpunion.campus.refuses = None
     assert gpunion("vault", "verify", "vault", "--job", "nobody") == NOT_FOUND
 
 

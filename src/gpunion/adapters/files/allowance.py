@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gpunion.domain.sizes import size_in_words
-from gpunion.ports.vault import VaultFull
+from gpunion.ports.vault import VaultFull, VaultUnavailable
 
 # Adding up reads every file's size. What was stored since is known; what was deleted shows next time.
 ADD_UP_EVERY_S = 300.0
@@ -136,8 +136,12 @@ def leaving_free(root: Path, keep_free_bytes: int, neighbour: Path) -> Callable[
 
 
 def check_room(root: Path) -> None:
-    """VaultFull where nothing can begin: who came with a job would be turned away, again and again."""
+    """VaultFull or VaultUnavailable where nothing can begin: who came with a job would be turned away."""
     about = os.statvfs(root)
+    if about.f_flag & os.ST_RDONLY:
+        raise VaultUnavailable(
+            f"{root} can only be read: nothing can be saved there. Next: mount it so that it can be written"
+        )
     free_bytes = about.f_bavail * about.f_frsize
     if free_bytes < ROOM_TO_BEGIN_BYTES:
         raise VaultFull(

@@ -55,7 +55,7 @@ class DirectoryDesk:
         except VaultFull:
             if not self._collection_is_due():
                 raise
-            self._vault.collect_garbage()
+            self._vault.collect_garbage(in_need=True)
             self._check_room()
 
     def begin(self, job_id: str, epoch: int) -> None:
@@ -123,7 +123,7 @@ class DirectoryDesk:
         return forgotten
 
     def collect_garbage(self) -> Garbage:
-        return self._vault.collect_garbage()
+        return self._vault.collect_garbage(in_need=True)
 
     def _check_room(self) -> None:
         self._vault.check_room()

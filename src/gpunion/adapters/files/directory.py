@@ -50,6 +50,8 @@ from gpunion.ports.vault import (
 
 # Unreferenced blocks stay this long, also without an upload that is known to be under way.
 GRACE_S = 3600.0
+# Where there is no room left. Who has begun an upload is protected by that; who has not hears it at the seal.
+GRACE_IN_NEED_S = 10.0
 FRESH_MAX = 100_000  # beyond it a block that a disk lost and got again may fall to a power cut
 BEGUN_LEASE_S = 24 * 3600.0  # an upload that takes longer has died
 
@@ -178,7 +180,7 @@ class DirectoryVault:
             with locked(shelf.lock):
                 return self._forget(shelf, keep)
 
-    def collect_garbage(self) -> Garbage:
+    def collect_garbage(self, *, in_need: bool = False) -> Garbage:
         with translated("collecting garbage"), locked(self._root / COLLECT_LOCK):
             garbage = collect(
                 self._root,
@@ -186,7 +188,7 @@ class DirectoryVault:
                 self._common,
                 lambda shelf: self.foreign_blocks(shelf.root.name),
                 self._read,
-                grace_s=self._grace_s,
+                grace_s=min(self._grace_s, GRACE_IN_NEED_S) if in_need else self._grace_s,
                 begun_lease_s=BEGUN_LEASE_S,
             )
             self._freed(garbage.stored_bytes)

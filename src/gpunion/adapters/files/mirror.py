@@ -136,7 +136,7 @@ class MirrorVault:
             self._mirror.forget(job_id, KEEP_AT_LEAST)
         return self._desk.forget(job_id, keep if self._own is None else self._so_many_that_open(job_id, keep))
 
-    def collect_garbage(self) -> Garbage:
+    def collect_garbage(self, *, in_need: bool = False) -> Garbage:
         with suppress(VaultFault):
             self._collect()
         return self._desk.collect_garbage()

@@ -179,8 +179,9 @@ class ReplicatedVault:
         forgotten = self._each(lambda _, vault: vault.forget(job_id, keep), self._patience.have_done)
         return tuple(dict.fromkeys(name for _, names in forgotten for name in names))
 
-    def collect_garbage(self) -> Garbage:
-        found = [garbage for _, garbage in self._each(lambda _, vault: vault.collect_garbage(), at_once)]
+    def collect_garbage(self, *, in_need: bool = False) -> Garbage:
+        collected = self._each(lambda _, vault: vault.collect_garbage(in_need=in_need), at_once)
+        found = [garbage for _, garbage in collected]
         return Garbage(
             blocks=sum(garbage.blocks for garbage in found),
             stored_bytes=sum(garbage.stored_bytes for garbage in found),

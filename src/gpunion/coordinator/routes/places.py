@@ -17,6 +17,8 @@ from gpunion.wire.v1.places import PlaceList, PlaceOut
 
 router = APIRouter(tags=["places"])
 
+# What these reach, nobody knows.
+OUT_OF_TOUCH = (NodePhase.LEFT, NodePhase.SILENT)
 PlaceName = Annotated[str, Path(max_length=128)]
 
 
@@ -59,12 +61,12 @@ def _place_out(campus: Campus, place: Place, trouble: str, left: Space | None, b
         kind=place.kind.value,
         where=_where(campus, place) if not bearer else place.describe(),
         settings=table_of(campus.marks.marked(known)),
-        free_bytes=None if left is None else left.free_bytes,
-        low="" if left is None else campus.space.why_low(place.name, left),
+        free_bytes=None if left is None or trouble else left.free_bytes,
+        low="" if left is None or trouble else campus.space.why_low(place.name, left),
         trouble=trouble,
         reached_by=sorted(
             node.id
             for node in campus.state.nodes.values()
-            if node.phase is not NodePhase.LEFT and node.facts.reaches((place.name,))
+            if node.phase not in OUT_OF_TOUCH and node.facts.reaches((place.name,))
         ),
     )

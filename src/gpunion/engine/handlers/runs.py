@@ -216,7 +216,7 @@ def _by_signal(job: Job, exit_code: int | None) -> str:
 
 
 def hopeless_because(report: RunEnded) -> str:
-    return f"could not be started on {START_ATTEMPTS} nodes: {report.detail}"
+    return f"could not be started in {START_ATTEMPTS} tries: {report.detail}"
 
 
 def _finished(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:

@@ -52,6 +52,7 @@ def refusal(job: Job, view: NodeView, now_s: float) -> Reason | None:
     return (
         _never_fits(job, view)
         or _against_the_terms(job, view)
+        or _never_whole(job, view.node)
         or _not_now(job, view, now_s)
         or _not_whole(job, view.node)
         or _not_free(job.request, view)
@@ -164,16 +165,22 @@ def _place_for_people(places: tuple[str, ...]) -> str:
     return "the campus's vault" if not places or places[0] == CAMPUS else places[0]
 
 
+def _never_whole(job: Job, node: Node) -> Reason | None:
+    """Before what is so now: no waiting mends it."""
+    here = node.facts.system
+    if (job.tier is not Tier.SYSTEM and job.dump is None) or here.able or here == UNTRIED:
+        return None
+    return because(node.id, Why.CANNOT_DUMP, why_not=here.why_not)
+
+
 def _not_whole(job: Job, node: Node) -> Reason | None:
-    """Of a job that is saved whole, or was once: could it be dumped there, and brought back from what it
-    has?"""
+    """Of a job that is saved whole, or was once, on a machine that may do that: could it be dumped there, and
+    brought back from what it has?"""
     if job.tier is not Tier.SYSTEM and job.dump is None:
         return None
     here = node.facts.system
     if here == UNTRIED:
         return because(node.id, Why.DUMPING_UNTRIED)
-    if not here.able:
-        return because(node.id, Why.CANNOT_DUMP, why_not=here.why_not)
     if job.dump is None:
         return None
     if job.dump.gpu and all(gpu.model != job.dump.gpu for gpu in node.facts.capacity.gpus):

@@ -61,7 +61,7 @@ def test_a_member_that_cannot_be_started_anywhere_fails_the_gang() -> None:
         if epoch < 3:
             headquarters.later(31).hears(TimerFired(key="replan"))
     assert phases(headquarters) == ["failed", "failed"]
-    assert "could not be started on 3 nodes: no such file" in told(headquarters, "job", Why.FAILED)[0]
+    assert "could not be started in 3 tries: no such file" in told(headquarters, "job", Why.FAILED)[0]
 
 
 def test_a_member_that_vanishes_wherever_it_is_put_fails_the_gang() -> None:

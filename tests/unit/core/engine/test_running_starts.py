@@ -103,7 +103,7 @@ def test_a_run_that_cannot_be_started_three_times_in_a_row_fails_its_job() -> No
         assert headquarters.job().phase is JobPhase.STARTING
     decision = headquarters.ended(f"job-e{START_ATTEMPTS}", EndReason.START_FAILED, detail="no such file")
     assert headquarters.job().phase is JobPhase.FAILED
-    assert decision.reasons[0].sentence() == "failed: could not be started on 3 nodes: no such file"
+    assert decision.reasons[0].sentence() == "failed: could not be started in 3 tries: no such file"
     assert headquarters.state.moving == set()
 
 
