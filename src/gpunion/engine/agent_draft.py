@@ -18,6 +18,7 @@ from gpunion.domain.node import NodeFacts
 from gpunion.domain.reasons import Fact, Reason, Why, because
 from gpunion.domain.records import maker
 from gpunion.domain.reports import Report
+from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
 from gpunion.domain.timing import Timing
 from gpunion.domain.withheld import HoldCause, WithheldGpu, earliest_deadline_s, withheld_of
 from gpunion.engine.state import AgentState
@@ -25,6 +26,11 @@ from gpunion.engine.timers import Timers
 
 _decision, _send_report = maker(AgentDecision), maker(SendReport)
 _set_timer, _cancel_timer = maker(SetTimer), maker(CancelTimer)
+
+
+# So many without an answer, and no plan is expected any more; fewer where there is no time for another look.
+NEAR_HEARTBEATS = 2.5
+LAST_LOOK_HEARTBEATS = 1.5
 
 
 class AgentDraft:
@@ -39,6 +45,7 @@ class AgentDraft:
         self._new_epochs: dict[JobId, int] = {}
         self.holding = state.holding
         self.lease_until_s = state.lease_until_s
+        self._cut_off = state.cut_off
         self._timers = timers
         self._changes: dict[object, AgentRecord] = {}
         self._forgotten: list[RunId] = []
@@ -164,12 +171,19 @@ class AgentDraft:
             return None
         return self.lease_until_s + self.facts.terms.autonomy_s + self.timing.grace_s
 
-    def coordinator_is_near(self) -> bool:
+    def coordinator_is_near(self, heartbeats: float = NEAR_HEARTBEATS) -> bool:
         """Whether a plan can be expected: the lease was renewed within the last heartbeats."""
-        if self.lease_until_s is None:
+        if self.lease_until_s is None or self._cut_off:
             return False
         renewed_s = self.lease_until_s - self.timing.lease_s
-        return self.now_s - renewed_s <= 2.5 * self.timing.heartbeat_s
+        return self.now_s - renewed_s <= heartbeats * self.timing.heartbeat_s
+
+    def may_wait_for_a_plan(self, deadline_s: float) -> bool:
+        """Whether guests that have to be gone by then can be left to the coordinator until the next look. At
+        the last one before they are told to end, one heartbeat without an answer is one too many."""
+        again_s = self.now_s + self.timing.own_save_patience_s
+        last = again_s >= deadline_s - TERM_BEFORE_DEADLINE_S
+        return self.coordinator_is_near(LAST_LOOK_HEARTBEATS if last else NEAR_HEARTBEATS)
 
     def decision(self) -> AgentDecision:
         return _decision(

@@ -93,6 +93,7 @@ class AgentStation:
             self._granted_s = max(newest_s, frame.sent_s)  # another term is another machine's time
             self.term = frame.term
             self.connected = True
+            self.engine.state.cut_off = False
             self._agree_on(self._offered_autonomy_s)
             self.engine.timing = frame.timing
             self.orders.took(frame.orders_before)
@@ -116,6 +117,7 @@ class AgentStation:
 
     def disconnected(self) -> None:
         self.connected = False
+        self.engine.state.cut_off = True
 
     def _pass_over_old_signs(self) -> None:
         """What an owner did before is nobody's business any more; its number is still needed."""

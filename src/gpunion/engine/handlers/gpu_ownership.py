@@ -114,7 +114,7 @@ def save_unasked(draft: AgentDraft, index: int) -> None:
     gpu = draft.withheld(index)
     if gpu is None or gpu.phase is not GpuPhase.RECLAIMING or gpu.deadline_s is None:
         return
-    if draft.coordinator_is_near():
+    if draft.may_wait_for_a_plan(gpu.deadline_s):
         again_s = draft.now_s + draft.timing.own_save_patience_s
         if again_s < gpu.deadline_s:
             draft.set_timer(timer("own_save", index), again_s)

@@ -128,10 +128,11 @@ def save_unasked(draft: AgentDraft) -> None:
         return
     when_safe = draft.holding.when_safe
     again_s = draft.now_s + draft.timing.own_save_patience_s
-    if (draft.coordinator_is_near() or when_safe) and again_s < deadline_s:
+    waits = draft.may_wait_for_a_plan(deadline_s)
+    if (waits or when_safe) and again_s < deadline_s:
         draft.set_timer("own_save", again_s)
     waited_s = draft.now_s - draft.holding.asked_s
-    if draft.coordinator_is_near() and not (when_safe and waited_s >= WHEN_SAFE_PATIENCE_S):
+    if waits and not (when_safe and waited_s >= WHEN_SAFE_PATIENCE_S):
         return
     for guest in draft.living():
         final_asked = guest.saving is not None and guest.saving.final

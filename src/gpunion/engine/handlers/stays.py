@@ -122,7 +122,7 @@ def _save_unasked(draft: AgentDraft, run_id: RunId) -> None:
     guest = _asked(draft, run_id)
     if guest is None or guest.leave_by_s is None:
         return
-    if draft.coordinator_is_near():
+    if draft.may_wait_for_a_plan(guest.leave_by_s):
         again_s = draft.now_s + draft.timing.own_save_patience_s
         if again_s < guest.leave_by_s:
             draft.set_timer(f"own_save:guest:{run_id}", again_s)

@@ -35,6 +35,20 @@ def test_an_agent_whose_coordinator_is_away_saves_its_guests_by_itself() -> None
     assert whys(decision) == [Why.OWN_SAVE]
 
 
+def test_an_agent_that_knows_that_it_is_cut_off_saves_at_the_first_look() -> None:
+    agent = an_agent_with_a_guest()
+    agent.state.cut_off = True
+    agent.hears(OwnerReclaimed(notice_s=8))
+    assert [type(deed) for deed in deeds(agent.fires("own_save"))] == [AskToSave]
+
+
+def test_at_the_last_look_before_guests_are_told_to_end_one_missed_heartbeat_is_enough() -> None:
+    for notice_s, asked in ((8, [AskToSave]), (30, [])):
+        agent = an_agent_with_a_guest()
+        agent.later(2).hears(OwnerReclaimed(notice_s=notice_s))
+        assert [type(deed) for deed in deeds(agent.later(2).fires("own_save"))] == asked
+
+
 def test_an_agent_that_never_had_a_lease_saves_by_itself() -> None:
     agent = an_agent_with_a_guest()
     agent.state.lease_until_s = None
