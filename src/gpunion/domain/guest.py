@@ -35,7 +35,7 @@ class Saving:
     progress: float = 0.0
     tier: Tier = Tier.APP
     tier_why: str = ""
-    said: str = ""  # by its program: why it could not, so far
+    said: str = ""  # by its program, or where it is to be kept: why it could not, so far
     at_step: int = 0
     saved_for: EndReason | None = None  # what would end it else, where nobody but its agent asked for it
     told: bool = False  # that the program has written it

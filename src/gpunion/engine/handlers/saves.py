@@ -19,6 +19,7 @@ from gpunion.domain.replacing import changer, replace
 from gpunion.domain.reports import Capture, CheckpointCaptured, CheckpointDurable, CheckpointFailed
 from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
+from gpunion.domain.wording import TROUBLE_IN_WORDS
 from gpunion.engine.agent_draft import AgentDraft
 
 _ask_to_save, _ship = maker(AskToSave), maker(ShipCheckpoint)
@@ -196,6 +197,10 @@ def shipped(draft: AgentDraft, event: CheckpointShipped) -> None:
 def not_shipped(draft: AgentDraft, event: CheckpointNotShipped) -> None:
     guest = _waiting_for(draft, event.run_id, event.checkpoint_id)
     if guest is not None and _worth_another_try(draft, guest, event.trouble):
+        assert guest.saving is not None
+        said = event.detail or TROUBLE_IN_WORDS[event.trouble]
+        if said != guest.saving.said:  # should its time be over before it is taken, that is why
+            draft.put(replace(guest, saving=replace(guest.saving, said=said)))
         draft.set_timer(f"ship:{guest.run_id}", draft.now_s + SHIP_AGAIN_S)
     elif guest is not None:
         _fail(draft, guest, event.trouble, event.detail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.effects import AskToSave, SetTimer
 from gpunion.domain.events import OwnerReclaimed, TimerFired
 from gpunion.domain.ids import CheckpointId, RunId
@@ -82,3 +83,15 @@ def test_a_guest_on_its_way_out_is_not_asked_to_save() -> None:
 def test_nobody_is_saved_for_a_notice_that_is_over() -> None:
     agent = an_agent_with_a_guest()
     assert agent.hears(TimerFired(key="own_save")).empty
+
+
+def test_a_last_save_that_runs_out_of_time_says_what_kept_it_from_arriving() -> None:
+    agent = an_agent_with_a_guest()
+    agent.later(6).hears(OwnerReclaimed(notice_s=30))
+    agent.fires("own_save")
+    agent.saves("job-e1-a1")
+    assert reports(agent.cannot_ship("job-e1-a1", CheckpointTrouble.VAULT_UNAVAILABLE)) == []
+    assert agent.cannot_ship("job-e1-a1", CheckpointTrouble.VAULT_UNAVAILABLE).changes == ()  # known already
+    (failed,) = [r for r in reports(agent.later(30).fires("deadline")) if isinstance(r, CheckpointFailed)]
+    assert failed.trouble is CheckpointTrouble.DEADLINE
+    assert failed.places == "where its saves are kept did not answer, or take it"
