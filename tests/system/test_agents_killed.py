@@ -67,7 +67,7 @@ def test_an_agent_killed_while_a_save_is_under_way_loses_nothing(scene: Scene) -
 
 @pytest.mark.parametrize("scene", [{"lease_s": LONG_LEASE_S}], indirect=True, ids=["long-lease"])
 def test_an_agent_killed_in_a_notice_still_keeps_the_deadline(scene: Scene) -> None:
-    job_id = scene.submit(steps=100)
+    job_id = scene.submit(steps=300)  # longer than the notice and all lateness: it does not end by itself
     scene.until_beating(job_id)
     owner_client.reclaim(scene.campus.state_dir("a"), NOTICE_S)
     deadline_s = time.clock_gettime(time.CLOCK_BOOTTIME) + NOTICE_S

@@ -63,7 +63,7 @@ class Connection:
             except LinkFault as trouble:
                 fault = trouble
             finally:
-                self._loop.disconnected()
+                self._loop.disconnected(in_vain=not greeted)
             if isinstance(fault, _HelloAgain):
                 log.info("greets_again", why=str(fault))
             elif self.trouble != str(fault):

@@ -47,7 +47,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disconnected:
-    pass
+    in_vain: bool = False  # nobody had answered
 
 
 Item: TypeAlias = Happened | Connected | Arrived | Disconnected

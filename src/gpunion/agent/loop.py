@@ -83,8 +83,9 @@ class AgentLoop:
         self._inbox.put(Turn.COORDINATOR, Arrived(frame=frame, taken=taken))
         await taken
 
-    def disconnected(self) -> None:
-        self._inbox.put(Turn.COORDINATOR, Disconnected())
+    def disconnected(self, *, in_vain: bool = False) -> None:
+        """`in_vain`: nobody had answered."""
+        self._inbox.put(Turn.COORDINATOR, Disconnected(in_vain=in_vain))
 
     # --- what to send ----------------------------------------------------------------------------
 
@@ -145,7 +146,7 @@ class AgentLoop:
                 if not item.taken.done():
                     item.taken.set_result(None)
             case Disconnected():
-                self.station.disconnected()
+                self.station.disconnected(in_vain=item.in_vain)
 
     async def _settle(self, event: AgentEvent, order_seq: int | None = None) -> Answer | None:
         began_s = time.perf_counter()

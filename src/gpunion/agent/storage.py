@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from gpunion.agent.detours import Detours
 from gpunion.domain.place import CAMPUS, Place, PlaceKind, place_of, table_of
 from gpunion.owner_kill.records import read_json, write_json
 from gpunion.ports.storage import Opened
-from gpunion.ports.vault import Vault, VaultFault, VaultOutOfReach, VaultUnavailable
+from gpunion.ports.vault import Vault, VaultFault, VaultUnavailable
 from gpunion.ports.vault_desk import VaultDesk
 
 NOBODY = "gpunion-reach"  # no job is called so: asking for it shows that the place answers
@@ -125,12 +124,13 @@ class Storage:
         elif name == CAMPUS and self._campus_folder:
             self._open_campus(self._campus_mark())
         opened = self._open_named(name)
-        if name == CAMPUS and not self._campus_folder:
-            with contextlib.suppress(VaultOutOfReach):  # who is out of the coordinator's reach cannot tell it
-                opened.desk.check_room()
-            return
-        opened.vault.latest(NOBODY)
+        if not self.is_behind_the_coordinator(name):
+            opened.vault.latest(NOBODY)
         opened.desk.check_room()
+
+    def is_behind_the_coordinator(self, name: str) -> bool:
+        """Nothing can be said of it by who does not reach the coordinator, which is asked nothing then."""
+        return name == CAMPUS and not self._campus_folder
 
     def _opener(self, name: str) -> Callable[[], Vault]:
         return lambda: self._open_named(name).vault

@@ -13,7 +13,7 @@ from gpunion.agent.threads import in_own_thread
 from gpunion.domain.place import CAMPUS
 from gpunion.engine.agent_station import AgentStation
 from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault
-from gpunion.ports.vault import VaultFault
+from gpunion.ports.vault import VaultFault, VaultFull, VaultOutOfReach
 
 # A new place, or one that is back, is of use within a minute; each look is a few small requests.
 LOOK_EVERY_S = 60.0
@@ -71,27 +71,33 @@ class StorageWatch:
 
     async def look(self, *, connected: bool = True) -> None:
         names = self._storage.doubtful(connected=connected)
-        answers = await asyncio.gather(*(self._ask(name) for name in names))
-        troubles = {name: trouble for name, trouble in zip(names, answers, strict=True) if trouble}
-        if CAMPUS not in names:  # it is as it was: the coordinator keeps it, and is away
-            names = (CAMPUS, *names)
-            troubles |= {CAMPUS: known} if (known := self.troubles.get(CAMPUS)) else {}
+        answers = dict(zip(names, await asyncio.gather(*map(self._ask, names)), strict=True))
+        # It is as it was: the coordinator keeps it, and is away or too busy to say.
+        if answers.get(CAMPUS) is None:
+            answers[CAMPUS] = self.troubles.get(CAMPUS, "")
+        troubles = {name: trouble for name, trouble in answers.items() if trouble}
         for place, trouble in troubles.items():
             if self.troubles.get(place) != trouble:
                 log.warning("place_not_reached", place=place, trouble=trouble)
         self.troubles = troubles
-        self._tell({*names} - troubles.keys())
+        self._tell(answers.keys() - troubles.keys())
 
-    async def _ask(self, name: str) -> str:
-        """Why not, or nothing. One that hangs keeps nobody from asking the others, and is not asked twice."""
+    async def _ask(self, name: str) -> str | None:
+        """Why not, or nothing; None where that is not known. One that hangs keeps nobody from asking the
+        others, and is not asked twice."""
+        unknown = self._storage.is_behind_the_coordinator(name)
         task = self._asking.get(name)
         if task is None:
             task = self._asking[name] = asyncio.create_task(in_own_thread(lambda: self._storage.ask(name)))
         await asyncio.wait([task], timeout=LOOK_LIMIT_S)
         if not task.done():
-            return f"it has not answered for {LOOK_LIMIT_S:.0f} s"
+            return None if unknown else f"it has not answered for {LOOK_LIMIT_S:.0f} s"
         del self._asking[name]
         trouble = task.exception()
+        if unknown and isinstance(trouble, VaultOutOfReach):
+            return None
+        if isinstance(trouble, VaultFull):
+            self._seen.add(name)  # it is there: a job may begin in its next place, and get this one later
         if trouble is None or isinstance(trouble, VaultFault):
             return "" if trouble is None else str(trouble)
         log.error("place_not_asked", place=name, exc_info=trouble)

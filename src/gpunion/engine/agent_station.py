@@ -115,9 +115,11 @@ class AgentStation:
             return [(_order_received(order=order_in_our_time(frame.order, self.skew)), frame.seq)]
         return []
 
-    def disconnected(self) -> None:
+    def disconnected(self, *, in_vain: bool = False) -> None:
+        """`in_vain`: a call that nobody answered. A connection that broke may be back at once, or was closed
+        to greet again: then a plan may still come."""
         self.connected = False
-        self.engine.state.cut_off = True
+        self.engine.state.cut_off = self.engine.state.cut_off or in_vain
 
     def _pass_over_old_signs(self) -> None:
         """What an owner did before is nobody's business any more; its number is still needed."""

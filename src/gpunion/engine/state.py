@@ -250,7 +250,7 @@ class AgentState:
     epochs: dict[JobId, int] = field(default_factory=dict)
     holding: Holding = field(default_factory=Holding)
     lease_until_s: float | None = None
-    cut_off: bool = False  # the connection is known to be gone, whatever the lease says
+    cut_off: bool = False  # nobody answers when called, whatever the lease says
 
     @classmethod
     def from_records(cls, records: Iterable[AgentRecord]) -> AgentState:

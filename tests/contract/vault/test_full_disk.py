@@ -6,14 +6,13 @@ import errno
 import os
 import random
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
 
-from gpunion.adapters.files import desk as desk_module
 from gpunion.adapters.files.desk import DirectoryDesk
 from gpunion.adapters.files.directory import DirectoryVault
 from gpunion.adapters.files.operations import FileOperations
@@ -130,7 +129,7 @@ def test_a_real_disk_without_room_for_a_beginning_says_so_until_there_is(small_d
     desk = DirectoryDesk(DirectoryVault(small_disk / "vault"))
     desk.check_room()
     fill(small_disk / "filling")
-    with pytest.raises(VaultFull, match=r"no room is left .* free\). Next: .*gpunion vault ls"):
+    with pytest.raises(VaultFull, match=r"no room is left .*\. Next: .*gpunion vault ls"):
         desk.check_room()
     (small_disk / "filling").unlink()
     desk.check_room()
@@ -151,19 +150,22 @@ def test_a_real_disk_that_can_only_be_read_says_so_and_is_read(small_disk: Path,
     DirectoryDesk(vault).check_room()
 
 
-def test_a_full_vault_from_which_jobs_are_kept_away_is_cleared_of_garbage(
-    small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    vault = DirectoryVault(small_disk / "vault", grace_s=0.0)
+def test_a_full_vault_from_which_jobs_are_kept_away_is_cleared_of_garbage(small_disk: Path) -> None:
+    vault = DirectoryVault(small_disk / "vault")
     desk = DirectoryDesk(vault)
     data = os.urandom(4 * 1024**2)
-    vault.put(blake3(data).hexdigest(), data)  # of a save that came to nothing
+    vault.put(blake3(data).hexdigest(), data)  # of a save that came to nothing, a minute ago
+    age(vault.stored(), 60.0)
+    fill(small_disk / "filling")
+    desk.check_room()
+    assert list(vault.stored()) == []
     fill(small_disk / "filling")
     with pytest.raises(VaultFull):
         desk.check_room()  # not every time: it reads the whole vault
-    monkeypatch.setattr(desk_module, "COLLECT_EVERY_S", 0.0)
-    desk.check_room()
-    assert vault.collect_garbage().blocks == 0
+    (small_disk / "filling").unlink()
+    vault.put(blake3(data).hexdigest(), data)
+    age(vault.stored(), 60.0)
+    assert desk.collect_garbage().blocks == 1  # who asks a desk for it has found no room
 
 
 def test_who_has_no_room_gets_that_of_forgotten_saves_at_once_and_of_uploads_under_way_nothing(
@@ -177,15 +179,21 @@ def test_who_has_no_room_gets_that_of_forgotten_saves_at_once_and_of_uploads_und
         ship_directory(vault, source, a_label(checkpoint_id=f"c{step}", step=step))
     assert len(vault.forget("job-1", keep=2)) == 2
     data = os.urandom(1024**2)
-    for path in vault.stored():
-        os.utime(path, (0, os.stat(path).st_mtime - 60))  # they are not of this moment
+    age(vault.stored(), 120.0)
     vault.begin("job-2", 1)
+    age([vault.shelves()[1].begun], 90.0)
     vault.put(blake3(data).hexdigest(), data)
+    age([vault.blocks.path(blake3(data).hexdigest())], 60.0)
     assert vault.collect_garbage().blocks == 0
     assert vault.collect_garbage(in_need=True).blocks == 2
     assert vault.has([blake3(data).hexdigest()])
     for manifest in vault.manifests("job-1"):
         restore_directory(vault, manifest, tmp_path / "restored")
+
+
+def age(paths: Iterable[Path], by_s: float) -> None:
+    for path in list(paths):
+        os.utime(path, (0, os.stat(path).st_mtime - by_s))
 
 
 def fill(file: Path) -> None:

@@ -134,6 +134,10 @@ async def test_a_campus_vault_that_is_full_behind_the_coordinator_is_told_and_on
     await watch.look()
     assert station.facts.vault_trouble == "no room is left"
     assert not station.facts.reaches(())
+    assert station.facts.reaches(("campus", "store")) == station.facts.reaches(("store",))
+    machine.campus_room = says(VaultOutOfReach("nobody answers"))
+    await watch.look()
+    assert station.facts.vault_trouble == "no room is left"  # as it was
     machine.campus_room = lambda: None
     await watch.look(connected=False)
     assert station.facts.vault_trouble == "no room is left"

@@ -60,10 +60,16 @@ class Allowance:
             self._meanwhile_bytes += more_bytes
 
     def check(self) -> None:
-        """VaultFull where not even a beginning has room, as far as it was added up: nobody waits for that."""
-        self._add_up(ADD_UP_EVERY_S)
-        with self._lock:
-            self._refuse_beyond(ROOM_TO_BEGIN_BYTES)
+        """VaultFull where not even a beginning has room, as far as it was added up: nobody waits for that,
+        and an idle disk is left alone."""
+        if self._added_up_s is None or self._meanwhile_bytes:
+            self._add_up(ADD_UP_EVERY_S)
+        try:
+            with self._lock:
+                self._refuse_beyond(ROOM_TO_BEGIN_BYTES)
+        except VaultFull:
+            self._add_up(ADD_UP_EVERY_S)
+            raise
 
     def freed(self, fewer_bytes: int) -> None:
         """Who makes room stores something at once."""
@@ -127,9 +133,10 @@ def leaving_free(root: Path, keep_free_bytes: int, neighbour: Path) -> Callable[
         about = os.statvfs(root)
         free_bytes = about.f_bavail * about.f_frsize
         if free_bytes - more_bytes < keep_free_bytes:
+            # Without how much is left: whoever tells this on tells it anew when it changes.
             raise VaultFull(
-                f"the disk of {root} is nearly full: {size_in_words(free_bytes)} are free, and "
-                f"{size_in_words(keep_free_bytes)} of it stay free for {neighbour}"
+                f"the disk of {root} is nearly full: {size_in_words(keep_free_bytes)} of it stay free for "
+                f"{neighbour}"
             )
 
     return allow
@@ -142,10 +149,9 @@ def check_room(root: Path) -> None:
         raise VaultUnavailable(
             f"{root} can only be read: nothing can be saved there. Next: mount it so that it can be written"
         )
-    free_bytes = about.f_bavail * about.f_frsize
-    if free_bytes < ROOM_TO_BEGIN_BYTES:
+    if about.f_blocks and about.f_bavail * about.f_frsize < ROOM_TO_BEGIN_BYTES:  # some cannot say how much
         raise VaultFull(
-            f"no room is left for checkpoints in {root} ({size_in_words(free_bytes)} free). "
+            f"no room is left for checkpoints in {root}. "
             "Next: make room on that disk; gpunion vault ls shows what lies there"
         )
 

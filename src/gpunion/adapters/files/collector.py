@@ -86,6 +86,11 @@ def _needed(shelves: list[Shelf], read: Callable[[Path], Manifest]) -> tuple[set
     return shared, by_job
 
 
+def collected_s(root: Path) -> float | None:
+    """When somebody last began to, by the file server's clock."""
+    return _modified_s(root / COLLECT_LOCK)
+
+
 def _server_time_s(root: Path, do: FileOperations) -> float:
     """By the file server's clock, as every age here. No new file for it: a full disk would refuse that."""
     do.touch(root / COLLECT_LOCK)

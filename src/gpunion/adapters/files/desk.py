@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.blocks import Blocks
 from gpunion.adapters.files.directory import DirectoryVault
+from gpunion.adapters.files.locks import translated
 from gpunion.ports.vault import (
     BadManifest,
     CorruptBlock,
@@ -34,6 +35,20 @@ class _Hold:
     until_s: float
 
 
+class _NowAndThen:
+    def __init__(self, last_s: float | None) -> None:
+        self._last_s = last_s
+        self._lock = threading.Lock()
+
+    def is_due(self) -> bool:
+        """Of those who ask at once, for one of them."""
+        with self._lock:
+            due = self._last_s is None or time.monotonic() - self._last_s >= COLLECT_EVERY_S
+            if due:
+                self._last_s = time.monotonic()
+            return due
+
+
 class DirectoryDesk:
     """Implements `ports.vault_desk.VaultDesk`. Any number of threads at once."""
 
@@ -43,7 +58,7 @@ class DirectoryDesk:
         self._may_begin = may_begin
         self._holds: dict[str, _Hold] = {}
         self._lock = threading.Lock()
-        self._collected_s = time.monotonic()
+        self._routine, self._in_need = _NowAndThen(time.monotonic()), _NowAndThen(None)
 
     def describe(self) -> str:
         return self._vault.describe()
@@ -53,7 +68,7 @@ class DirectoryDesk:
         try:
             self._check_room()
         except VaultFull:
-            if not self._collection_is_due():
+            if not self._in_need.is_due():
                 raise
             self._vault.collect_garbage(in_need=True)
             self._check_room()
@@ -118,7 +133,7 @@ class DirectoryDesk:
     def forget(self, job_id: str, keep: int) -> tuple[str, ...]:
         self._drop_forsaken()
         forgotten = self._vault.forget(job_id, keep)
-        if self._collection_is_due():
+        if self._routine.is_due():
             self._vault.collect_garbage()
         return forgotten
 
@@ -127,15 +142,8 @@ class DirectoryDesk:
 
     def _check_room(self) -> None:
         self._vault.check_room()
-        self._may_begin()
-
-    def _collection_is_due(self) -> bool:
-        """Of those who ask at once, for one of them."""
-        with self._lock:
-            due = time.monotonic() - self._collected_s >= COLLECT_EVERY_S
-            if due:
-                self._collected_s = time.monotonic()
-            return due
+        with translated("looking for room"):
+            self._may_begin()
 
     def _blocks(self, job_id: str | None) -> Blocks:
         return self._vault.blocks if job_id is None else self._vault.foreign_blocks(job_id)

@@ -26,7 +26,7 @@ from pathlib import Path
 from gpunion.adapters.files import manifests as manifest_format
 from gpunion.adapters.files.allowance import check_room
 from gpunion.adapters.files.blocks import Blocks
-from gpunion.adapters.files.collector import COLLECT_LOCK, collect
+from gpunion.adapters.files.collector import COLLECT_LOCK, collect, collected_s
 from gpunion.adapters.files.foreign_blocks import ForeignBlocks
 from gpunion.adapters.files.locks import hold_file, if_not_held, locked, translated
 from gpunion.adapters.files.manifests import block_names
@@ -54,6 +54,8 @@ GRACE_S = 3600.0
 GRACE_IN_NEED_S = 10.0
 FRESH_MAX = 100_000  # beyond it a block that a disk lost and got again may fall to a power cut
 BEGUN_LEASE_S = 24 * 3600.0  # an upload that takes longer has died
+# One that was given up leaves its sign behind, which would keep a full vault full for all that time.
+BEGUN_LEASE_IN_NEED_S = 2 * 3600.0
 
 
 class DirectoryVault:
@@ -181,7 +183,14 @@ class DirectoryVault:
                 return self._forget(shelf, keep)
 
     def collect_garbage(self, *, in_need: bool = False) -> Garbage:
-        with translated("collecting garbage"), locked(self._root / COLLECT_LOCK):
+        with translated("collecting garbage"):
+            return self._collect_garbage(in_need)
+
+    def _collect_garbage(self, in_need: bool) -> Garbage:
+        asked_s = collected_s(self._root)
+        with locked(self._root / COLLECT_LOCK):
+            if in_need and collected_s(self._root) != asked_s:
+                return Garbage(blocks=0, stored_bytes=0)  # somebody else did it while we waited for our turn
             garbage = collect(
                 self._root,
                 self._do,
@@ -189,7 +198,7 @@ class DirectoryVault:
                 lambda shelf: self.foreign_blocks(shelf.root.name),
                 self._read,
                 grace_s=min(self._grace_s, GRACE_IN_NEED_S) if in_need else self._grace_s,
-                begun_lease_s=BEGUN_LEASE_S,
+                begun_lease_s=BEGUN_LEASE_IN_NEED_S if in_need else BEGUN_LEASE_S,
             )
             self._freed(garbage.stored_bytes)
             return garbage

@@ -16,7 +16,7 @@ from gpunion.adapters.http.certificates import believing
 from gpunion.adapters.http.lines import LineBroken, LineHangs, Lines
 from gpunion.domain.place import Place
 from gpunion.ports.vault import KEEP_AT_LEAST, Garbage, VaultFault, VaultOutOfReach, VaultUnavailable
-from gpunion.ports.vault_desk import FAULT_WORDS
+from gpunion.ports.vault_desk import FAULT_WORDS, UNAVAILABLE_WORDS
 from gpunion.wire.trees import BATCH_BLOCKS_MAX
 
 T = TypeVar("T")
@@ -30,7 +30,11 @@ TRIES = 4
 WAIT_S = 0.5
 HANGS = (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout, LineHangs)
 NOT_KNOWN = (404, 405)
-FAULTS = {word: fault for fault, (_, word) in FAULT_WORDS.items()}
+SERVERS_TROUBLE = 500
+FAULTS: dict[str, type[VaultFault]] = {
+    **{word: fault for fault, (_, word) in FAULT_WORDS.items()},
+    UNAVAILABLE_WORDS[1]: VaultUnavailable,
+}
 
 
 class HttpVaultDesk:
@@ -203,8 +207,14 @@ def _fault(status: int, body: bytes, where: str) -> VaultFault:
         code, detail = str(problem.get("code")), str(problem.get("detail"))
     except (ValueError, AttributeError):
         code, detail = "", f"status {status}"
-    unknown = _NoSuchQuestion if status in NOT_KNOWN else VaultUnavailable
-    return FAULTS.get(code, unknown)(f"{where}: {detail}")
+    return FAULTS.get(code, _unknown(status))(f"{where}: {detail}")
+
+
+def _unknown(status: int) -> type[VaultFault]:
+    """Of what the vault itself did not say: by a server that is too busy, or of another version."""
+    if status in NOT_KNOWN:
+        return _NoSuchQuestion
+    return VaultOutOfReach if status >= SERVERS_TROUBLE else VaultUnavailable
 
 
 class _NoSuchQuestion(VaultUnavailable):

@@ -216,6 +216,11 @@ def _by_signal(job: Job, exit_code: int | None) -> str:
 
 
 def hopeless_because(report: RunEnded) -> str:
+    if report.why is Why.SAVE_UNREADABLE:
+        return (
+            f"what it had saved could not be read in {START_ATTEMPTS} tries: {report.detail}. Next: gpunion "
+            "vault verify says what is damaged there; submitted again, it begins anew"
+        )
     return f"could not be started in {START_ATTEMPTS} tries: {report.detail}"
 
 

@@ -107,6 +107,23 @@ def test_a_run_that_cannot_be_started_three_times_in_a_row_fails_its_job() -> No
     assert headquarters.state.moving == set()
 
 
+def test_a_job_whose_saves_cannot_be_read_fails_with_what_to_do_about_them() -> None:
+    headquarters = Headquarters()
+    for index in range(START_ATTEMPTS):
+        headquarters.joins(f"node{index}")
+    headquarters.submits()
+    for epoch in range(1, START_ATTEMPTS + 1):
+        decision = headquarters.ended(
+            f"job-e{epoch}", EndReason.START_FAILED, detail="c1: a block is missing", why=Why.SAVE_UNREADABLE
+        )
+    assert headquarters.job().phase is JobPhase.FAILED
+    told = decision.reasons[0].sentence()
+    assert told.startswith(
+        "failed: what it had saved could not be read in 3 tries: c1: a block is missing. Next: "
+    )
+    assert "gpunion vault verify" in told
+
+
 def test_a_start_that_works_forgives_the_failed_ones() -> None:
     headquarters = Headquarters()
     for node in ("alpha", "beta"):
