@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).with_name("golden")
 NOTICE_S = 40.0
 LOG_LIMIT_S = 20.0
 # A busy machine must not be taken for a silent one, nor a slow save for an absent coordinator.
-PATIENT = {"heartbeat_s": 2.0, "lease_s": 8.0, "own_save_patience_s": 10.0}
+PATIENT = {"heartbeat_s": 5.0, "lease_s": 20.0, "own_save_patience_s": 10.0}
 
 ENDED = re.compile("GuestExited|RunEnded")
 ARRIVED = re.compile("CheckpointShipped|CheckpointDurable")
