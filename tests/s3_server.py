@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpunion.adapters.s3.bucket import Bucket
+from gpunion.vault.stores.bucket.bucket import Bucket
 from tests.services import ANSWER_LIMIT_S
 
 # Wsgi, as far as we use it.

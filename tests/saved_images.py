@@ -35,13 +35,13 @@ def a_shell(*programs: str) -> bytes:
     return buffer.getvalue()
 
 
-def a_config(*layers: bytes) -> bytes:
-    """The digest of this is what pins the image."""
+def a_config(*layers: bytes, settings: Mapping[str, object] | None = None) -> bytes:
+    """The digest of this is what pins the image. `settings`: Entrypoint, Cmd, User, WorkingDir, Env."""
     digests = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]
     config: dict[str, Any] = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {},
+        "config": dict(settings or {}),
         "rootfs": {"type": "layers", "diff_ids": digests},
         "history": [{"created_by": "a test"} for _ in layers],
     }
@@ -49,21 +49,26 @@ def a_config(*layers: bytes) -> bytes:
 
 
 def save_image(
-    path: Path, *layers: bytes, tags: tuple[str, ...] = (), more: Mapping[str, bytes] | None = None
+    path: Path,
+    *layers: bytes,
+    tags: tuple[str, ...] = (),
+    more: Mapping[str, bytes] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> str:
     """As `docker save` writes it; returns its digest."""
-    return save_images(path, [(layers, tags)], more or {})
+    return save_images(path, [(layers, tags)], more or {}, settings)
 
 
 def save_images(
     path: Path,
     images: list[tuple[tuple[bytes, ...], tuple[str, ...]]],
     more: Mapping[str, bytes] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> str:
     members: dict[str, bytes] = dict(more or {})
     listing = []
     for layers, tags in images:
-        config = a_config(*layers)
+        config = a_config(*layers, settings=settings)
         digest = hashlib.sha256(config).hexdigest()
         names = [f"{hashlib.sha256(layer).hexdigest()}/layer.tar" for layer in layers]
         members |= dict(zip(names, layers, strict=True))

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpunion.domain.tree import BLOCK_SIZE_BYTES, FileEntry
-from gpunion.wire.trees import digest_of, encode_list
+from gpunion.vault.job_directories import digest_of, encode_list
+from gpunion.vault.tree import BLOCK_SIZE_BYTES, FileEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

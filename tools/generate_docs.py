@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,10 +40,19 @@ def command_line() -> str:
     return reference()
 
 
+def dashboard(name: str) -> str:
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    from tools.dashboards import DASHBOARDS, dashboard_text
+
+    return dashboard_text(DASHBOARDS[name])
+
+
 GENERATORS: dict[str, Callable[[], str]] = {
     "docs/lifecycle.md": lifecycle,
     "docs/openapi.json": openapi,
     "docs/cli.md": command_line,
+    **{f"deploy/grafana/{name}.json": partial(dashboard, name) for name in ("campus", "node", "jobs")},
 }
 
 

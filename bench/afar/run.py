@@ -31,12 +31,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench" / "checkpoint")]
 from keepers import label_of  # noqa: E402
 from series import SERIES  # noqa: E402
 
-from gpunion.adapters.files.directory import DirectoryVault  # noqa: E402
-from gpunion.adapters.files.mirror import MirrorVault  # noqa: E402
-from gpunion.adapters.files.restore import restore_directory  # noqa: E402
-from gpunion.adapters.files.ship import ship_directory  # noqa: E402
-from gpunion.adapters.http.vault_desk import HttpVaultDesk  # noqa: E402
-from gpunion.ports.vault import Manifest  # noqa: E402
+from gpunion.vault.http.vault_desk import HttpVaultDesk  # noqa: E402
+from gpunion.vault.manifest import Manifest  # noqa: E402
+from gpunion.vault.stores.folder.store import DirectoryVault  # noqa: E402
+from gpunion.vault.transfer.download import restore_directory  # noqa: E402
+from gpunion.vault.transfer.ship import ship_directory  # noqa: E402
+from gpunion.vault.vault import MirrorVault  # noqa: E402
 from tests.integration.coordinator.process import Coordinator  # noqa: E402
 
 MIRROR_BYTES = 100 * 10**9
@@ -57,9 +57,6 @@ class Counting(HttpVaultDesk):
 
     def fetch(self, name: str, job_id: str | None = None) -> bytes:
         return self._counted(super().fetch(name, job_id))
-
-    def fetch_start(self, name: str) -> bytes:
-        return self._counted(super().fetch_start(name))
 
     def _counted(self, stored: bytes) -> bytes:
         with self.counting:

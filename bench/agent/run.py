@@ -22,8 +22,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from gpunion.adapters.containers.engine import Engine
-from gpunion.adapters.containers.hostimage import HOST_IMAGE, ensure_host_image, host_places
+from gpunion.adapters.runtimes.containers.container_command import Engine
+from gpunion.adapters.runtimes.containers.host_image import HOST_IMAGE, ensure_host_image, host_places
 from gpunion.cli.demo.campus import Lab, LocalCampus
 
 ROOT = Path(__file__).resolve().parents[2]

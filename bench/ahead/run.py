@@ -18,19 +18,19 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.adapters.peers.client import TcpPeers
-from gpunion.adapters.peers.server import BlockServer
-from gpunion.agent.caps import Caps
-from gpunion.agent.directly import DirectSource
-from gpunion.agent.peering import PeerDesk
-from gpunion.domain.guest import Tenure
+from gpunion.agent.checkpoints.directly import DirectSource
+from gpunion.agent.machine.caps import Caps
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.peer import issue
+from gpunion.domain.jobs.guest import OwnerState
+from gpunion.domain.passes import issue
 from gpunion.domain.resources import GIB, MIB
-from gpunion.ports.vault import CheckpointLabel, Manifest
+from gpunion.vault.files_ready import DirectoryReady, restore_from_ready
+from gpunion.vault.http.client import TcpPeers
+from gpunion.vault.http.running_saves import PeerDesk
+from gpunion.vault.http.server import BlockServer
+from gpunion.vault.manifest import CheckpointLabel, Manifest
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.ship import ship_directory
 
 REPEATS = 5
 KEY = "5a" * 32
@@ -48,7 +48,7 @@ def measure(root: Path, size_mib: int) -> None:
     manifest = save(vault, root / "work", size_mib)
     here, there = (DirectoryReady(root / name, limit_bytes=8 * GIB) for name in ("here", "there"))
     fill(there, vault, manifest)
-    desk = PeerDesk(there, Caps(), lambda: Tenure.SHARING)
+    desk = PeerDesk(there, Caps(), lambda: OwnerState.SHARING)
     desk.welcome(JOB, KEY)
     server = BlockServer(desk, "127.0.0.1", 0)
     server.start()

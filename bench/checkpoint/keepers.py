@@ -12,11 +12,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.known import KnownFiles
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.ports.vault import CheckpointLabel, Manifest
+from gpunion.vault.manifest import CheckpointLabel, Manifest
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.transfer.known import KnownFiles
+from gpunion.vault.transfer.ship import ship_directory
 
 
 class Tool:

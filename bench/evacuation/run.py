@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from statistics import mean
 
-from gpunion.sim.reference.foretold import foretold_campus, lost_and_stalled_s
+from gpunion.lab.reference.foretold import foretold_campus, lost_and_stalled_s
 
 SEEDS, DAYS = 3, 5
 # GiB that a save ships, and seconds it stands still.

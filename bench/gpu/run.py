@@ -14,7 +14,7 @@ import sys
 import time
 
 from gpunion.adapters.nvml import driver_is_here, find_gpus
-from gpunion.agent.watch_settings import WatchSettings
+from gpunion.agent.machine.watch_settings import WatchSettings
 
 LOOKS = 60
 

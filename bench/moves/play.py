@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.moves.network import Network, network
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from gpunion.cli.demo.campus import Lab, LocalCampus, Process, spawn_module
 from gpunion.owner_kill import kill_all
 

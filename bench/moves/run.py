@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bench.moves.play import Crash, Move, play  # noqa: E402
-from gpunion.adapters.podman.probing import no_means  # noqa: E402
+from gpunion.adapters.runtimes.podman.probing import no_means  # noqa: E402
 
 PERCENTILE = 95
 # From the beginning of the dump to the end of the restore, on a machine like that of the measurements.

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.moves.network import PATH, Network, network
 from bench.moves.play import spawner
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from gpunion.cli.demo.campus import Lab, LocalCampus
 from gpunion.owner_kill import kill_all
 from gpunion.policy.bandwidth import RECLAIM_SHARE

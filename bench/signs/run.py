@@ -12,8 +12,8 @@ import sys
 from math import sqrt
 from statistics import mean, stdev
 
-from gpunion.sim.reference.seen import SeenCost, cost_of, seen_campus
-from gpunion.sim.scenario import SignHabit
+from gpunion.lab.reference.seen import SeenCost, cost_of, seen_campus
+from gpunion.sim.scenario.values import SignHabit
 
 SEEDS, DAYS = 6, 12.0
 # 95 % of a normal distribution; with six seeds it is rather more than that.

@@ -7,7 +7,7 @@ Values (`a_job(gpus=2)`, `a_node()`, `facts()`), the two engines alone with word
 from __future__ import annotations
 
 from tests.builders.campus import Campus, a_campus, at_once
-from tests.builders.headquarters import Headquarters, a_running_job, decided_anew
+from tests.builders.headquarters import Headquarters, a_running_job
 from tests.builders.lone_agent import LoneAgent, an_agent_with_a_guest
 from tests.builders.machines import Machine
 from tests.builders.processes import Process, Vault
@@ -71,5 +71,4 @@ __all__ = [
     "Vault",
     "a_campus",
     "at_once",
-    "decided_anew",
 ]

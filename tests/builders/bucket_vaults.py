@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.adapters.s3.jobs import Jobs
-from gpunion.adapters.s3.objects import Objects
+from gpunion.vault.stores.bucket.jobs import Jobs
+from gpunion.vault.stores.bucket.objects import Objects
+from gpunion.vault.stores.bucket.store import BucketDesk
+from gpunion.vault.vault import MirrorVault
 from tests.builders.vaults import JOB, KEY, Cut, VaultWorld
 
 

@@ -6,22 +6,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from gpunion.domain.commit import Commit, InboxMark, NumberedOrder, SavedCampus
-from gpunion.domain.events import (
+from gpunion.domain.ids import JobId, NodeId, RunId
+from gpunion.domain.jobs.job import Job, JobSpec
+from gpunion.domain.nodes.node import Node, NodeFacts
+from gpunion.domain.protocol.commit import Commit, InboxMark, NumberedOrder, SavedCampus
+from gpunion.domain.protocol.events import (
     CoordinatorEvent,
     CoordinatorStarted,
     JobStopAsked,
     JobSubmitted,
 )
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame, Progress
-from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.job import Job, JobSpec
-from gpunion.domain.node import Node, NodeFacts
-from gpunion.domain.orders import StartRun
-from gpunion.domain.reasons import Reason, Why
+from gpunion.domain.protocol.frames import AgentFrame, CoordinatorFrame, Progress
+from gpunion.domain.protocol.orders import StartRun
+from gpunion.domain.reasons.reason import Reason, Why
 from gpunion.domain.timing import Timing
-from gpunion.engine import audit
-from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.coordinator import audit
+from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.policy.policies import BASELINE, Policies
 from tests.builders.machines import Machine
 from tests.builders.processes import Vault
@@ -177,8 +177,8 @@ class Campus:
             ),
         )
 
-    def _boot(self, saved: SavedCampus, term: int) -> CoordinatorStation:
-        return CoordinatorStation(
+    def _boot(self, saved: SavedCampus, term: int) -> PureCoordinator:
+        return PureCoordinator(
             saved=saved, policies=self.policies, timing=self.timing, term=term, now_s=self.now_s
         )
 

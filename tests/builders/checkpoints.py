@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 from blake3 import blake3
 
-from gpunion.ports.vault import BLOCK_SIZE_BYTES, CheckpointLabel, FileEntry, JobKey, Manifest, Vault
+from gpunion.vault.manifest import BLOCK_SIZE_BYTES, CheckpointLabel, FileEntry, JobKey, Manifest, Vault
 
 
 def a_key(job_id: str = "job-1") -> JobKey:
@@ -75,8 +75,7 @@ def series(vault: Vault, count: int) -> list[Manifest]:
     found = []
     for number in range(count):
         vault.begin("job-1", 1)
-        like = name_of(state(number - 1)) if number else None
-        stored_bytes = vault.put(name_of(state(number)), state(number), like)
+        stored_bytes = vault.put(name_of(state(number)), state(number))
         label = {"checkpoint_id": f"c{number}", "step": number, "new_bytes": stored_bytes}
         found.append(sealed(vault, {"w": state(number)}, **label))
     return found

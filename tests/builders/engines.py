@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from copy import deepcopy
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from gpunion.domain.decision import AgentDecision, Decision
-from gpunion.domain.events import TimerFired
+from gpunion.domain.protocol.decision import AgentDecision, Decision
+from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.timers import Timer
 from gpunion.engine.timers import Timers
 
 Heard = TypeVar("Heard", contravariant=True)
@@ -29,7 +30,7 @@ def decided(engine: Engine[Heard, Made], timers: Timers, now_s: float, event: He
     decision = engine.handle(now_s, event)
     assert engine.state == before, f"thinking about {event} left a trace"
     if isinstance(event, TimerFired):
-        timers.fired(event.key)
+        timers.fired(event.timer)
     engine.apply(decision)
     timers.apply(decision.effects)
     for reason in decision.reasons:
@@ -40,7 +41,7 @@ def decided(engine: Engine[Heard, Made], timers: Timers, now_s: float, event: He
 class EngineAlone(ABC, Generic[Made]):
     def __init__(self, now_s: float) -> None:
         self.now_s = now_s
-        self.timers = Timers()
+        self.timers: Timers[Any] = Timers()
 
     @abstractmethod
     def hears(self, event: Any) -> Made: ...
@@ -49,9 +50,16 @@ class EngineAlone(ABC, Generic[Made]):
         self.now_s += seconds
         return self
 
-    def fires(self, key: str) -> Made:
+    @abstractmethod
+    def timer(self, text: str) -> Timer:
+        """The one with that text."""
+
+    def timer_at(self, text: str) -> float | None:
+        return self.timers.at(self.timer(text))
+
+    def fires(self, text: str) -> Made:
         """Waits until that timer is due and lets it fire."""
-        at_s = self.timers.at(key)
-        assert at_s is not None, f"no timer {key} is set, only {self.timers.items()}"
+        timer, at_s = self.timer(text), self.timer_at(text)
+        assert at_s is not None, f"{timer} is not set, only {self.timers.items()}"
         self.now_s = max(self.now_s, at_s)
-        return self.hears(TimerFired(key=key))
+        return self.hears(TimerFired(timer=timer))

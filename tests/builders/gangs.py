@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpunion.domain.decision import Decision
-from gpunion.domain.gang import Seat
-from gpunion.domain.reasons import Why
+from gpunion.domain.jobs.gang import Seat
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.reasons.reason import Why
 from tests.builders import Headquarters, a_spec, orders
 
 MEMBERS = ("job", "job-r1")

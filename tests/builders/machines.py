@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.commit import AgentCommit, SavedAgent
-from gpunion.domain.effects import (
+from gpunion.domain.ids import JobId, NodeId, RunId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.protocol.commit import AgentCommit, SavedAgent
+from gpunion.domain.protocol.effects import (
     AgentEffect,
     AskToSave,
     CancelShipping,
@@ -22,7 +25,7 @@ from gpunion.domain.effects import (
     TerminateGuest,
     UnparkGuest,
 )
-from gpunion.domain.events import (
+from gpunion.domain.protocol.events import (
     AgentEvent,
     AgentStarted,
     CheckpointNotShipped,
@@ -37,12 +40,9 @@ from gpunion.domain.events import (
     GuestUnparked,
     OutputShipped,
 )
-from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.node import NodeFacts
 from gpunion.domain.resources import MIB
-from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
-from gpunion.engine.agent_station import AgentStation
+from gpunion.engine.agent.pure_agent import PureAgent
 from tests.builders.processes import Process
 
 if TYPE_CHECKING:
@@ -151,10 +151,8 @@ class Machine:
         if due_s is not None:
             yield due_s
 
-    def _boot(self) -> AgentStation:
-        return AgentStation(
-            node_id=self.node_id, facts=self.facts, saved=self.disk, timing=self.campus.timing
-        )
+    def _boot(self) -> PureAgent:
+        return PureAgent(node_id=self.node_id, facts=self.facts, saved=self.disk, timing=self.campus.timing)
 
     def _let_live(self, process: Process) -> bool:
         now_s = self.campus.now_s

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpunion.agent.world import Fetched
-from gpunion.domain.peer import PeerPass
-from gpunion.ports.vault import (
+from gpunion.agent.dependencies import Fetched
+from gpunion.domain.passes import PeerPass
+from gpunion.vault.manifest import (
     CheckpointLabel,
     Garbage,
     JobKey,

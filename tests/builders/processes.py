@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gpunion.domain.effects import (
+from gpunion.domain.ids import CheckpointId, JobId
+from gpunion.domain.protocol.effects import (
     AskToSave,
 )
-from gpunion.domain.ids import CheckpointId, JobId
-from gpunion.domain.orders import StartRun
+from gpunion.domain.protocol.orders import StartRun
 
 
 @dataclass

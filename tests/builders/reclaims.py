@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpunion.domain.migration import Migration
-from gpunion.domain.reports import NoticeGiven
+from gpunion.domain.jobs.migration import Migration
+from gpunion.domain.protocol.reports import NoticeGiven
 from tests.builders import Headquarters, a_running_job
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpunion.domain.events import OwnerReclaimed
-from gpunion.domain.reports import GuestAskedToGo
-from gpunion.domain.terms import Terms
-from gpunion.domain.withheld import HoldCause
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.nodes.withheld import HoldCause
+from gpunion.domain.protocol.events import OwnerReclaimed
+from gpunion.domain.protocol.reports import GuestAskedToGo
 from tests.builders import a_guest
 
 NO_STUDENTS = Terms(deny_labs=("students",), notice_s=60.0)

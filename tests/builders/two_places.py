@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gpunion.adapters.files.replicas import DeskReplicas
-from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
-from gpunion.ports.replicas import Completed
-from gpunion.ports.vault import Vault, VaultUnavailable
-from gpunion.ports.vault_desk import VaultDesk
+from gpunion.vault.interfaces import VaultDesk
+from gpunion.vault.manifest import Vault, VaultUnavailable
+from gpunion.vault.replicas import Completed
+from gpunion.vault.replicated import NamedVault, ReplicatedVault
+from gpunion.vault.transfer.replicate import DeskReplicas
 
 FOLDER, BUCKET = "folder", "bucket"
 BOTH = (FOLDER, BUCKET)

@@ -5,27 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.decision import AgentDecision, Decision
-from gpunion.domain.effects import (
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId, checkpoint_id
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import Guest, GuestPhase
+from gpunion.domain.jobs.job import CheckpointWish, Job, JobPhase, JobSpec, Priority
+from gpunion.domain.jobs.run import EndReason, Run, RunPhase
+from gpunion.domain.nodes.node import DiskRoom, Node, NodeFacts, NodePhase
+from gpunion.domain.nodes.node_view import NodeView
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.decision import AgentDecision, Decision
+from gpunion.domain.protocol.effects import (
     AgentEffect,
     CancelTimer,
     SendOrder,
     SendReport,
     SetTimer,
 )
-from gpunion.domain.frames import Welcome
-from gpunion.domain.guest import Guest, GuestPhase
-from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId, checkpoint_id
-from gpunion.domain.job import CheckpointWish, Job, JobPhase, JobSpec, Priority
-from gpunion.domain.node import DiskRoom, Node, NodeFacts, NodePhase
-from gpunion.domain.orders import Order, StartRun, StopRun, TakeCheckpoint
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import CheckpointFailed, Report, RunEnded
+from gpunion.domain.protocol.frames import Welcome
+from gpunion.domain.protocol.orders import Order, StartRun, StopRun, TakeCheckpoint
+from gpunion.domain.protocol.reports import CheckpointFailed, Report, RunEnded
+from gpunion.domain.protocol.timers import text_of
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB, Capacity, Gpu, Grant, Request
-from gpunion.domain.run import EndReason, Run, RunPhase
-from gpunion.domain.snapshot import NodeView
-from gpunion.domain.terms import Terms
 from gpunion.domain.timing import Timing
 
 TIMING = Timing()
@@ -33,10 +34,24 @@ GIGABIT_BPS = 1e9
 
 
 def some_gpus(
-    count: int = 1, *, model: str = "card", memory_gib: float = 24, speed: float = 1.0, first: int = 0
+    count: int = 1,
+    *,
+    model: str = "card",
+    memory_gib: float = 24,
+    speed: float = 1.0,
+    first: int = 0,
+    compute_capability: str = "",
+    cuda: str = "",
 ) -> tuple[Gpu, ...]:
     return tuple(
-        Gpu(index=index, model=model, memory_bytes=int(memory_gib * GIB), speed=speed)
+        Gpu(
+            index=index,
+            model=model,
+            memory_bytes=int(memory_gib * GIB),
+            speed=speed,
+            compute_capability=compute_capability,
+            cuda=cuda,
+        )
         for index in range(first, first + count)
     )
 
@@ -221,13 +236,13 @@ def orders(decision: Decision) -> list[tuple[NodeId, Order]]:
 
 
 def timers_of(decision: Decision | AgentDecision) -> dict[str, float | None]:
-    """Set timers by name; None where one was cancelled. The last word of a name counts."""
+    """Set timers by their texts; None where one was cancelled. The last word on each counts."""
     said: dict[str, float | None] = {}
     for effect in decision.effects:
         if isinstance(effect, SetTimer):
-            said[effect.key] = effect.at_s
+            said[text_of(effect.timer)] = effect.at_s
         elif isinstance(effect, CancelTimer):
-            said[effect.key] = None
+            said[text_of(effect.timer)] = None
     return said
 
 

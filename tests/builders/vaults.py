@@ -17,13 +17,7 @@ from typing import Any
 import numpy
 from hypothesis import strategies as st
 
-from gpunion.adapters.files.caretaker import DirectoryCaretaker
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.manifests import block_names
-from gpunion.adapters.files.operations import FileOperations
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.ports.vault import (
+from gpunion.vault.manifest import (
     BLOCK_SIZE_BYTES,
     CheckpointLabel,
     CorruptBlock,
@@ -32,6 +26,12 @@ from gpunion.ports.vault import (
     MissingBlock,
     VaultFault,
 )
+from gpunion.vault.manifests import block_names
+from gpunion.vault.stores.folder.caretaker import DirectoryCaretaker
+from gpunion.vault.stores.folder.operations import FileOperations
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.transfer.ship import ship_directory
 
 # A cut is the death of a process, not of a machine: what is synced here waits for no disk.
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -75,14 +75,6 @@ class CutOperations(FileOperations):
         if self._may_die():
             raise Cut
         super().rename(source, target)
-
-    def take_name(self, source: Path, target: Path) -> None:
-        if self._may_die():
-            raise Cut
-        os.link(source, target)
-        if self._may_die():
-            raise Cut
-        os.unlink(source)
 
     def unlink(self, path: Path) -> None:
         if self._may_die():
@@ -140,10 +132,6 @@ class FailingOperations(CutOperations):
     def rename(self, source: Path, target: Path) -> None:
         with self._answering():
             FileOperations.rename(self, source, target)
-
-    def take_name(self, source: Path, target: Path) -> None:
-        with self._answering():
-            FileOperations.take_name(self, source, target)
 
     def unlink(self, path: Path) -> None:
         with self._answering():
@@ -249,7 +237,7 @@ class VaultWorld:
         named = {
             vault.packing.name(name) for manifest in vault.manifests(JOB) for name in block_names(manifest)
         }
-        needed = sorted(vault.blocks.with_bases(named))
+        needed = sorted(named)
         if not needed:
             return
         path = vault.blocks.path(random.Random(seed).choice(needed))

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.docker.runtime import open_docker
-from gpunion.adapters.podman.runtime import open_podman
-from gpunion.adapters.sandbox.kept import KeptRuntime
-from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.adapters.runtimes.docker import open_docker
+from gpunion.adapters.runtimes.keeper.kept_runtime import KeptRuntime
+from gpunion.adapters.runtimes.podman.runtime import open_podman
+from gpunion.adapters.runtimes.sandbox.runtime import SandboxRuntime
 from gpunion.ports.runtime import ExitReason, GuestSpec
 from tests.conftest import require
 from tests.real_machine import PATIENCE_S, eventually, now_s

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpunion.adapters.containers.gpus import CDI_DIRECTORIES, CDI_KIND
+from gpunion.adapters.runtimes.containers.gpus import CDI_DIRECTORIES, CDI_KIND
 
 DESCRIPTION = Path("/etc/cdi/gpunion-test.json")
 DEVICE_FILES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")

@@ -60,3 +60,45 @@ open(os.path.join(os.environ["FAKE_GPU"], str(os.getpid())), "w").close()
 print("READY %.6f" % time.time(), flush=True)
 sys.stdin.read()
 """
+
+# Prints how many steps of training it does in a second, of two kinds: small ones, whose time is Python's and
+# the driver's, and large ones, whose time is the card's. Both are fed from pinned memory.
+SPEED = """
+import json, time, torch
+torch.manual_seed(0)
+
+def rate(width, depth, batch, seconds, looked_every):
+    layers = [part for _ in range(depth) for part in (torch.nn.Linear(width, width), torch.nn.GELU())]
+    model = torch.nn.Sequential(*layers).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    host = torch.randn(batch, width).pin_memory()
+
+    def steps(count):
+        for _ in range(count):
+            x = host.to("cuda", non_blocking=True)
+            with torch.autocast("cuda", dtype=torch.bfloat16):
+                loss = (model(x) - x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        torch.cuda.synchronize()
+
+    steps(4 * looked_every)
+    began, done = time.perf_counter(), 0
+    while time.perf_counter() - began < seconds:
+        steps(looked_every)
+        done += looked_every
+    return done / (time.perf_counter() - began)
+
+rates = {"small_steps": rate(512, 6, 64, 5.0, 50), "large_steps": rate(8192, 6, 4096, 5.0, 5)}
+print("RATES " + json.dumps({"rates": rates, "torch": torch.__version__}), flush=True)
+"""
+
+REHEARSED_SPEED = """
+import json, time
+began, done = time.perf_counter(), 0
+while time.perf_counter() - began < 1.0:
+    sum(range(1000))
+    done += 1
+print("RATES " + json.dumps({"rates": {"sums": done / (time.perf_counter() - began)}}), flush=True)
+"""

@@ -80,8 +80,8 @@ def show(folder: Path, *, as_root: bool) -> dict[str, Any]:
 
 
 def guests_are_root() -> contextlib.AbstractContextManager[Any]:
-    from gpunion.adapters.containers.runtime import GuestUser
-    from gpunion.adapters.podman import runtime
+    from gpunion.adapters.runtimes.containers.guest_user import GuestUser
+    from gpunion.adapters.runtimes.podman import runtime
 
     root = GuestUser(inside="0:0", host_id=0, described="root, for this test")
     return mock.patch.object(runtime, "guest_user", return_value=root)
@@ -90,7 +90,7 @@ def guests_are_root() -> contextlib.AbstractContextManager[Any]:
 def _play(folder: Path, found: dict[str, Any]) -> None:
     from gpunion.adapters.cuda.hooks import CudaHooks
     from gpunion.adapters.nvml import find_gpus
-    from gpunion.adapters.podman.runtime import open_podman
+    from gpunion.adapters.runtimes.podman.runtime import open_podman
     from gpunion.ports.runtime import ExitReason
 
     gpus = find_gpus({}, folder / "numbers.json")

@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("--wheels", type=Path, help="the folder with the wheels (where none are installed)")
     parser.add_argument("--out", type=Path, help="write the JSON here as well")
     parser.add_argument("--park", action="store_true", help="the play in which the guest is parked")
+    parser.add_argument("--preempt", action="store_true", help="the play in which an urgent job has its card")
     parser.add_argument("--runtime", default="sandbox", help="docker or podman: the guest in a container")
     parser.add_argument("--rehearse", action="store_true", help="with a made-up driver, on any machine")
     arguments = parser.parse_args()
@@ -44,9 +45,9 @@ def main() -> int:
         if PREPARED not in os.environ:
             return again_with(arguments.wheels, Path(folder))
         if arguments.rehearse:
-            answer = _rehearse(Path(folder), park=arguments.park)
+            answer = _rehearse(Path(folder), _scene(arguments))
         else:
-            answer = show(Path(folder), park=arguments.park, runtime=arguments.runtime)
+            answer = show(Path(folder), _scene(arguments), runtime=arguments.runtime)
     text = json.dumps(answer, indent=2)
     print(text)
     if arguments.out is not None:
@@ -67,7 +68,11 @@ def again_with(wheels: Path | None, folder: Path) -> int:
     return os.spawnve(os.P_WAIT, sys.executable, [sys.executable, *sys.argv], environment)
 
 
-def show(folder: Path, *, park: bool = False, runtime: str = "sandbox") -> dict[str, Any]:
+def _scene(arguments: argparse.Namespace) -> str:
+    return "park" if arguments.park else "preempt" if arguments.preempt else ""
+
+
+def show(folder: Path, scene: str = "", *, runtime: str = "sandbox") -> dict[str, Any]:
     pynvml: Any = importlib.import_module("pynvml")
     from gpunion.agent.compose.runtimes import can_sandbox
     from tests.gpu.described import described
@@ -84,31 +89,36 @@ def show(folder: Path, *, park: bool = False, runtime: str = "sandbox") -> dict[
         runtime=runtime,
     )
     with contextlib.nullcontext() if runtime == "sandbox" else described():
-        found = _play(folder, props, park=park)
+        found = _play(folder, props, scene)
     found["driver"] = str(pynvml.nvmlSystemGetDriverVersion())
     found["sandboxed"] = not props.unsandboxed
     found["verdicts"] = _judge(found)
     return found
 
 
-def _play(folder: Path, props: Props, *, park: bool) -> dict[str, Any]:
+def _play(folder: Path, props: Props, scene: str) -> dict[str, Any]:
     from tests.gpu.park_scene import ParkScene
+    from tests.gpu.preempt_scene import PreemptScene, RehearsedPreemptScene
     from tests.gpu.scene import Scene
 
-    return (ParkScene if park else Scene)(root=folder / "campus", props=props).play()
+    preempt = RehearsedPreemptScene if props.agent_environment else PreemptScene
+    played = {"park": ParkScene, "preempt": preempt}.get(scene, Scene)
+    return played(root=folder / "campus", props=props).play()
 
 
 def _judge(found: dict[str, Any]) -> dict[str, bool]:
-    from tests.gpu import park_scene
+    from tests.gpu import park_scene, preempt_scene
 
+    if "preempt" in found:
+        return preempt_scene.verdicts(found)
     return park_scene.verdicts(found) if "park" in found else verdicts(found)
 
 
-def _rehearse(folder: Path, *, park: bool = False) -> dict[str, Any]:
+def _rehearse(folder: Path, scene: str) -> dict[str, Any]:
     from tests.gpu.rehearsal import rehearsed
 
     with rehearsed(folder, folder / "campus") as props:
-        found = _play(folder, props, park=park)
+        found = _play(folder, props, scene)
     return {"rehearsed": True, **found, "verdicts": _judge(found)}
 
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpunion.agent import owner_client
-from gpunion.agent.compose.campus import join
-from gpunion.agent.enrol import JoinRequest
+from gpunion.agent.compose.coordinator_requests import join
+from gpunion.agent.link.joining import JoinRequest
+from gpunion.agent.owner import client as owner_client
 from gpunion.agent.settings import SETTINGS_FILE
-from gpunion.agent.terms_file import TERMS_FILE
+from gpunion.agent.terms.file import TERMS_FILE
 from gpunion.cli.demo.campus import LocalCampus
-from gpunion.domain.terms import Terms
+from gpunion.domain.nodes.terms import Terms
 
 NODE = "lab"
 LIMIT_S = 120.0
@@ -224,7 +224,7 @@ class Scene:
             print(f"--- {path.parent.name}", *lines, sep="\n", file=sys.stderr)
 
 
-def _without_our_paths() -> dict[str, str]:
+def without_our_paths() -> dict[str, str]:
     """The owner's Python is the machine's own, with the machine's PyTorch and what belongs to it."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
@@ -239,7 +239,7 @@ class OwnWork:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**_without_our_paths(), **environment},
+            env={**without_our_paths(), **environment},
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.adapters import cuda
-from gpunion.adapters.sandbox import control as sandbox_control
-from gpunion.agent.asking_aside import AskedAside
+from gpunion.adapters.runtimes.keeper import control_files as sandbox_control
+from gpunion.agent.program.gpu_release import AskedAside
 from tests.gpu.state_programs import SAVED_WHILE_TRAINING, TRAIN, TRAINERS
 
 GIB = 1024**3

@@ -15,6 +15,7 @@ from tests.machines.lab import Lab, Machine, eventually
 CHECKOUT = Path(__file__).resolve().parents[2]
 JOB = CHECKOUT / "tests" / "system" / "beating_job.py"
 OPERATOR_S_PAGE = CHECKOUT / "docs" / "coordinator.md"
+UNIT = CHECKOUT / "deploy" / "systemd" / "gpunion-coordinator.service"
 GPUNION = "gpunion"  # an owner's, as their shell finds it
 OPERATOR_S = "/opt/gpunion-campus/bin/gpunion"
 PORT = 8765
@@ -52,9 +53,9 @@ class CampusOfMachines:
         [wheel] = wheels.glob("*.whl")
         self.hub.put(wheel, "/srv/wheels/")
         page = OPERATOR_S_PAGE.read_text(encoding="utf-8")
-        commands, unit = re.findall(r"^```(?:ini)?\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[:2]
-        self.hub.do(commands)
-        listening = unit.replace("127.0.0.1:", "0.0.0.0:")
+        commands = re.findall(r"^```\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
+        self.hub.do(f"cd /srv/wheels\n{commands}")  # where the wheel lies that the page installs
+        listening = UNIT.read_text(encoding="utf-8").replace("127.0.0.1:", "0.0.0.0:")
         self.hub.write("/etc/systemd/system/gpunion-coordinator.service", listening)
         self.hub.do("systemctl enable --now gpunion-coordinator")
         eventually(lambda: self.hub.ask("test -s /srv/gpunion/address").returncode == 0, "it listens")

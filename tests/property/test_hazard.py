@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunion.policy.hazard.answers import profile_of, profiles_of
+from gpunion.policy.hazard.buckets import DAY_S, HOUR_S, WEEK_S
 from gpunion.policy.hazard.fleet import fit_fleet
 from gpunion.policy.hazard.history import LentSpan, NodeHistory
 from gpunion.policy.hazard.profile import Answer, RateProfile
-from gpunion.policy.hazard.week import DAY_S, HOUR_S, WEEK_S
 
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
 pytestmark = pytest.mark.no_cover

@@ -13,15 +13,15 @@ from scipy.optimize import linear_sum_assignment, minimize
 
 from gpunion.domain.ids import RunId
 from gpunion.policy.assignment import cheapest
-from gpunion.policy.reclaim import AtStake, work_per_byte
-from gpunion.policy.scheduling.evacuation import evacuates, next_to_save
-from gpunion.policy.scheduling.joint import (
+from gpunion.policy.checkpoint_timing.evacuation import evacuates, next_to_save
+from gpunion.policy.checkpoint_timing.joint import (
     Saver,
     cost_per_s,
     intervals_s,
     price_of_a_byte,
     traffic_bytes_per_s,
 )
+from gpunion.policy.reclaim import AtStake, work_per_byte
 
 savers = st.builds(
     Saver,

@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunion.adapters.files.caretaker import DirectoryCaretaker
-from gpunion.adapters.files.desk import DirectoryDesk
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.s3.caretaker import BucketCaretaker
-from gpunion.adapters.s3.objects import Objects
-from gpunion.ports.vault import Manifest, Vault, VaultUnavailable
-from gpunion.ports.vault_desk import VaultDesk
+from gpunion.vault.interfaces import VaultDesk
+from gpunion.vault.manifest import Manifest, Vault, VaultUnavailable
+from gpunion.vault.stores.bucket.caretaker import BucketCaretaker
+from gpunion.vault.stores.bucket.objects import Objects
+from gpunion.vault.stores.folder.caretaker import DirectoryCaretaker
+from gpunion.vault.stores.folder.desk import DirectoryDesk
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.vault import MirrorVault
 from tests.builders.bucket_vaults import BucketWorld, new_store
 from tests.builders.two_places import BOTH, BUCKET, FOLDER, complete, replicated
 from tests.builders.vaults import FILES, IN_MEMORY, JOB, KEY, Action, Script, does, play, scripts

@@ -8,9 +8,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpunion.domain.ids import CheckpointId, NodeId
-from gpunion.domain.job import DurablePoint, Job, SaveCost
+from gpunion.domain.jobs.job import DurablePoint, Job, SaveCost
+from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.resources import GIB
-from gpunion.domain.snapshot import NodeView
 from gpunion.policy.expected_loss import ExpectedLoss
 from gpunion.policy.staging import LIKELIHOOD, SHORTLIST, Offer, PreStaging, building_budget_bytes
 from tests.builders import a_job, a_node, a_view, facts

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import errno
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunion.adapters.files.blocks import Blocks
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.ports.vault import MissingBlock
+from gpunion.vault.manifest import MissingBlock
+from gpunion.vault.stores.folder.blocks import Blocks
+from gpunion.vault.stores.folder.store import DirectoryVault
 from tests.builders.vaults import (
     DAMAGES,
     FILES,
     IN_MEMORY,
-    JOB,
     SAVES,
     STATES,
     UNTIMELY_SAVES,
@@ -115,33 +114,23 @@ def test_a_training_that_is_saved_forgotten_and_collected_can_always_go_on(
         train(VaultWorld(root=Path(folder), encrypted=encrypted), numbers, tidy)
 
 
-@pytest.mark.parametrize("encrypted", [False, True])
-def test_the_states_of_these_tests_are_stored_as_differences(tmp_path: Path, encrypted: bool) -> None:
-    """Else they would show nothing about them."""
-    world = VaultWorld(root=tmp_path, encrypted=encrypted)
-    for number in range(10):
-        world.save({"w": STATES[number]})
-    vault = world.vault()
-    names = [vault.packing.name(manifest.files[0].blocks[0]) for manifest in vault.manifests(JOB)]
-    distances = [vault.blocks.head(name).distance for name in names]
-    assert distances == [0, 1, 2, 3, 4, 5, 6, 7, 8, 0]
+class KeepsNothing(Blocks):
+    """A planted bug: a collector that finds no block needed."""
 
-
-class ForgetsBases(Blocks):
-    """A planted bug: only what manifests name themselves is kept."""
-
-    def with_bases(self, names: Iterable[str]) -> set[str]:
-        return set(names)
+    def stored(self) -> Iterator[Path]:
+        for path in super().stored():
+            path.unlink()
+        yield from ()
 
 
 class CarelessWorld(VaultWorld):
     def vault(self) -> DirectoryVault:
         vault = super().vault()
-        vault.blocks.__class__ = ForgetsBases
+        vault._common.__class__ = KeepsNothing
         return vault
 
 
-def test_a_collector_that_forgets_bases_would_be_found_out(tmp_path: Path) -> None:
+def test_a_collector_that_keeps_nothing_would_be_found_out(tmp_path: Path) -> None:
     world = CarelessWorld(root=tmp_path)
     for number in range(3):
         world.save({"w": STATES[number]})

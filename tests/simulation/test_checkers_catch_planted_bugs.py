@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.sim.fuzz import run_seed
+from gpunion.sim.fuzz import policies, run_seed
 from gpunion.sim.world import Parts
 from tests.simulation import planted_bugs as bugs
 
@@ -20,6 +20,10 @@ PLANTED = {
         3,
     ),
     "the kill timer is forgotten": (Parts(agent_station=bugs.AgentWithoutKillTimer), 1),
+    "a window's end is no limit of its keeper": (
+        Parts(policies=policies(urgent=False, windows=True), agent_station=bugs.AgentWithoutWindowLimits),
+        14,
+    ),
     "a guest starts against its owner's word": (Parts(agent_station=bugs.AgentDeafToItsOwner), 2),
     "a GPU is given twice": (
         Parts(coordinator_station=bugs.CoordinatorOfOneGpu, agent_station=bugs.AgentBlindToItsGuests),
@@ -29,8 +33,25 @@ PLANTED = {
     "what a gang might go back to is thrown away": (Parts(vault=bugs.VaultThatKeepsTheNewestOnly), 4),
     "a gang's member goes on from a step of its own": (Parts(vault=bugs.VaultThatKnowsBetter), 12),
     "last saves go faster than they may": (Parts(agent_station=bugs.AgentInAHurry), 6),
+    "a GPU is given away before whoever makes room is off it": (
+        Parts(coordinator_station=bugs.CoordinatorThatGivesTooSoon, agent_station=bugs.AgentBlindToItsGuests),
+        5,
+    ),
+    "a GPU is given away before the driver has moved what is on it": (
+        Parts(
+            coordinator_station=bugs.CoordinatorThatCannotWaitForTheDriver,
+            agent_station=bugs.AgentBlindToItsGuests,
+        ),
+        5,
+    ),
+    "who made room is asked again at once": (Parts(coordinator_station=bugs.CoordinatorThatAsksAgain), 13),
     "nobody is told why": (Parts(coordinator_station=bugs.TaciturnCoordinator), 8),
     "an acknowledged report is lost": (Parts(campus_disk=bugs.DiskThatLosesReports), 7),
+    "any node's word about any run counts": (
+        Parts(coordinator_station=bugs.CoordinatorThatBelievesAnybody),
+        10,
+    ),
+    "a word of an earlier epoch counts": (Parts(coordinator_station=bugs.CoordinatorBlindToEpochs), 3),
     "an agent forgets to say that a run ended": (Parts(agent_station=bugs.AgentThatForgetsToReport), 10),
 }
 

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.domain.commit import SavedAgent
-from gpunion.domain.frames import LeaseGrant, OrderFrame, Welcome
 from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.node import NodeFacts
-from gpunion.domain.orders import StopRun
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.protocol.commit import SavedAgent
+from gpunion.domain.protocol.frames import LeaseGrant, OrderFrame, Welcome
+from gpunion.domain.protocol.orders import StopRun
 from gpunion.domain.resources import Capacity
 from gpunion.domain.timing import Timing
-from gpunion.engine.agent_station import AgentStation
+from gpunion.engine.agent.pure_agent import PureAgent
 from gpunion.sim.run import Outcome, run_scenario
-from gpunion.sim.scenario_file import parse_scenario
+from gpunion.sim.scenario.file import parse_scenario
 
 TWO_NODES = """
 horizon_s = 3000.0
@@ -134,7 +134,7 @@ acts = [{ at_s = 100, do = "reclaim", notice_s = 60 }, { at_s = 300, do = "resum
 def test_an_order_overtaken_by_a_lease_waits_to_be_sent_again() -> None:
     """It may be from before the node was given up, and the lease from after."""
     facts = NodeFacts(lab="", capacity=Capacity(gpus=(), cpus=1, memory_bytes=1, uplink_bps=1e9))
-    station = AgentStation(
+    station = PureAgent(
         node_id=NodeId("alpha"), facts=facts, saved=SavedAgent(incarnation="i"), timing=Timing()
     )
     order = StopRun(run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunion.sim.reference.foretold import foretold_campus, lost_and_stalled_s
+from gpunion.lab.reference.foretold import foretold_campus, lost_and_stalled_s
 
 
 def test_who_saves_ahead_of_a_foretold_end_loses_far_less_and_hardly_stands_still_more() -> None:

@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from gpunion.sim.reference.seen import SeenCost, cost_of, seen_campus
-from gpunion.sim.scenario import SignHabit
+from gpunion.lab.reference.seen import SeenCost, cost_of, seen_campus
+from gpunion.sim.scenario.values import SignHabit
 
 SEEDS = (1, 2)
 DAYS = 12.0

@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,17 @@ class Scene:
         while len(self.beats(job_id)) < at_least:
             assert time.monotonic() < until_s, f"no beats\n{self.story(job_id)}"
             time.sleep(0.02)
+
+    def until_told(self, job_id: str, words: str, times: int = 1) -> str:
+        """What its program printed, in all its runs, once it has printed these words so often."""
+        until_s = time.monotonic() + LIMIT_S
+        text, offset = "", 0
+        while text.count(words) < times:
+            assert time.monotonic() < until_s, f"it never said {words!r}\n{self.story(job_id)}"
+            page = self.patiently(partial(self.campus.client().logs, job_id, offset=offset))
+            text, offset = text + page["text"], page["next_offset"]
+            time.sleep(0.05)
+        return text
 
     def story(self, job_id: str) -> str:
         lines = self.patiently(lambda: self.campus.client().why(job_id))["story"]

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpunion.agent import owner_client
-from gpunion.agent.owner_client import OwnerTrouble
+from gpunion.agent.owner import client as owner_client
+from gpunion.agent.owner.client import OwnerTrouble
 from gpunion.sdk.errors import ClientError
 from tests.system.cable import Cable
 from tests.system.scene import Scene

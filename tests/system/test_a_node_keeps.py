@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from tests.system.scene import LIMIT_S, PATIENT, Scene
 
 pytestmark = [pytest.mark.xdist_group("keeper"), pytest.mark.timeout(300)]

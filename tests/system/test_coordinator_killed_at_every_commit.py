@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from gpunion.cli.demo.campus import CampusTrouble
 from tests.system.scene import LIMIT_S, Scene
 

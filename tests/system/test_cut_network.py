@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from tests.system.cable import Cable
 from tests.system.scene import PATIENT, Scene
 

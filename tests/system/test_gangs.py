@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from tests.system.scene import Scene
 
 pytestmark = [pytest.mark.xdist_group("gangs"), pytest.mark.timeout(300)]

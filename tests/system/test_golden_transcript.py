@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent import owner_client
-from gpunion.domain.commit import AgentCommit, Commit
+from gpunion.agent.owner import client as owner_client
 from gpunion.domain.ids import NodeId
-from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.domain.protocol.commit import AgentCommit, Commit
+from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.engine.transcript import Transcript
+from gpunion.sim.observer import Watch
 from gpunion.sim.run import run_scenario
-from gpunion.sim.watch import Watch
 from gpunion.sim.world import World
 from tests.system.scene import Scene
 
@@ -46,7 +46,7 @@ class _Listener(Watch):
         self.told: Told = {}
         self._transcripts: dict[str, Transcript] = {}
 
-    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+    def coordinator_committed(self, commit: Commit, station: PureCoordinator) -> None:
         self._add("coordinator", commit)
 
     def agent_committed(self, node_id: NodeId, commit: AgentCommit) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from gpunion.cli.demo.campus import Lab
 from gpunion.domain.image import Image
 from gpunion.sdk.client import Client

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from gpunion.owner_kill.guest import guest_dirs, lives
 from tests.system.scene import LIMIT_S, PATIENT, Scene
 

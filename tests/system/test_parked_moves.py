@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from gpunion.adapters.nvml.child import STAND_IN_VARIABLE
-from gpunion.agent import owner_client
-from gpunion.agent.compose.campus import join
-from gpunion.agent.enrol import JoinRequest
-from gpunion.agent.terms_file import TERMS_FILE
+from gpunion.agent.compose.coordinator_requests import join
+from gpunion.agent.link.joining import JoinRequest
+from gpunion.agent.owner import client as owner_client
+from gpunion.agent.terms.file import TERMS_FILE
 from gpunion.cli.demo.campus import LocalCampus
-from gpunion.domain.terms import Terms
+from gpunion.domain.nodes.terms import Terms
 from tests.system.nursery import fork_module
 from tests.system.scene import TIMING
 from tests.unit.nvml.cards import STATE_VARIABLE, FakeDriver, a_card

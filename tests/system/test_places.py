@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from gpunion.sdk.errors import ClientError
 from tests.s3_server import S3Server, s3_server
 from tests.system.scene import LIMIT_S, PATIENT, Scene

@@ -12,9 +12,9 @@ import pytest
 
 from gpunion.cli.context import Context
 from gpunion.cli.main import main
-from gpunion.cli.screen import Screen
+from gpunion.cli.output.screen import Screen
 from tests.system.scene import PATIENT, Scene
-from tests.unit.agent.test_environment import a_wheel
+from tests.unit.agent.machine.test_packages import a_wheel
 
 pytestmark = [pytest.mark.xdist_group("there-and-back"), pytest.mark.timeout(300)]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent import owner_client
-from gpunion.wire.trees import decode_record
+from gpunion.agent.owner import client as owner_client
+from gpunion.vault.job_directories import decode_record
 from tests.system.scene import Scene
 
 pytestmark = [pytest.mark.xdist_group("vault-elsewhere"), pytest.mark.timeout(300)]

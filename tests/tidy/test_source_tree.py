@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,9 @@ SOURCE = ROOT / "src" / "gpunion"
 
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+ROOM_MODULES_MAX = 15
+# Folders that still hold more, and how many: these numbers only shrink.
+CROWDED_ROOMS = {"vault": 37, "cli/commands/operator": 20}
 VAGUE_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "base", "core", "misc"}
 PURE_PACKAGES = ("domain", "lifecycle", "policy", "engine")
 NUMERIC_LIBRARIES = {"numpy", "scipy"}
@@ -49,6 +53,14 @@ def test_no_module_is_longer_than_a_reader_can_hold() -> None:
     assert {path: lines for path, lines in lengths.items() if lines > MODULE_LINES_MAX} == {}
 
 
+def test_no_room_holds_more_modules_than_a_newcomer_can_look_over() -> None:
+    held = Counter(path.parent for path in modules() if path.name != "__init__.py")
+    crowded = {
+        room.relative_to(SOURCE).as_posix(): count for room, count in held.items() if count > ROOM_MODULES_MAX
+    }
+    assert crowded == CROWDED_ROOMS
+
+
 def test_no_function_is_longer_than_a_screen() -> None:
     lengths = {f"{shown(path)}:{name}": lines for path in modules() for name, lines in functions(path)}
     assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}
@@ -73,6 +85,38 @@ def test_every_module_says_what_it_is_for() -> None:
 def test_the_pure_core_needs_no_third_party(package: str) -> None:
     allowed = sys.stdlib_module_names | {"gpunion"} | (NUMERIC_LIBRARIES if package == "policy" else set())
     assert foreign_imports(SOURCE / package, allowed) == []
+
+
+@pytest.mark.parametrize("package", PURE_PACKAGES)
+def test_the_pure_core_is_what_its_source_says(package: str) -> None:
+    """No code is made of texts, and no object changes its class: a reader and mypy see all there is."""
+    found = [
+        f"{shown(path)}:{node.lineno} {what}"
+        for path in sorted((SOURCE / package).rglob("*.py"))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call | ast.Attribute)
+        for what in tricks(node)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "trick",
+    ["exec(text)", "eval(text)", "compile(text, 'a', 'exec')", "type('A', (), {})", "a.__class__ = B"],
+)
+def test_tricks_are_seen(trick: str) -> None:
+    nodes = [node for node in ast.walk(ast.parse(trick)) if isinstance(node, ast.Call | ast.Attribute)]
+    assert [what for node in nodes for what in tricks(node)]
+
+
+def tricks(node: ast.Call | ast.Attribute) -> list[str]:
+    if isinstance(node, ast.Attribute):
+        written = node.attr == "__class__" and isinstance(node.ctx, ast.Store)
+        return ["writes __class__"] if written else []
+    called = ast.unparse(node.func)
+    makes_code = called in {"exec", "eval", "compile", "builtins.exec", "builtins.eval"}
+    makes_a_class = called == "type" and len(node.args) > 1
+    return [called] if makes_code or makes_a_class else []
 
 
 def test_what_runs_inside_a_job_needs_no_third_party() -> None:

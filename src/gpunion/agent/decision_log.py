@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import structlog
 
-from gpunion.domain.commit import AgentCommit
-from gpunion.domain.effects import CancelTimer, LimitGuest, SendReport, SetTimer
-from gpunion.domain.events import LeaseRenewed, OrderReceived, TimerFired
+from gpunion.domain.protocol.commit import AgentCommit
+from gpunion.domain.protocol.effects import CancelTimer, LimitGuest, SendReport, SetTimer
+from gpunion.domain.protocol.events import LeaseRenewed, OrderReceived, TimerFired
+from gpunion.domain.protocol.timers import text_of
 from gpunion.engine.transcript import Transcript
 
 log = structlog.get_logger()
@@ -43,6 +44,6 @@ class DecisionLog:
 def _subject(commit: AgentCommit) -> str:
     event = commit.event
     if isinstance(event, TimerFired):
-        return event.key
+        return text_of(event.timer)
     source = event.order if isinstance(event, OrderReceived) else event
     return str(getattr(source, "run_id", "machine"))

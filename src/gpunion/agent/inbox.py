@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
-from gpunion.domain.commit import AgentCommit
-from gpunion.domain.events import AgentEvent
-from gpunion.domain.frames import CoordinatorFrame, Hello
+from gpunion.domain.protocol.commit import AgentCommit
+from gpunion.domain.protocol.events import AgentEvent
+from gpunion.domain.protocol.frames import CoordinatorFrame, Hello
 
 
-class Turn(IntEnum):
+class Urgency(IntEnum):
     OWNER = 0
     MACHINE = 1
     COORDINATOR = 2
@@ -55,7 +55,7 @@ Item: TypeAlias = Happened | Connected | Arrived | Disconnected
 
 @dataclass(order=True, slots=True)
 class _Entry:
-    turn: Turn
+    urgency: Urgency
     number: int
     item: Item = field(compare=False)
 
@@ -67,9 +67,9 @@ class Inbox:
         self._entries: asyncio.PriorityQueue[_Entry] = asyncio.PriorityQueue()
         self._count = 0
 
-    def put(self, turn: Turn, item: Item) -> None:
+    def put(self, urgency: Urgency, item: Item) -> None:
         self._count += 1
-        self._entries.put_nowait(_Entry(turn, self._count, item))
+        self._entries.put_nowait(_Entry(urgency, self._count, item))
 
     async def get(self, patience_s: float) -> Item | None:
         try:

@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from gpunion.agent.ahead import saved_after, worth_writing
-from gpunion.agent.inbox import Answer, Arrived, Connected, Disconnected, Happened, Inbox, Item, Turn
-from gpunion.domain.commit import AgentCommit
-from gpunion.domain.effects import AgentEffect, CancelTimer, SendReport, SetTimer
-from gpunion.domain.events import AgentEvent, AgentStarted
-from gpunion.domain.frames import (
+from gpunion.agent.inbox import Answer, Arrived, Connected, Disconnected, Happened, Inbox, Item, Urgency
+from gpunion.agent.next_saved_state import saved_after, worth_writing
+from gpunion.domain.environment import InstalledEnvironment
+from gpunion.domain.protocol.commit import AgentCommit
+from gpunion.domain.protocol.effects import AgentEffect, CancelTimer, SendReport, SetTimer
+from gpunion.domain.protocol.events import AgentEvent, AgentStarted
+from gpunion.domain.protocol.frames import (
     AgentFrame,
     CoordinatorFrame,
     Finishing,
@@ -20,8 +21,9 @@ from gpunion.domain.frames import (
     Preparing,
     Progress,
     SaveNote,
+    SessionNote,
 )
-from gpunion.engine.agent_station import AgentStation
+from gpunion.engine.agent.pure_agent import PureAgent
 from gpunion.ports.agent_disk import AgentDisk, DiskFault
 from gpunion.ports.clock import Clock
 
@@ -35,7 +37,7 @@ Committed = Callable[[AgentCommit, float], None]  # and how many milliseconds it
 
 class AgentLoop:
     def __init__(
-        self, *, station: AgentStation, disk: AgentDisk, clock: Clock, perform: Perform, committed: Committed
+        self, *, station: PureAgent, disk: AgentDisk, clock: Clock, perform: Perform, committed: Committed
     ) -> None:
         self.station = station
         self.forgettable = ""  # why the disk is behind; empty while it is not
@@ -50,15 +52,15 @@ class AgentLoop:
     # --- what happened ---------------------------------------------------------------------------
 
     def post(self, event: AgentEvent) -> None:
-        self._inbox.put(Turn.MACHINE, Happened(event=event))
+        self._inbox.put(Urgency.MACHINE, Happened(event=event))
 
     def owner_meant(self, event: AgentEvent) -> None:
         """The owner's word that nobody waits to be answered."""
-        self._inbox.put(Turn.OWNER, Happened(event=event))
+        self._inbox.put(Urgency.OWNER, Happened(event=event))
 
     async def owner_said(self, event: AgentEvent) -> Answer:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._inbox.put(Turn.OWNER, Happened(event=event, answer=answer))
+        self._inbox.put(Urgency.OWNER, Happened(event=event, answer=answer))
         return await answer
 
     async def wrote_down(self, event: AgentEvent) -> None:
@@ -74,18 +76,18 @@ class AgentLoop:
 
     async def connected(self) -> Hello:
         hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
-        self._inbox.put(Turn.COORDINATOR, Connected(hello=hello))
+        self._inbox.put(Urgency.COORDINATOR, Connected(hello=hello))
         return await hello
 
     async def arrived(self, frame: CoordinatorFrame) -> None:
         """Returns when the frame is taken over, so that a connection reads no faster than we decide."""
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._inbox.put(Turn.COORDINATOR, Arrived(frame=frame, taken=taken))
+        self._inbox.put(Urgency.COORDINATOR, Arrived(frame=frame, taken=taken))
         await taken
 
     def disconnected(self, *, in_vain: bool = False) -> None:
         """`in_vain`: nobody had answered."""
-        self._inbox.put(Turn.COORDINATOR, Disconnected(in_vain=in_vain))
+        self._inbox.put(Urgency.COORDINATOR, Disconnected(in_vain=in_vain))
 
     # --- what to send ----------------------------------------------------------------------------
 
@@ -99,8 +101,11 @@ class AgentLoop:
         preparing: tuple[Preparing, ...] = (),
         saves: tuple[SaveNote, ...] = (),
         finishing: tuple[Finishing, ...] = (),
+        installed: tuple[InstalledEnvironment, ...] = (),
+        sessions: tuple[SessionNote, ...] = (),
     ) -> Heartbeat:
-        return self.station.heartbeat(self._clock.now_s(), progress, preparing, saves, finishing)
+        now_s = self._clock.now_s()
+        return self.station.heartbeat(now_s, progress, preparing, saves, finishing, installed, sessions)
 
     async def something_to_send(self, patience_s: float) -> None:
         try:

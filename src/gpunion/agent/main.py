@@ -13,9 +13,9 @@ from pathlib import Path
 
 from gpunion import log_lines
 from gpunion.agent.compose.agent import Parts, compose
-from gpunion.agent.life import Agent, CannotStart
-from gpunion.agent.places import LOCK_FILE
 from gpunion.agent.settings import Settings, SettingsTrouble
+from gpunion.agent.state_dir import LOCK_FILE
+from gpunion.agent.supervisor import Agent, CannotStart
 from gpunion.ports.agent_disk import DiskFault
 from gpunion.ports.runtime import RuntimeFault
 

@@ -10,18 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gpunion.agent.keeps_settings import KEYS as KEEPS_KEYS
-from gpunion.agent.keeps_settings import Keeps, keeps_of
-from gpunion.agent.quantities import amount_of_memory, number, positive, truth, words
-from gpunion.agent.terms_file import TermsTrouble
-from gpunion.agent.terms_keeper import find_terms
-from gpunion.agent.watch_settings import KEYS as WATCH_KEYS
-from gpunion.agent.watch_settings import WatchSettings, watch_settings
+from gpunion.agent.machine.lend_disk_settings import KEYS as KEEPS_KEYS
+from gpunion.agent.machine.lend_disk_settings import Keeps, keeps_of
+from gpunion.agent.machine.watch_settings import KEYS as WATCH_KEYS
+from gpunion.agent.machine.watch_settings import WatchSettings, watch_settings
+from gpunion.agent.terms.file import TermsTrouble
+from gpunion.agent.terms.in_force import find_terms
 from gpunion.domain.egress import parse_place
+from gpunion.domain.gpu_models import declared_speed
+from gpunion.domain.nodes.terms import HouseRules, OwnersTerms, Terms
 from gpunion.domain.resources import GIB, Gpu
-from gpunion.domain.speeds import declared_speed
-from gpunion.domain.terms import HouseRules, OwnersTerms, Terms
+from gpunion.domain.version_ranges import version_of
+from gpunion.limits import CPUS_MAX, GUESTS_MAX, RATE_MAX_BPS, SPEED_MAX
 from gpunion.owner_kill.command import default_state_dir
+from gpunion.text import amount_of_memory, number, positive, truth, words
 
 SETTINGS_FILE = "agent.toml"
 # As a vault: checkpoints go through the coordinator, for machines that share no folder with it.
@@ -66,6 +68,7 @@ class Settings:
         DEFAULT_IMAGE_QUOTA_BYTES  # for images that guests bring; the owner's own do not count
     )
     data_port: int = 0  # where other machines may fetch blocks of jobs that run here; 0: nowhere
+    metrics_port: int = 0  # on the loopback: where this machine shows its own GPUs; 0: nowhere
     data_host: str = ""  # the address they use; "": the one towards the coordinator
     keeps: Keeps | None = None  # checkpoints of others, on a disk of this machine
     terms: Terms = field(default_factory=Terms)
@@ -91,10 +94,11 @@ class Settings:
 KEYS = {
     "coordinator", "node_id", "lab", "building", "vault", "credential_file", "runtime", "image", "cpus",
     "memory", "cache", "image_quota", "uplink_bps", "gpu", "gpu_source", "gpu_watch", "terms", "data_port",
+    "metrics_port",
     "data_host", "places", "keeps",
 }  # fmt: skip
 PLACE_KEYS = {"directory", "endpoint", "credentials"}
-GPU_KEYS = {"model", "memory", "speed", "count"}
+GPU_KEYS = {"model", "memory", "speed", "count", "compute_capability", "cuda", "driver"}
 # What `gpunion join` writes. Once there is a terms.toml, that counts instead, and has all of the terms.
 TERMS_KEYS = {
     "notice_s", "allow_unsandboxed", "allow_labs", "deny_labs", "max_guests", "memory", "autonomy_s",
@@ -194,14 +198,15 @@ def _build(table: Mapping[str, Any], state_dir: Path) -> Settings:
         gpus=_gpus(table.get("gpu", [])),
         gpu_source=gpu_source,
         gpu_watch=watch_settings(table.get("gpu_watch", {})),
-        cpus=positive(table.get("cpus", os.cpu_count() or 1), "cpus"),
+        cpus=positive(table.get("cpus", os.cpu_count() or 1), "cpus", CPUS_MAX),
         memory_bytes=amount_of_memory(table.get("memory", machine_memory_bytes()), "memory"),
-        uplink_bps=positive(table.get("uplink_bps", DEFAULT_UPLINK_BPS), "uplink_bps"),
+        uplink_bps=positive(table.get("uplink_bps", DEFAULT_UPLINK_BPS), "uplink_bps", RATE_MAX_BPS),
         cache_bytes=amount_of_memory(table.get("cache", DEFAULT_CACHE_BYTES), "cache"),
         image_quota_bytes=amount_of_memory(
             table.get("image_quota", DEFAULT_IMAGE_QUOTA_BYTES), "image_quota"
         ),
-        data_port=_port(table.get("data_port", 0)),
+        data_port=_port(table, "data_port", 8475),
+        metrics_port=_port(table, "metrics_port", 8476),
         data_host=str(table.get("data_host", "")),
         keeps=_keeps(table.get("keeps")),
         terms=_terms(table.get("terms", {})),
@@ -224,10 +229,10 @@ def _own_places(table: Any) -> dict[str, dict[str, str]]:
     return {name: {key: str(value) for key, value in own.items()} for name, own in table.items()}
 
 
-def _port(value: Any) -> int:
-    port = number(value, "data_port")
+def _port(table: Mapping[str, Any], key: str, example: int) -> int:
+    port = number(table.get(key, 0), key)
     if not 0 <= port <= PORT_MAX or port != int(port):
-        raise SettingsTrouble(f"data_port {value!r} is no port; 0 opens none, 8475 is as good as any")
+        raise SettingsTrouble(f"{key} {port:g} is no port; 0 opens none, {example} is as good as any")
     return int(port)
 
 
@@ -246,10 +251,20 @@ def _gpus(rows: Any) -> tuple[Gpu, ...]:
                     index=len(gpus),
                     model=model,
                     memory_bytes=amount_of_memory(row.get("memory", 8 * GIB), "gpu.memory"),
-                    speed=positive(row.get("speed", declared_speed(model)), "gpu.speed"),
+                    compute_capability=_version(row, "compute_capability", "8.6"),
+                    cuda=_version(row, "cuda", "12.4"),
+                    driver=str(row.get("driver", "")),
+                    speed=positive(row.get("speed", declared_speed(model)), "gpu.speed", SPEED_MAX),
                 )
             )
     return tuple(gpus)
+
+
+def _version(row: Any, key: str, example: str) -> str:
+    text = str(row.get(key, ""))
+    if text and version_of(text) is None:
+        raise SettingsTrouble(f'gpu.{key} {text[:40]!r} is no version; write it like {key} = "{example}"')
+    return text
 
 
 def _terms(table: Any) -> Terms:
@@ -261,7 +276,7 @@ def _terms(table: Any) -> Terms:
         allow_unsandboxed=truth(table.get("allow_unsandboxed", False), "terms.allow_unsandboxed"),
         allow_labs=words(table.get("allow_labs", ()), "terms.allow_labs"),
         deny_labs=words(table.get("deny_labs", ()), "terms.deny_labs"),
-        max_guests=int(number(table.get("max_guests", usual.max_guests), "terms.max_guests")),
+        max_guests=int(number(table.get("max_guests", usual.max_guests), "terms.max_guests", GUESTS_MAX)),
         memory_bytes=None if memory is None else amount_of_memory(memory, "terms.memory"),
         autonomy_s=number(table.get("autonomy_s", usual.autonomy_s), "terms.autonomy_s"),
         images=words(table.get("images", ()), "terms.images"),

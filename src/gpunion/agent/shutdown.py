@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 
 from gpunion.agent.loop import AgentLoop
-from gpunion.domain.events import OwnerReclaimed
-from gpunion.domain.withheld import HoldCause
+from gpunion.domain.nodes.withheld import HoldCause
+from gpunion.domain.protocol.events import OwnerReclaimed
 from gpunion.ports.clock import Clock
 
 # The longest that a shutdown waits for guests; most are saved within a few seconds, and then it goes on.

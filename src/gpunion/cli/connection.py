@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpunion.cli.config import find_address
 from gpunion.cli.exits import CONFLICT, DENIED, ERROR, NOT_FOUND, TIMEOUT, UNAVAILABLE, USAGE, Trouble
 from gpunion.cli.extras import missing_extra
-from gpunion.cli.verdicts import verdict_table
+from gpunion.cli.output.verdicts import verdict_table
 from gpunion.sdk.errors import ApiProblem, ClientError, NotACoordinator, Unreachable
 
 if TYPE_CHECKING:

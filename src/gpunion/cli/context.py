@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpunion.cli.campus import Campus
-from gpunion.cli.screen import Screen
+from gpunion.cli.output.screen import Screen
 
 
 def _connect(context: Context, arguments: Namespace) -> Campus:

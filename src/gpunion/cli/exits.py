@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 OK, ERROR, USAGE, NOT_FOUND, DENIED, CONFLICT, UNAVAILABLE = range(7)
+DAMAGED = 65
 TIMEOUT = 124
 INTERRUPTED = 130
 
@@ -14,6 +15,7 @@ MEANINGS = {
     DENIED: "the token is missing or wrong, or permission is lacking",
     CONFLICT: "the state of things forbids it",
     UNAVAILABLE: "the coordinator or the agent cannot be reached",
+    DAMAGED: "the coordinator's database has lost something: a person has to decide",
     TIMEOUT: "no answer in time",
     INTERRUPTED: "interrupted with Ctrl-C; a job that was followed goes on",
 }

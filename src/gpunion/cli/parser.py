@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from gpunion.cli.exits import USAGE, Trouble
-from gpunion.cli.screen import screen_width
+from gpunion.cli.output.screen import screen_width
 
 CLOSE_ENOUGH = 0.6
 NEGATIVE = re.compile(r"-\.?\d")
@@ -39,7 +39,10 @@ class Parser(argparse.ArgumentParser):
     ) -> Any:
         known, unknown = self.parse_known_args(None if args is None else self._joined(args), namespace)
         if unknown:
-            raise self._unknown(unknown[0])
+            # The first of several words was taken for the job file.
+            taken = getattr(known, "file", None) if self.takes_command else None
+            word = unknown[0] if taken is None or unknown[0].startswith("-") else str(taken)
+            raise self._unknown(word)
         return known
 
     def _joined(self, words: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from gpunion.domain.sizes import size_in_words
+from gpunion.text import size_in_words
 
 DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 SIZE_UNITS = {
@@ -152,3 +152,20 @@ def shown_preparing(preparing: dict[str, Any]) -> str:
     """What a start waits for, and how far that is where somebody can tell."""
     done = preparing["done"]
     return str(preparing["what"]) if done is None else f"{preparing['what']}, {done:.0%}"
+
+
+def capability_range(text: str) -> str:
+    return _range(text, ">=8.0")
+
+
+def cuda_range(text: str) -> str:
+    return _range(text, ">=12.4")
+
+
+def _range(text: str, example: str) -> str:
+    from gpunion.domain.version_ranges import BadRange, checked_range
+
+    try:
+        return checked_range(text, example)
+    except BadRange as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 
 from gpunion.cli.exits import MEANINGS
-from gpunion.cli.job_file import CHECKPOINT_KEYS, JOB_FILE, KEYS, RESOURCE_KEYS, Key
+from gpunion.cli.jobs.job_file import CHECKPOINT_KEYS, JOB_FILE, KEYS, RESOURCE_KEYS, WINDOW_KEYS, Key
 from gpunion.cli.main import build_parser
 from gpunion.cli.registry import COMMANDS, Command, Group
 
@@ -32,6 +32,9 @@ Made by `make docs` from the commands themselves; do not edit.
   the same machine. A token that was kept is only ever sent to the address it was kept for.
 - **What travels with a job** is the working directory, without what `.gpunionignore` names (patterns as in a
   `.gitignore`); docs/jobs.md says how it gets there.
+- **On a terminal** nothing that a machine or a job said is obeyed: control characters are shown as blanks. Of
+  what a program printed (`gpunion logs`, `run`) its colours pass, and carriage returns, backspaces and the
+  two sequences with which bars are drawn anew; into a file or a pipe it goes as it was printed.
 - **`GPUNION_DEBUG=1`** shows the traceback of a bug; otherwise it is put into a file that the message names.
 """
 
@@ -76,6 +79,7 @@ def _job_file() -> Iterator[str]:
         ("key", KEYS),
         ("in `[resources]`", RESOURCE_KEYS),
         ("in `[checkpoint]`", CHECKPOINT_KEYS),
+        ("in `[windows]`", WINDOW_KEYS),
     ):
         yield from _keys(title, keys)
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gpunion.cli.agent_socket import ask, owner_settings
 from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import CONFLICT, UNAVAILABLE, Trouble
-from gpunion.cli.owner import ask, owner_settings
 
 if TYPE_CHECKING:
     from gpunion.agent.settings import Settings
-    from gpunion.domain.terms import OwnersTerms
+    from gpunion.domain.nodes.terms import OwnersTerms
 
 TERMS_JSON = """`{message, terms}`. `terms` has `values` (by key, as written; empty: as usual), `text` (the
 file), `file`, `trouble` (why what is written in it is not in force), `calendar_trouble`, `not_enforced` (what
@@ -34,7 +34,7 @@ def agent_says(place: Path, question: Callable[[], Json]) -> Json | None:
 
 def from_file(place: Path, context: Context) -> tuple[OwnersTerms, str]:
     """The terms an agent would start with, and what is wrong with the file. Trouble: there are none."""
-    from gpunion.domain.terms import OwnersTerms
+    from gpunion.domain.nodes.terms import OwnersTerms
 
     settings = owner_settings(place, context)
     return OwnersTerms(terms=settings.terms, house=settings.house), settings.terms_trouble
@@ -45,14 +45,14 @@ def park_refused(settings: Settings, terms: OwnersTerms) -> list[str]:
     if not terms.terms.park:
         return []
     from gpunion.agent.compose.gpus import why_no_park
-    from gpunion.agent.terms_desk import unparkable
+    from gpunion.agent.terms.editor import unparkable
 
     why = why_no_park(settings)
     return [unparkable(why)] if why else []
 
 
 def shown_of_file(place: Path, context: Context, terms: OwnersTerms, trouble: str) -> Json:
-    from gpunion.agent.terms_file import KEYS, TERMS_FILE, shown_value, written
+    from gpunion.agent.terms.file import KEYS, TERMS_FILE, shown_value, written
 
     return {
         "values": {key.name: shown_value(terms, key) for key in KEYS},
@@ -72,11 +72,12 @@ def change_file(
     place: Path, context: Context, change: Callable[[OwnersTerms], tuple[OwnersTerms, str]]
 ) -> Json:
     """Checked as the agent would. `change` gives the new terms and the text to write."""
-    from gpunion.agent.terms_file import TERMS_FILE, TermsTrouble, differences
-    from gpunion.agent.terms_keeper import Found, TermsKeeper
+    from gpunion.agent.compose.calendar import calendar
+    from gpunion.agent.terms.file import TERMS_FILE, TermsTrouble, differences
+    from gpunion.agent.terms.in_force import Found, TermsKeeper
 
     before, trouble = from_file(place, context)
-    keeper = TermsKeeper(place, Found(terms=before, trouble=trouble))
+    keeper = TermsKeeper(place, Found(terms=before, trouble=trouble), calendar())
     try:
         after, text = change(before)
         keeper.read_calendar_of(after)

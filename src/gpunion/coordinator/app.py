@@ -5,12 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from gpunion import __version__
-from gpunion.coordinator import problems
-from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.gate import PREFIX, Gate
+from gpunion.coordinator.api import problems
+from gpunion.coordinator.api.access import PROBLEMS
+from gpunion.coordinator.api.gate import PREFIX, Gate
 from gpunion.coordinator.routes import (
-    agent,
-    enrolment,
     events,
     hazard,
     images,
@@ -18,14 +16,18 @@ from gpunion.coordinator.routes import (
     logs,
     nodes,
     output,
-    places,
     quotas,
-    trees,
+    usage,
     vault,
+    windows,
 )
-from gpunion.coordinator.routes.access import PROBLEMS
+from gpunion.coordinator.routes import job_directories as trees
+from gpunion.coordinator.routes import locations as places
+from gpunion.coordinator.routes.for_nodes import agent, enrolment, tunnel
 from gpunion.coordinator.routes.front import router as front_router
-from gpunion.coordinator.routes.install import router as install_router
+from gpunion.coordinator.routes.metrics import router as metrics_router
+from gpunion.coordinator.routes.sessions import listing, streams
+from gpunion.coordinator.services import Campus
 
 
 def make_app(campus: Campus | None = None) -> FastAPI:
@@ -41,12 +43,14 @@ def make_app(campus: Campus | None = None) -> FastAPI:
     )
     api = APIRouter(prefix=PREFIX, responses=PROBLEMS)
     for module in (
-        jobs, logs, output, trees, vault, places, images, nodes, hazard, quotas, enrolment, events, agent,
+        jobs, logs, output, trees, vault, places, images, nodes, hazard, quotas, usage, windows,
+        enrolment, events, agent, tunnel, listing, streams,
     ):  # fmt: skip
         api.include_router(module.router)
+    api.include_router(images.environments_router)
     app.include_router(api)
-    app.include_router(install_router)
     app.include_router(front_router)
+    app.include_router(metrics_router)
     problems.install(app)
     app.add_middleware(Gate)
     app.state.campus = campus

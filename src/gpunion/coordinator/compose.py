@@ -6,57 +6,76 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
-from gpunion.adapters.files.allowance import ROOM_TO_BEGIN_BYTES, leaving_free
-from gpunion.adapters.files.bounded import bounded_desk, bounded_vault
-from gpunion.adapters.files.claim import CAMPUS_FILE, claimed_by
-from gpunion.adapters.files.desk import DirectoryDesk
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.mark import mark_of, why_not
-from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.files.patience import Patience
-from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
-from gpunion.adapters.files.shared import check
-from gpunion.adapters.files.trees import DirectoryTrees
-from gpunion.adapters.http.vault_desk import desk_at_keeper
-from gpunion.adapters.s3.place import open_place
-from gpunion.adapters.sql.store import SqlStore
-from gpunion.coordinator.archives import ImageArchives
-from gpunion.coordinator.auth import Keyring
-from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.clock import SteadyClock
-from gpunion.coordinator.crashpoint import CrashPoint
-from gpunion.coordinator.folder import (
+from gpunion.adapters.sql.database import SqlStore
+from gpunion.adapters.usage_history import SqliteUsageHistory
+from gpunion.coordinator.credentials import Keyring
+from gpunion.coordinator.damage.loss import tell_of_loss
+from gpunion.coordinator.data_dir import (
+    ADMIN_FILE,
     DATABASE_FILE,
     IMAGES_DIR,
     LOGS_DIR,
     PLACES_DIR,
     TREES_DIR,
+    USAGE_FILE,
     shut_to_others,
 )
-from gpunion.coordinator.hub import Hub
-from gpunion.coordinator.joblogs import JobLogs
-from gpunion.coordinator.keepers import Keepers
-from gpunion.coordinator.ledger import Ledger
-from gpunion.coordinator.loop import Loop
-from gpunion.coordinator.marks import PlaceMarks
-from gpunion.coordinator.naming import JobNames
-from gpunion.coordinator.places import CampusPlaces, places_from
-from gpunion.coordinator.settings import BadSettings, Settings
-from gpunion.coordinator.space import PlaceSpace, Space
-from gpunion.coordinator.switchboard import Switchboard
+from gpunion.coordinator.image_archives import ImageArchives
+from gpunion.coordinator.job_ids import JobNames
+from gpunion.coordinator.job_logs import JobLogs
+from gpunion.coordinator.locations.configured import CampusPlaces, places_from
+from gpunion.coordinator.locations.marks import PlaceMarks
+from gpunion.coordinator.locations.node_disks import Keepers
+from gpunion.coordinator.locations.space import PlaceSpace, Space
+from gpunion.coordinator.loop.clock import SteadyClock
+from gpunion.coordinator.loop.connections import Switchboard
+from gpunion.coordinator.loop.crash_point import CrashPoint
+from gpunion.coordinator.loop.event_watchers import Hub
+from gpunion.coordinator.loop.health import Ledger
+from gpunion.coordinator.loop.loop import Loop
+from gpunion.coordinator.loop.pace import Pace
+from gpunion.coordinator.metrics import gauges, series
+from gpunion.coordinator.metrics.counting import Counting
+from gpunion.coordinator.metrics.hardware import Hardware
+from gpunion.coordinator.metrics.page import MetricsPage
+from gpunion.coordinator.requests.bodies import Bodies
+from gpunion.coordinator.services import Campus
+from gpunion.coordinator.settings import NO_WINDOWS, VAULT_DIR, BadSettings, Settings
+from gpunion.coordinator.usage.book import UsageBook
 from gpunion.coordinator.whereabouts import Whereabouts
-from gpunion.domain.place import CAMPUS, Place, PlaceKind
-from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.domain.protocol.commit import SavedCampus
+from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.policy.policies import BUNDLES, Policies
-from gpunion.ports.store import Store
-from gpunion.ports.trees import Trees
-from gpunion.ports.vault import Vault, VaultUnavailable
-from gpunion.ports.vault_desk import VaultDesk
+from gpunion.policy.preemption import PREEMPTION
+from gpunion.policy.quota import HIGH_GPUS_A_USER
+from gpunion.policy.windows.policy import WindowPolicy
+from gpunion.policy.windows.scoring import WEIGHTS
+from gpunion.policy.windows.turns import TurnBounds
+from gpunion.ports.database import Mend, Store
+from gpunion.ports.metrics import Metrics, Sample, Uncounted
+from gpunion.vault.bounded import bounded_desk, bounded_vault
+from gpunion.vault.claim import CAMPUS_FILE, claimed_by
+from gpunion.vault.directory_store import DirectoryTrees
+from gpunion.vault.disk_quota import ROOM_TO_BEGIN_BYTES, leaving_free
+from gpunion.vault.http.vault_desk import desk_at_keeper
+from gpunion.vault.interfaces import JudgedDesk
+from gpunion.vault.locations import CAMPUS, Place, PlaceKind
+from gpunion.vault.manifest import Vault, VaultUnavailable
+from gpunion.vault.mark import mark_of, why_not
+from gpunion.vault.place import open_place
+from gpunion.vault.replicated import NamedVault, ReplicatedVault
+from gpunion.vault.shared import check
+from gpunion.vault.stores.folder.desk import DirectoryDesk
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.timeout_guard import Patience
+from gpunion.vault.trees import Trees
+from gpunion.vault.vault import MirrorVault
 
 # A client gives up after 30 s. Where checkpoints lie is nice to know; reading one is worth more of a wait.
 WHERE_LIMIT_S = 5.0
@@ -68,27 +87,30 @@ KEEPER_TRIES = 2
 MIRROR_LIMIT_BYTES = 2 * 1024**3  # what was fetched for `gpunion cp`, of each bucket
 
 
-def sqlite_store(folder: Path) -> Store:
-    return SqlStore(folder / DATABASE_FILE)
+def sqlite_store(settings: Settings, mend: Mend = Mend.NOTHING) -> Store:
+    """The admin token, and who uses the vault in our folder, tell that there was a campus here."""
+    folder = settings.data_dir
+    witnesses = (folder / ADMIN_FILE, folder / VAULT_DIR / CAMPUS_FILE)
+    return SqlStore(folder / DATABASE_FILE, mend=mend, witnesses=witnesses)
 
 
 def trees_of(settings: Settings) -> Trees:
     return DirectoryTrees(settings.data_dir / TREES_DIR, keep_free_bytes=settings.keep_free_bytes)
 
 
-def _desk_opener(settings: Settings, vault: Callable[[], Place]) -> Callable[[], VaultDesk]:
+def _desk_opener(settings: Settings, vault: Callable[[], Place]) -> Callable[[], JudgedDesk]:
     """One for all requests, since it keeps what nodes hold; opened when a node first asks."""
 
-    def open_own() -> VaultDesk:
+    def open_own() -> JudgedDesk:
         folder = Path(vault().directory)
         allow = leaving_free(folder, settings.keep_free_bytes, settings.data_dir)
         return DirectoryDesk(DirectoryVault(folder, allow=allow), partial(allow, ROOM_TO_BEGIN_BYTES))
 
     lock = threading.Lock()
-    opened: list[VaultDesk] = []
+    opened: list[JudgedDesk] = []
     patience = Patience(READ_LIMIT_S, DESK_STALL_S)
 
-    def open_desk() -> VaultDesk:
+    def open_desk() -> JudgedDesk:
         # Also of one that was opened before: it may not be mounted any more.
         patience.carry(CAMPUS, lambda: check(vault()))
         with lock:
@@ -191,15 +213,27 @@ def _vault_opener(
     return open_vault
 
 
+def _metrics() -> Metrics:
+    """A campus is served without its figures where an upgrade came without what it needs."""
+    try:
+        from gpunion.adapters.prometheus import PrometheusMetrics
+    except ModuleNotFoundError as missing:
+        return Uncounted(f"nothing is counted here: there is no Python package {missing.name!r}")
+    return PrometheusMetrics(series.COUNTED)
+
+
 async def open_campus(
-    settings: Settings, store: Store | None = None, clock: SteadyClock | None = None
+    settings: Settings,
+    store: Store | None = None,
+    clock: SteadyClock | None = None,
+    mend: Mend = Mend.NOTHING,
 ) -> Campus:
     """Takes the lead and loads what was committed. The caller runs the loop and closes the store."""
     if settings.policies not in BUNDLES:
         known = ", ".join(sorted(BUNDLES))
         raise BadSettings(f"no policies are called {settings.policies!r}; known are {known}")
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = store or sqlite_store(settings.data_dir)
+    store = store or sqlite_store(settings, mend)
     clock = clock or SteadyClock()
     holder = f"process {os.getpid()} on {socket.gethostname()}"
     term = await store.open(holder=holder, now_s=clock.now_s(), lead_s=settings.lead_s)
@@ -211,6 +245,21 @@ async def open_campus(
         raise
 
 
+def _chosen(settings: Settings) -> Policies:
+    bundle = replace(BUNDLES[settings.policies], high_gpus_a_user=HIGH_GPUS_A_USER)
+    bundle = replace(bundle, windows=_windows(settings, bundle.windows))
+    return replace(bundle, preemption=PREEMPTION[settings.preemption]) if settings.preemption else bundle
+
+
+def _windows(settings: Settings, usual: WindowPolicy | None) -> WindowPolicy | None:
+    """None where the bundle gives none, or the operator does not want any."""
+    if usual is None or settings.windows == NO_WINDOWS:
+        return None
+    bounds = TurnBounds(least_s=settings.turn_least_s, most_s=settings.turn_most_s)
+    weights = WEIGHTS[settings.windows]
+    return replace(usual, name=f"windows-{weights.name}", weights=weights, bounds=bounds)
+
+
 def _by_the_clock_on_the_wall(policies: Policies) -> Policies:
     """Owners come and go by the local time, and the coordinator's machine is where they are."""
     if policies.learning is None:
@@ -219,27 +268,59 @@ def _by_the_clock_on_the_wall(policies: Policies) -> Policies:
     return replace(policies, learning=replace(policies.learning, utc_offset_s=offset_s))
 
 
+def _station(settings: Settings, saved: SavedCampus, term: int, now_s: float) -> PureCoordinator:
+    policies = _by_the_clock_on_the_wall(_chosen(settings))
+    return PureCoordinator(saved=saved, policies=policies, timing=settings.timing, term=term, now_s=now_s)
+
+
+def _counted(loop: Loop, settings: Settings, clock: SteadyClock, metrics: Metrics) -> UsageBook:
+    history = SqliteUsageHistory(settings.data_dir / USAGE_FILE)
+
+    def count_fault() -> None:
+        metrics.count(series.HISTORY_FAULTS)
+
+    book = UsageBook(history, lambda: loop.station.engine.state, clock.now_s, count_fault)
+    loop.observers.append(lambda commit, _line: book.committed(commit))
+    return book
+
+
+def _page(
+    metrics: Metrics,
+    loop: Loop,
+    clock: SteadyClock,
+    switchboard: Switchboard,
+    ledger: Ledger,
+    hardware: Hardware,
+) -> MetricsPage:
+    station = loop.station
+
+    def now() -> Iterable[Sample]:
+        shown = gauges.samples(station, clock.now_s(), switchboard.lines, ledger.counters)
+        return chain(shown, hardware.samples(station.engine.state.nodes))
+
+    return MetricsPage(metrics, now)
+
+
 async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: int) -> Campus:
     clock.not_before(await store.newest_s())
-    station = CoordinatorStation(
-        saved=await store.load(),
-        policies=_by_the_clock_on_the_wall(BUNDLES[settings.policies]),
-        timing=settings.timing,
-        term=term,
-        now_s=clock.now_s(),
-    )
+    saved = await store.load()
+    tell_of_loss(saved)
+    station = _station(settings, saved, term, clock.now_s())
     switchboard, hub, ledger = Switchboard(), Hub(), Ledger()
+    metrics = _metrics()
     loop = Loop(
         station=station,
         store=store,
         clock=clock,
         switchboard=switchboard,
         ledger=ledger,
+        counting=Counting(metrics),
         crash_point=CrashPoint(os.environ),
         lead_s=settings.lead_s,
         strict_audit=settings.strict_audit,
     )
     loop.observers.append(lambda _commit, line: hub.publish(line))
+    usage = _counted(loop, settings, clock, metrics)
     keyring = Keyring(store, clock.now_s)
     await keyring.load()
     archives = ImageArchives(settings.data_dir / IMAGES_DIR)
@@ -251,6 +332,7 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
     keepers = Keepers(store, nodes=lambda: station.engine.state.nodes, now_s=clock.now_s)
     await keepers.load()
     open_vault = _vault_opener(settings, places, marks, keepers)
+    hardware = Hardware(clock.now_s)
     return Campus(
         vault=settings.vault_place,
         timing=settings.timing,
@@ -273,4 +355,9 @@ async def _assemble(settings: Settings, store: Store, clock: SteadyClock, term: 
         archives=archives,
         names=JobNames(clock.now_s),
         ledger=ledger,
+        usage=usage,
+        bodies=Bodies(settings.data_dir),
+        hardware=hardware,
+        pace=Pace(time.monotonic),
+        metrics=_page(metrics, loop, clock, switchboard, ledger, hardware),
     )

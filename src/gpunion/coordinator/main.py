@@ -1,6 +1,7 @@
 """The coordinator's process: start, serve, end.
 
-Exit codes: 0 ended as asked, 1 could not start (and why), 70 a fault nobody may go on after; start
+Exit codes: 0 ended as asked, 1 could not start (and why), 65 would not start since the database has lost
+something (a person has to decide; nothing was changed), 70 a fault nobody may go on after; start
 it again, it goes on from what is committed.
 """
 
@@ -14,32 +15,46 @@ import socket
 import sys
 import traceback
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any, cast
 
 import structlog
 import uvicorn
 
 from gpunion import log_lines
 from gpunion.coordinator.app import make_app
-from gpunion.coordinator.campus import Campus
 from gpunion.coordinator.compose import open_campus
-from gpunion.coordinator.folder import ADDRESS_FILE, ADMIN_FILE
-from gpunion.coordinator.place_troubles import keep_watching
+from gpunion.coordinator.damage.loss import EXIT_DAMAGED, how_to_mend
+from gpunion.coordinator.data_dir import ADDRESS_FILE, ADMIN_FILE
+from gpunion.coordinator.locations.collection import keep_sweeping
+from gpunion.coordinator.locations.space import keep_watching
+from gpunion.coordinator.requests.lines import (
+    ACCEPTED_AT_ONCE,
+    WAITING_MAX,
+    http_protocol,
+    places_of,
+    raise_file_limit,
+)
+from gpunion.coordinator.services import Campus
 from gpunion.coordinator.settings import BadSettings, Settings
-from gpunion.coordinator.sweeping import keep_sweeping
-from gpunion.ports.store import StoreFault, StoreTaken
-from gpunion.ports.trees import TreesFault
+from gpunion.coordinator.usage.book import keep_writing
+from gpunion.ports.database import Mend, StoreDamaged, StoreFault, StoreTaken
+from gpunion.vault.trees import TreesFault
 from gpunion.wire.codec import FRAME_LIMIT_BYTES
 
 COMMAND = "gpunion coordinator"
 EXIT_OK = 0
+EXIT_CANNOT_START = 1
 EXIT_FAULT = 70
 # Requests under way get this long at the end; agents reconnect and streams resume anyway.
 GRACE_S = 3
 HEADERS_LIMIT = 64 * 1024
+# For what waits for disks and buckets. Several nodes with all their requests under way leave some of them.
+THREADS = 64
 
 log = structlog.get_logger("gpunion.coordinator")
 
@@ -47,21 +62,25 @@ log = structlog.get_logger("gpunion.coordinator")
 class CannotStart(Exception):
     """Why, and what to do about it where that is known."""
 
-    def __init__(self, why: str, next_step: str = "") -> None:
+    def __init__(self, why: str, next_step: str = "", code: int = EXIT_CANNOT_START) -> None:
         super().__init__(f"{why}; {next_step}" if next_step else why)
+        self.code = code
         self.why = why
         self.next_step = next_step
 
 
-def serve(settings: Settings, *, new_admin_token: bool = False) -> int:
+def serve(settings: Settings, *, new_admin_token: bool = False, mend: Mend = Mend.NOTHING) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code."""
     _configure_logs(settings.log_format)
     try:
-        return asyncio.run(_serve(settings, new_admin_token))
+        return asyncio.run(_serve(settings, new_admin_token, mend))
     except StoreTaken as error:
         raise CannotStart(
             str(error), f"stop it first, or give this one another folder: {COMMAND} --data FOLDER"
         ) from error
+    except StoreDamaged as error:
+        next_step = how_to_mend(error, COMMAND, settings.data_dir)
+        raise CannotStart(str(error), next_step, EXIT_DAMAGED) from error
     except (StoreFault, TreesFault) as error:
         raise CannotStart(str(error), how_to_make_room(str(error), settings.data_dir)) from error
     except BadSettings as error:
@@ -70,8 +89,9 @@ def serve(settings: Settings, *, new_admin_token: bool = False) -> int:
         raise why_not(error, settings.data_dir) from error
 
 
-async def _serve(settings: Settings, new_admin_token: bool) -> int:
-    campus = await open_campus(settings)
+async def _serve(settings: Settings, new_admin_token: bool, mend: Mend) -> int:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "beside"))
+    campus = await open_campus(settings, mend=mend)
     try:
         listener = _listen(settings)
     except OSError as error:
@@ -85,18 +105,25 @@ async def _serve(settings: Settings, new_admin_token: bool) -> int:
     keyring = campus.keyring
     make = keyring.replace_admin if new_admin_token else keyring.bootstrap_admin
     token = await make(settings.data_dir)
+    await keyring.bootstrap_metrics(settings.data_dir)
     if token is not None:
         print(how_to_find(token, settings.data_dir / ADMIN_FILE), flush=True)
     server = _Server(campus, listener, settings)
     writing = asyncio.create_task(campus.loop.run())
     writing.add_done_callback(partial(_exit_on_fault, settings.data_dir))
-    beside = [asyncio.create_task(keep_sweeping(campus)), asyncio.create_task(keep_watching(campus))]
+    beside = [
+        asyncio.create_task(keep_sweeping(campus.trees, campus.jobs_and_held)),
+        asyncio.create_task(keep_watching(campus)),
+        asyncio.create_task(campus.metrics.keep_watching_lag()),
+        asyncio.create_task(keep_writing(campus.usage)),
+    ]
     _on_signals(server)
     await server.serve(sockets=[listener])
     for task in beside:
         task.cancel()
     campus.loop.end()
     await writing
+    await campus.usage.write(all_of_it=True)
     await campus.store.close(term=campus.station.term)
     (settings.data_dir / ADDRESS_FILE).unlink(missing_ok=True)
     log.info("ended")
@@ -110,6 +137,8 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 make_app(campus),
+                http=cast(Any, http_protocol(places_of(raise_file_limit()))),
+                backlog=ACCEPTED_AT_ONCE,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -130,6 +159,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
+        for listener in sockets or ():
+            listener.listen(WAITING_MAX)
         _write_whole(self._address_file, self._url + "\n")
         log.info("listening", url=self._url, term=self._campus.station.term)
 
@@ -144,6 +175,8 @@ def _listen(settings: Settings) -> socket.socket:
     )[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Inherited by what is accepted. A key pressed in a notebook would wait 40 ms for an acknowledgement.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind(address)
     except OSError:

@@ -16,13 +16,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from gpunion.domain.place import CAMPUS, place_of
 from gpunion.domain.timing import Timing
+from gpunion.policy.preemption import PREEMPTION
+from gpunion.policy.windows.policy import USUAL_BOUNDS
+from gpunion.policy.windows.scoring import WEIGHTS
+from gpunion.vault.locations import CAMPUS, place_of
 
 ENVIRONMENT_PREFIX = "GPUNION_COORDINATOR_"
 DEFAULT_PORT = 8765
 VAULT_DIR = "vault"  # in the data folder, where no other is named
 LOG_FORMATS = ("text", "json")
+NO_WINDOWS = "off"
 
 
 class BadSettings(ValueError):
@@ -36,6 +40,12 @@ class Settings:
     port: int = DEFAULT_PORT  # 0: any free one
     vault: str = ""  # where checkpoints live, as agents are told; empty: DATA_DIR/vault
     policies: str = "gpunion"
+    # Who makes room: "at-once" for class high, "when-it-pays" for all, or "off". Empty: as the policies say.
+    preemption: str = ""
+    # What counts for jobs that run in windows: "fair", "efficient" or "deadlines"; "off": nobody does.
+    windows: str = "fair"
+    turn_least_s: float = USUAL_BOUNDS.least_s  # no turn is shorter than this, and none longer than that
+    turn_most_s: float = USUAL_BOUNDS.most_s
     log_format: str = "text"
     lead_s: float = 30.0  # how long the lead lasts without being renewed
     # Of the disk: directories of jobs and saves are refused before the database cannot be written any more.
@@ -74,7 +84,13 @@ def load(
         chosen |= {key: _SETTINGS[key](f"{source}: {key}", value) for key, value in plain.items()}
         timing |= {key: _seconds(f"{source}: timing.{key}", value) for key, value in table.items()}
     chosen.setdefault("data_dir", default_data_dir())
-    return Settings(timing=Timing(**timing), **chosen)
+    settings = Settings(timing=Timing(**timing), **chosen)
+    if not 0 < settings.turn_least_s <= settings.turn_most_s:
+        raise BadSettings(
+            f"turn_least_s ({settings.turn_least_s:g}) has to be more than nothing and not above turn_most_s "
+            f"({settings.turn_most_s:g})"
+        )
+    return settings
 
 
 def _check_places(source: str, values: Mapping[str, Any]) -> None:
@@ -182,6 +198,18 @@ def _log_format(name: str, value: Any) -> str:
     return str(value)
 
 
+def _preemption(name: str, value: Any) -> str:
+    if value not in PREEMPTION:
+        raise BadSettings(f"{name} is one of {', '.join(PREEMPTION)}, not {value!r}")
+    return str(value)
+
+
+def _windows(name: str, value: Any) -> str:
+    if value not in (*WEIGHTS, NO_WINDOWS):
+        raise BadSettings(f"{name} is one of {', '.join((*WEIGHTS, NO_WINDOWS))}, not {value!r}")
+    return str(value)
+
+
 _TIMING = tuple(item.name for item in fields(Timing))
 _SETTINGS = {
     "data_dir": _path,
@@ -189,6 +217,10 @@ _SETTINGS = {
     "port": _port,
     "vault": _text,
     "policies": _text,
+    "preemption": _preemption,
+    "windows": _windows,
+    "turn_least_s": _seconds,
+    "turn_most_s": _seconds,
     "places": lambda name, value: dict(value),
     "place": _text,
     "replicas": _count,

@@ -1,4 +1,4 @@
-"""This very package as a wheel, made of the files that run: a node gets what its coordinator speaks."""
+"""This very package as a wheel, without its evaluation: a node gets what its coordinator speaks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gpunion import __version__
 
 DISTRIBUTION = "gpunion"
 WHEEL_NAME = f"{DISTRIBUTION}-{__version__}-py3-none-any.whl"
-LEFT_OUT = {"__pycache__"}
+# The evaluation (`lab`) is of no use on a machine that lends.
+LEFT_OUT = {"__pycache__", "lab"}
 # A moment that a zip file can hold, the same for every build: the same files make the same wheel.
 MADE_AT = (2020, 1, 1, 0, 0, 0)
 
@@ -47,7 +48,11 @@ def wheel() -> bytes:
 
 def _package_files() -> dict[str, bytes]:
     root = Path(gpunion.__file__).parent
-    found = (path for path in sorted(root.rglob("*")) if path.is_file() and not LEFT_OUT & set(path.parts))
+    found = (
+        path
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not LEFT_OUT & set(path.relative_to(root).parts)
+    )
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in found}
 
 

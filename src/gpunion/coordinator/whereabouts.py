@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gpunion.coordinator.asking import Ask
-from gpunion.domain.job import Job
-from gpunion.domain.place import CAMPUS
-from gpunion.ports.vault import JobKey, Vault, VaultFault
+from gpunion.domain.jobs.job import Job
+from gpunion.vault.locations import CAMPUS
+from gpunion.vault.manifest import JobKey, NothingSavedYet, Vault, VaultFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,5 +44,7 @@ class Whereabouts:
 
         try:
             return self._ask(place, question)
+        except NothingSavedYet:
+            return set()
         except (VaultFault, OSError):
             return None

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from typing import NewType
-
-_NUMBERS = re.compile(r"(\d+)")
-_OWN = re.compile(r"-a(?=\d+(?:[./]|$))")  # as `own_checkpoint_id` has it, at the end of an id or a record's
 
 JobId = NewType("JobId", str)
 RunId = NewType("RunId", str)
@@ -31,11 +27,3 @@ def own_checkpoint_id(run: RunId, number: int) -> CheckpointId:
 
 def migration_id(job_id: JobId, number: int) -> MigrationId:
     return MigrationId(f"{job_id}-m{number}")
-
-
-def by_number(name: str) -> tuple[str | int, ...]:
-    """To sort names by, so that the tenth save comes after the ninth: of a program that tells no steps only
-    their numbers say which is the newer. What an agent took by itself is the last that a run saves, so it
-    comes after what was ordered."""
-    parts = _NUMBERS.split(_OWN.sub("-d", name))
-    return tuple(int(part) if place % 2 else part for place, part in enumerate(parts))

@@ -34,6 +34,7 @@ class Archive:
 
     digest: str
     size_bytes: int
+    requires: str = ""  # of a machine's GPUs and driver, as its makers wrote it: NVIDIA_REQUIRE_CUDA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,22 @@ class CampusImage:
     @property
     def parcel(self) -> Parcel:
         return Parcel(image=self.image, archive=self.archive)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageAdded:
+    image: Image
+    archive: Archive | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRemoved:
+    image: Image
+    by: str
+
+
+ImageEvent = ImageAdded | ImageRemoved
 
 
 def parse_image(text: str) -> tuple[str, str | None]:

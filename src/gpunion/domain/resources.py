@@ -17,6 +17,11 @@ class Gpu:
     memory_bytes: int
     speed: float = 1.0
     declared: bool = True  # from settings, not seen by a driver: named as such wherever it shows
+    compute_capability: str = ""  # like "8.6", as its maker numbers what it can do; "": not known
+    cuda: str = ""  # the highest version of CUDA that its driver supports, like "12.4"; "": not known
+    driver: str = ""
+    card: str = ""  # of a slice: the card it is cut from; "": it is a whole one
+    profile: str = ""  # of a slice: its shape in the words of its maker, like "1g.10gb"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +47,18 @@ class Request:
     vram_bytes: int = 0
     models: tuple[str, ...] = ()
     exclude_models: tuple[str, ...] = ()
+    compute_capability: str = ""  # a range, like ">=8.0"; "": any
+    cuda: str = ""  # a range that the highest version of its driver has to be in; "": any
     alike: str = ""  # of this very model and no other: what a driver brings back needs a card like it
     cpus: float = 1.0
     memory_bytes: int = GIB
     network: bool = False  # it has to reach the places that a node's owner allows
+    whole_gpus: bool = False  # no slices of cards: what a driver dumps are whole ones
+
+    @property
+    def takes_slices(self) -> bool:
+        """Slices do not talk to each other, so who needs several GPUs takes none."""
+        return self.gpus <= 1 and not self.whole_gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,9 @@ class Timing:
     stop_grace_s: float = 5.0  # from SIGTERM to SIGKILL when a user stops a job
     own_save_patience_s: float = 2.0  # how long an agent in notice waits for the coordinator's plan
     start_timeout_s: float = 600.0  # fetching, restoring and starting; then the order counts as failed
+    parked_at_most_s: float = 900.0  # who stands in memory for a job of a higher class: then it has its turn
     avoid_s: float = 30.0  # a node that refused a job is not asked again for this long
+    session_idle_s: float = 7200.0  # a session in which nobody works for so long ends; 0: none does
     replan_s: float = 15.0  # waiting jobs are looked at again at least this often
 
     def fence_s(self, autonomy_s: float = 0.0) -> float:

@@ -12,15 +12,23 @@ from itertools import islice
 from operator import itemgetter
 from typing import Generic, TypeVar
 
-from gpunion.domain.orders import Order, TakeCheckpoint
-from gpunion.domain.reports import DepartureForetold, GuestAskedToGo, NoticeGiven, Report, RunEnded
+from gpunion.domain.jobs.window import Subjob
+from gpunion.domain.protocol.orders import Order, SetWindow, StartRun, TakeCheckpoint
+from gpunion.domain.protocol.reports import (
+    DepartureForetold,
+    GpusKeptFree,
+    GuestAskedToGo,
+    NoticeGiven,
+    Report,
+    RunEnded,
+)
 
 T = TypeVar("T")
 
 # Frames on the way to one peer at a time; more wait for acknowledgements. Bounds memory at a slow peer.
 WINDOW = 256
 # Reports that name a moment by their sender's clock.
-_WITH_A_TIME = frozenset({NoticeGiven, GuestAskedToGo, DepartureForetold, RunEnded})
+_WITH_A_TIME = frozenset({NoticeGiven, GpusKeptFree, GuestAskedToGo, DepartureForetold, RunEnded})
 # A clock-skew estimate older than this is forgotten, so that drift is followed.
 SKEW_MEMORY_S = 60.0
 
@@ -106,6 +114,8 @@ def report_in_our_time(report: Report, skew: Skew) -> Report:
     match report:
         case NoticeGiven():
             return replace(report, deadline_s=skew.here(report.deadline_s))
+        case GpusKeptFree(until_s=float(until_s)):
+            return replace(report, until_s=skew.here(until_s))
         case GuestAskedToGo(deadline_s=float(deadline_s)):
             return replace(report, deadline_s=skew.here(deadline_s))
         case DepartureForetold(at_s=float(at_s)) | RunEnded(at_s=float(at_s)):
@@ -117,4 +127,10 @@ def report_in_our_time(report: Report, skew: Skew) -> Report:
 def order_in_our_time(order: Order, skew: Skew) -> Order:
     if isinstance(order, TakeCheckpoint) and order.by_s is not None:
         return replace(order, by_s=skew.here(order.by_s))
+    if isinstance(order, StartRun | SetWindow) and order.subjob is not None:
+        return replace(order, subjob=_subjob_in_our_time(order.subjob, skew))
     return order
+
+
+def _subjob_in_our_time(subjob: Subjob, skew: Skew) -> Subjob:
+    return subjob if subjob.ends_s is None else replace(subjob, ends_s=skew.here(subjob.ends_s))

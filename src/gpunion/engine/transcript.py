@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.commit import AgentCommit, Commit
-from gpunion.domain.effects import (
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.nodes.withheld import HoldCause
+from gpunion.domain.protocol.commit import AgentCommit, Commit
+from gpunion.domain.protocol.effects import (
     AskToSave,
     CancelShipping,
     CancelTimer,
@@ -26,7 +27,7 @@ from gpunion.domain.effects import (
     ShipCheckpoint,
     StartGuest,
 )
-from gpunion.domain.events import (
+from gpunion.domain.protocol.events import (
     AgentStarted,
     CheckpointNotShipped,
     CheckpointShipped,
@@ -40,13 +41,26 @@ from gpunion.domain.events import (
     StateFetched,
     TimerFired,
 )
-from gpunion.domain.orders import StageState, StartRun, TakeCheckpoint, UnstageState
-from gpunion.domain.reasons import Reason, Why
-from gpunion.domain.reports import CheckpointCaptured, CheckpointDurable, CheckpointFailed, StateStaged
-from gpunion.domain.withheld import HoldCause
+from gpunion.domain.protocol.orders import StageState, StartRun, TakeCheckpoint, UnstageState
+from gpunion.domain.protocol.reports import (
+    CheckpointCaptured,
+    CheckpointDurable,
+    CheckpointFailed,
+    StateStaged,
+)
+from gpunion.domain.protocol.timers import (
+    Deadline,
+    FenceOver,
+    LastSeconds,
+    LeaseGraceOver,
+    OwnSave,
+    SilentTooLong,
+    text_of,
+)
+from gpunion.domain.reasons.reason import Reason, Why
 
 # Timers that stand for something a person would tell; the rest only say that time has passed.
-TELLING_TIMERS = {"deadline", "term", "own_save", "lease_end", "give_up", "fence"}
+TELLING_TIMERS = Deadline | LastSeconds | OwnSave | LeaseGraceOver | SilentTooLong | FenceOver
 # Why a job waits and which steps were saved depends on the moment.
 QUIET_REASONS = {Why.WAITING, Why.SAVED, Why.SAVE_FAILED, Why.STEP_BEHIND, Why.FLUSH_FITS}
 QUIET_REASONS |= {Why.STAGED, Why.STATE_READY, Why.STATE_WAS_THERE}
@@ -88,8 +102,8 @@ class Transcript:
         match event:
             case LeaseRenewed() | CoordinatorStarted() | StateFetched():
                 return None
-            case TimerFired(key=key):
-                return f"TimerFired {key}" if key.partition(":")[0] in TELLING_TIMERS else None
+            case TimerFired(timer=timer):
+                return f"TimerFired {text_of(timer)}" if isinstance(timer, TELLING_TIMERS) else None
             case NodeReported(node_id=node_id, report=report):
                 told = self._report(report)
                 return None if told is None else f"{node_id}: {told}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpunion.domain.checkpoint import CheckpointPhase as P
-from gpunion.lifecycle.machine import Edge, Machine
+from gpunion.domain.jobs.checkpoint import CheckpointPhase as P
+from gpunion.lifecycle.state_machine import Edge, Machine
 
 CHECKPOINT: Machine[P] = Machine(
     "checkpoint",

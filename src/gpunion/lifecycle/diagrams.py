@@ -6,9 +6,9 @@ from typing import Any
 
 from gpunion.lifecycle.checkpoint import CHECKPOINT
 from gpunion.lifecycle.job import JOB
-from gpunion.lifecycle.machine import Machine
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.node import NODE
 from gpunion.lifecycle.run import RUN
+from gpunion.lifecycle.state_machine import Machine
 
 MACHINES: dict[str, Machine[Any]] = {m.name: m for m in (JOB, RUN, NODE, CHECKPOINT, MIGRATION)}

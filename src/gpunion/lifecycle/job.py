@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpunion.domain.job import JobPhase as P
-from gpunion.lifecycle.machine import Edge, Machine
+from gpunion.domain.jobs.job import JobPhase as P
+from gpunion.lifecycle.state_machine import Edge, Machine
 
 JOB: Machine[P] = Machine(
     "job",
@@ -11,6 +11,7 @@ JOB: Machine[P] = Machine(
     [
         Edge(P.PENDING, P.STARTING, "placed"),
         Edge(P.PENDING, P.CANCELLED, "stopped"),
+        Edge(P.PENDING, P.FAILED, "it could not be placed without a fault of the coordinator's"),
         Edge(P.STARTING, P.RUNNING, "started"),
         Edge(P.STARTING, P.MIGRATING, "refused, or the node went away"),
         Edge(P.STARTING, P.STOPPING, "stop asked"),
@@ -30,6 +31,13 @@ JOB: Machine[P] = Machine(
         Edge(P.MIGRATING, P.CANCELLED, "stopped"),
         Edge(P.MIGRATING, P.SUCCEEDED, "had finished before it was given up"),
         Edge(P.MIGRATING, P.FAILED, "had failed before it was given up"),
+        Edge(P.STARTING, P.BETWEEN, "its window was over before it began"),
+        Edge(P.RUNNING, P.BETWEEN, "its window is over"),
+        Edge(P.LEAVING, P.BETWEEN, "its window is over"),
+        Edge(P.BETWEEN, P.STARTING, "placed in its next window"),
+        Edge(P.BETWEEN, P.CANCELLED, "stopped"),
+        Edge(P.BETWEEN, P.SUCCEEDED, "had finished before it was given up"),
+        Edge(P.BETWEEN, P.FAILED, "had failed before it was given up"),
         *(Edge(phase, P.FINISHING, "ended before its gang") for phase in (P.STARTING, P.RUNNING, P.LEAVING)),
         Edge(P.FINISHING, P.SUCCEEDED, "all of its gang finished"),
         Edge(P.FINISHING, P.FAILED, "one of its gang failed"),

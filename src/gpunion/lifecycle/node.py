@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpunion.domain.node import NodePhase as P
-from gpunion.lifecycle.machine import Edge, Machine
+from gpunion.domain.nodes.node import NodePhase as P
+from gpunion.lifecycle.state_machine import Edge, Machine
 
 _HERE = (P.SHARING, P.PAUSED, P.RECLAIMING, P.RECLAIMED)
 

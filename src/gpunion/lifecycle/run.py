@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpunion.domain.run import RunPhase as P
-from gpunion.lifecycle.machine import Edge, Machine
+from gpunion.domain.jobs.run import RunPhase as P
+from gpunion.lifecycle.state_machine import Edge, Machine
 
 RUN: Machine[P] = Machine(
     "run",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 
+from gpunion.files import read_json, write_json
 from gpunion.owner_kill.guest import (
     KILLED_BY_OWNER,
     clear_cgroup,
@@ -20,7 +21,6 @@ from gpunion.owner_kill.guest import (
     settle,
     strike,
 )
-from gpunion.owner_kill.records import read_json, write_json
 
 OWNER_KILL_FILE = os.path.join("owner", "killed.json")
 

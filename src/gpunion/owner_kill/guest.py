@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 
+from gpunion.files import read_json, write_json
 from gpunion.owner_kill.processes import (
     boot_id,
     cgroup_pids,
@@ -23,7 +24,6 @@ from gpunion.owner_kill.processes import (
     start_ticks,
     thaw,
 )
-from gpunion.owner_kill.records import read_json, write_json
 
 GUESTS_DIR = "guests"
 KEEPER_FILE = "keeper.json"

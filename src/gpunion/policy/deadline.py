@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpunion.domain.job import Job
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.resources import Gpu
-from gpunion.domain.snapshot import NodeView
 from gpunion.policy.hazard.constant import Survival
 from gpunion.policy.placement.pick import Scoring
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.job import Job
-from gpunion.domain.snapshot import NodeView
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.ties import tie_break
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.placement.pick import FastThenTight, NotPlaced, place

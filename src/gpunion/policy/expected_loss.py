@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from math import inf
 
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.job import Job
-from gpunion.domain.node import Node
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.nodes.node import Node
+from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.resources import Gpu
-from gpunion.domain.snapshot import NodeView
 from gpunion.domain.ties import tie_break
 from gpunion.policy.assignment import cheapest
-from gpunion.policy.checkpointing import CheckpointTiming, Young
+from gpunion.policy.checkpoint_timing.interval import CheckpointTiming, Young
+from gpunion.policy.checkpoint_timing.notices import NoticeBook
 from gpunion.policy.hazard.constant import ConstantHazard, Survival
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.placement.pick import LEFTOVER_WEIGHT, choose_gpus
-from gpunion.policy.scheduling.notices import NoticeBook
 
 # Beyond a working day nobody foretells whether a machine stays.
 HORIZON_MOST_S = 8 * 3600.0
@@ -30,6 +30,8 @@ HORIZON_MOST_S = 8 * 3600.0
 UNKNOWN_WORK_S = 2 * 3600.0
 # A machine of the group that is just taking one back is a little more likely to be next.
 SAME_OWNER_S = 60.0
+# Installing an environment where it does not lie ready: PyTorch's took 16 to 81 s (docs/environments.md).
+INSTALL_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,7 @@ class ExpectedLoss:
 
         def rank(one: tuple[NodeView, tuple[Gpu, ...]]) -> tuple[float, int]:
             view, gpus = one
-            cost_s = self.cost_s(job, view.node, gpus, now_s)
+            cost_s = self.cost_s(job, view.node, gpus, now_s) + installing_s(job, view)
             cost_s += SAME_OWNER_S * (view.node.facts.lab == lab)
             return cost_s, tie_break("destination", job.id, job.epoch, view.node.id)
 
@@ -71,7 +73,9 @@ class ExpectedLoss:
             key = (job.id, view.node.id)
             if key not in known:
                 able = refusal(job, view, now_s) is None
-                known[key] = self.cost_s(job, view.node, choose_gpus(job, view), now_s) if able else inf
+                gpus = choose_gpus(job, view)
+                loss_s = self.cost_s(job, view.node, gpus, now_s) + installing_s(job, view) if able else inf
+                known[key] = loss_s
             return known[key]
 
         chosen = cheapest([[cost_s(job, view) for view in columns] for job in jobs])
@@ -85,7 +89,8 @@ class ExpectedLoss:
         """Places a job that waits: the least cost; a GPU left idle beside it counts as a tenth of its work,
         so that a whole machine is not broken up for a moment's gain."""
         leftover = len(view.free_gpus) - job.spec.request.gpus
-        return -self.cost_s(job, view.node, gpus, now_s) - LEFTOVER_WEIGHT * leftover * remaining_s(job)
+        cost_s = self.cost_s(job, view.node, gpus, now_s) + installing_s(job, view)
+        return -cost_s - LEFTOVER_WEIGHT * leftover * remaining_s(job)
 
     def because(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...]) -> str:
         model = gpus[0].model if gpus else "no GPU needed"
@@ -106,6 +111,11 @@ class ExpectedLoss:
     def downtime_s(self, job: Job, node: Node) -> float:
         """Coming up, and what the node lacks of the state over its own wire."""
         return job.cost.restart_s + 8.0 * job.lacking_bytes(node.id) / max(node.facts.lent_uplink_bps, 1.0)
+
+
+def installing_s(job: Job, view: NodeView) -> float:
+    """Before it begins there, for the packages it names."""
+    return INSTALL_S if job.packages is not None and job.packages.digest not in view.installed else 0.0
 
 
 def remaining_s(job: Job) -> float:

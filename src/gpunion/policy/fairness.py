@@ -9,11 +9,10 @@ stops earning and loses nothing earned.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import expm1, log
 
-from gpunion.domain.account import Account, Charge, lab_account, user_account
-from gpunion.domain.replacing import replace
+from gpunion.domain.jobs.account import Account, Charge, lab_account, user_account
 
 HALF_LIFE_S = 7 * 86_400.0
 _FADE_PER_S = log(2.0) / HALF_LIFE_S
@@ -37,12 +36,15 @@ def as_of(account: Account, now_s: float) -> Account:
 def after_charge(account: Account, charge: Charge, now_s: float, *, sign: int) -> Account:
     """`sign`: 1 where the run begins, -1 where it ended."""
     account = as_of(account, now_s)
-    pace = sign * charge.pace
-    if account.id == user_account(charge.user):
-        return replace(account, using=account.using + pace, held_gpus=account.held_gpus + sign * charge.gpus)
-    if account.id == lab_account(charge.lab):
+    pace, gpus = sign * charge.pace, sign * charge.gpus
+    if account.id in (user_account(charge.user), lab_account(charge.lab)):
         # A lab that lends to itself has a pace of zero, so that one account never does both.
-        return replace(account, using=account.using + pace, held_gpus=account.held_gpus + sign * charge.gpus)
+        return replace(
+            account,
+            using=account.using + pace,
+            held_gpus=account.held_gpus + gpus,
+            high_gpus=account.high_gpus + (gpus if charge.high else 0),
+        )
     return replace(account, lending=account.lending + pace)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gpunion.policy.checkpoint_timing.hazard_aware import HazardAware
+from gpunion.policy.checkpoint_timing.notices import NoticeBook
 from gpunion.policy.deadline import SaferWhenLate
 from gpunion.policy.expected_loss import ExpectedLoss
-from gpunion.policy.hazard.week import DAY_S, HOUR_S
+from gpunion.policy.hazard.buckets import DAY_S, HOUR_S
 from gpunion.policy.hazard.weekly import WeeklyHazard
-from gpunion.policy.scheduling.notices import NoticeBook
-from gpunion.policy.scheduling.timing import HazardAware
 from gpunion.policy.staging import PreStaging
 
 # A lesson a day, as the published figures were made; more often while there is little to learn from.

@@ -7,7 +7,7 @@ from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-from gpunion.domain.job import Job, JobPhase
+from gpunion.domain.jobs.job import Job, JobPhase
 from gpunion.domain.ties import tie_break
 from gpunion.policy.deadline import is_late
 from gpunion.policy.fairness import Shares
@@ -22,6 +22,7 @@ PATIENCE_S = 86_400.0
 
 class Ordering(Protocol):
     fair: bool  # whether shares decide among the usual; where they do not, all are in one usual lane
+    strict: bool  # whether nobody passes the first who finds no place; who was interrupted does in any case
 
     def key(self, job: Job) -> SortKey:
         """Smaller goes first within a lane. Depends on nothing but the job, so that it can be remembered."""
@@ -34,6 +35,7 @@ class PriorityThenAge:
     """Priority classes; within one, work that was interrupted before work that never ran, then first come."""
 
     fair = False
+    strict = False
 
     def key(self, job: Job) -> SortKey:
         interrupted = 0 if job.phase is JobPhase.MIGRATING else 1
@@ -58,6 +60,27 @@ class FairShare(PriorityThenAge):
         return (rank, USUAL)
 
 
+class EarliestDeadline(PriorityThenAge):
+    """Priority classes; within one, the interrupted, then who has to begin soonest to be done in time, and
+    then who named no deadline, first come first served."""
+
+    def key(self, job: Job) -> SortKey:
+        rank, interrupted, _, tie = super().key(job)
+        return (rank, interrupted, _latest_start_s(job), tie)
+
+
+# Moments are counted since 1970, so nobody without a deadline comes before somebody with one.
+NO_DEADLINE_S = 1e12
+
+
+def _latest_start_s(job: Job) -> float:
+    """Of a job on the reference card."""
+    within_s = job.spec.finish_within_s
+    if within_s is None:
+        return NO_DEADLINE_S + job.submitted_s
+    return job.submitted_s + within_s - (job.spec.expected_s or 0.0)
+
+
 class Ahead(StrEnum):
     """Why one job goes before another, in words that follow a number."""
 
@@ -65,6 +88,7 @@ class Ahead(StrEnum):
     INTERRUPTED = "that had a place and lost it"
     URGENT = "that may not wait any longer"
     USED_LESS = "of who has used less lately"
+    EARLIER_DEADLINE = "that have to be done earlier"
     EARLIER = "handed in before it"
 
 
@@ -75,6 +99,8 @@ def why_ahead(first: Job, job: Job, ordering: Ordering, shares: Shares) -> Ahead
         return Ahead.HIGHER_CLASS
     if before[1] < lane[1]:
         return Ahead.INTERRUPTED if before[1] == INTERRUPTED else Ahead.URGENT
+    if isinstance(ordering, EarliestDeadline):
+        return Ahead.EARLIER_DEADLINE if _latest_start_s(first) < NO_DEADLINE_S else Ahead.EARLIER
     of_first = shares.standing(first.spec.lab, first.spec.owner)
     if lane[1] == USUAL and of_first < shares.standing(job.spec.lab, job.spec.owner):
         return Ahead.USED_LESS
@@ -86,7 +112,7 @@ class Queue:
 
     def __init__(self, ordered: Iterable[Job], ordering: Ordering, shares: Shares) -> None:
         """`ordered`: by `ordering.key`."""
-        self._fair = ordering.fair
+        self._fair, self._strict = ordering.fair, ordering.strict
         self._shares = shares
         self._served = False
         self._lanes: dict[Lane, list[Job]] = {}
@@ -99,7 +125,11 @@ class Queue:
     def __iter__(self) -> Iterator[Job]:
         for lane in sorted(self._lanes):
             jobs = self._lanes[lane]
-            yield from self._in_turn(jobs) if self._fair and lane[1] == USUAL else jobs
+            for job in self._in_turn(jobs) if self._fair and lane[1] == USUAL else jobs:
+                self._served = False
+                yield job
+                if self._strict and not self._served and job.phase is not JobPhase.MIGRATING:
+                    return
 
     def served(self) -> None:
         """The job handed out last got a place."""
@@ -120,7 +150,6 @@ class Queue:
                 heappush(turns, (now, number, who, first))
                 continue
             for position in range(first, len(accounts[who])):
-                self._served = False
                 yield accounts[who][position]
                 if self._served:
                     heappush(turns, (self._shares.standing(*who), number, who, position + 1))

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import exp, inf, log
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import Job
-from gpunion.domain.node import Node
-from gpunion.domain.snapshot import NodeView
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.nodes.node import Node
+from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.ties import tie_break
 from gpunion.policy.expected_loss import HORIZON_MOST_S, ExpectedLoss, remaining_s
 from gpunion.policy.placement.filters import has_room, refusal, suitable

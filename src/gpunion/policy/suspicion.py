@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gpunion.domain.terms import Terms
+from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.timing import Timing
 
 MISSED_HEARTBEATS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpunion.domain.commit import SavedAgent
+from gpunion.domain.protocol.commit import SavedAgent
 
 
 class DiskFault(Exception):

@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame
-from gpunion.domain.place import Place
+from gpunion.domain.protocol.frames import CoordinatorFrame, FromAgent
+from gpunion.vault.locations import Place
 
 
 class LinkFault(Exception):
@@ -31,7 +31,7 @@ class LinkFault(Exception):
 class LinkSession(Protocol):
     """One open connection."""
 
-    async def send(self, frame: AgentFrame) -> None: ...
+    async def send(self, frame: FromAgent) -> None: ...
 
     def frames(self) -> AsyncIterator[CoordinatorFrame]:
         """What arrives, until the connection ends (LinkFault, or simply the end)."""

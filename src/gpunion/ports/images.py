@@ -1,7 +1,7 @@
 """The images on a machine, and where missing ones come from.
 
 The images of a container engine belong to its owner. Nothing here removes or renames one by itself; who loads
-some keeps book of them (`agent.images`).
+some keeps book of them (`agent.machine.images`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ directory. A call that finds its work done does nothing.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -37,7 +37,7 @@ class GuestSpec:
     run_id: str
     job_id: str
     epoch: int
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # empty only with an image, which then says what runs
     environment: Mapping[str, str]
     gpu_indices: tuple[int, ...]
     memory_bytes: int
@@ -48,6 +48,15 @@ class GuestSpec:
     image: str | None = None  # pinned; what the engine has is checked against it. None: the runtime's own
     network: bool = False  # it may reach the places its host's owner allows; else nothing at all
     disk_bytes: int = 0  # what it may have in its directories; 0: as much as leaves the disk's owner some
+    wrapper: tuple[str, ...] = ()  # what stands in front of its program, whichever that is
+    # With an image: what runs before `command`. None: the image's own, with its command where there is none.
+    entrypoint: tuple[str, ...] | None = None
+    begins_in_work: bool = True  # False: in its image's directory, where that has one
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """What is executed without an image."""
+        return (*self.wrapper, *self.command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +77,15 @@ class GuestPaths:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostUse:
+    """What a guest that has ended took of its host, over all its processes."""
+
+    for_s: float
+    cpu_s: float
+    memory_bytes: int  # the most at once that could not be taken from it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuestStatus:
     """What is known of a guest. Prepared but never started: not alive and without an exit reason."""
 
@@ -77,6 +95,8 @@ class GuestStatus:
     alive: bool
     exit_code: int | None
     exit_reason: ExitReason | None
+    # A measurement is no part of how it ended. None: it lives, or nobody measured it.
+    used: HostUse | None = field(default=None, compare=False)
 
 
 class RuntimeFault(Exception):

@@ -22,9 +22,11 @@ from urllib.parse import quote
 
 import httpx
 
+from gpunion.sdk.environments import EnvironmentCalls
 from gpunion.sdk.errors import ApiProblem, NotACoordinator, Unreachable
 from gpunion.sdk.images import ImageCalls
-from gpunion.sdk.trees import TreeCalls
+from gpunion.sdk.job_directories import TreeCalls
+from gpunion.sdk.sessions import SessionCalls
 
 PREFIX = "/api/v1"
 TIMEOUT_S = 30.0
@@ -38,7 +40,7 @@ RECONNECT_S = 1.0
 Answer = dict[str, Any]
 
 
-class Client(ImageCalls, TreeCalls):
+class Client(ImageCalls, EnvironmentCalls, SessionCalls, TreeCalls):
     def __init__(
         self,
         url: str,
@@ -130,6 +132,14 @@ class Client(ImageCalls, TreeCalls):
         """Off the list. ApiProblem `node_in_use` where it is joined, or something may still run there."""
         return self._ask("DELETE", f"/nodes/{_part(node_id)}")
 
+    def accept_node(self, node_id: str) -> Answer:
+        """Give guests and leases again to one that was isolated."""
+        return self._ask("POST", f"/nodes/{_part(node_id)}/accept")
+
+    def free(self) -> Answer:
+        """{nodes, waiting}: what anybody could have now."""
+        return self._get("/free")
+
     def node(self, node_id: str) -> Answer:
         return self._get(f"/nodes/{_part(node_id)}")
 
@@ -140,16 +150,37 @@ class Client(ImageCalls, TreeCalls):
     def node_hazard(self, node_id: str) -> Answer:
         return self._get(f"/nodes/{_part(node_id)}/hazard")
 
+    def windows(self) -> Answer:
+        """{policy, turn_s, windows}: which windows there are, who has them, and who bids for them."""
+        return self._get("/windows")
+
     def quotas(self) -> Answer:
         """{quotas, accounts, half_life_s}: who may hold how many GPUs, holds, has used and has lent."""
         return self._get("/quotas")
 
-    def set_quota(self, name: str, gpus: int) -> Answer:
-        """`name`: user:NAME, lab:NAME, or user:* and lab:* for all others."""
-        return self._ask("PUT", f"/quotas/{_part(name)}", json={"gpus": gpus}, again=True)
+    def set_quota(self, name: str, gpus: int, *, priority: str | None = None) -> Answer:
+        """`name`: user:NAME, lab:NAME, or user:* and lab:* for all others. `priority`: high, to count jobs of
+        that class alone."""
+        asked = {} if priority is None else {"priority": priority}
+        return self._ask("PUT", f"/quotas/{_part(name)}", json={"gpus": gpus}, params=asked, again=True)
 
-    def lift_quota(self, name: str) -> Answer:
-        return self._ask("DELETE", f"/quotas/{_part(name)}")
+    def lift_quota(self, name: str, *, priority: str | None = None) -> Answer:
+        asked = {} if priority is None else {"priority": priority}
+        return self._ask("DELETE", f"/quotas/{_part(name)}", params=asked)
+
+    def usage(self, *, for_s: float, lab: str | None = None, user: str | None = None) -> Answer:
+        """{people, labs, interruptions, ...}: who lent and used how much in the last `for_s` seconds."""
+        asked = {"for_s": for_s, "lab": lab, "user": user}
+        return self._get("/usage", {name: value for name, value in asked.items() if value is not None})
+
+    def past_requests(self, *, for_s: float) -> Answer:
+        """{requests, length_s, ...}: what was asked for lately, and how long it waited."""
+        return self._get("/usage/requests", {"for_s": for_s})
+
+    def gpu_history(self, *, for_s: float, node: str | None = None) -> Answer:
+        """{gpus: [{node, index, points, ...}], ...}: how busy, full and hot GPUs were."""
+        asked = {"for_s": for_s} if node is None else {"for_s": for_s, "node": node}
+        return self._get("/usage/gpus", asked)
 
     def campus(self) -> Answer:
         return self._get("/campus")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpunion.domain.commit import Commit, InboxMark
-from gpunion.domain.events import (
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.protocol.commit import Commit, InboxMark
+from gpunion.domain.protocol.events import (
     CoordinatorEvent,
     CoordinatorStarted,
     JobStopAsked,
@@ -13,23 +14,22 @@ from gpunion.domain.events import (
     NodeJoined,
     NodeReported,
 )
-from gpunion.domain.frames import AgentFrame, ReportFrame
-from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.protocol.frames import AgentFrame, ReportFrame
 from gpunion.domain.timing import Timing
-from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.policy.policies import Policies
-from gpunion.sim.clocks import Clock
-from gpunion.sim.crash_points import CrashPoint, Moment
 from gpunion.sim.disks import CampusDisk
+from gpunion.sim.fault_points import CrashPoint, Moment
 from gpunion.sim.kernel import Alarm, Kernel
-from gpunion.sim.scenario import JobPlan
+from gpunion.sim.observer import Watch
+from gpunion.sim.program.clocks import Clock
+from gpunion.sim.scenario.values import JobPlan
 from gpunion.sim.transport import Transport
-from gpunion.sim.watch import Watch
 
 ROUNDING_S = 1e-6  # see agent.py
 CLIENT_RETRY_S = 5.0  # a user whose request met no coordinator asks again
 
-MakeStation = Callable[..., CoordinatorStation]
+MakeStation = Callable[..., PureCoordinator]
 
 # Nobody here has to be kept from anything.
 PEER_KEY = "00" * 32
@@ -46,9 +46,9 @@ class CoordinatorShell:
         policies: Policies,
         timing: Timing,
         watch: Watch,
-        station_type: MakeStation = CoordinatorStation,
+        station_type: MakeStation = PureCoordinator,
     ) -> None:
-        self.station: CoordinatorStation | None = None
+        self.station: PureCoordinator | None = None
         self.crash_point: CrashPoint | None = None
         self.on_crash: Callable[[], None] = lambda: None
         self.answered: set[JobId] = set()

@@ -7,8 +7,12 @@ whose memory differs from what it committed shows after the next crash.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Any
 
-from gpunion.domain.commit import (
+from gpunion.domain.ids import JobId, NodeId, RunId
+from gpunion.domain.jobs.guest import Guest, Holding, JobEpoch, Lease
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.protocol.commit import (
     AgentCommit,
     Commit,
     InboxMark,
@@ -17,12 +21,11 @@ from gpunion.domain.commit import (
     SavedAgent,
     SavedCampus,
 )
-from gpunion.domain.decision import AgentRecord, Record
-from gpunion.domain.effects import AgentEffect, CancelTimer, CoordinatorEffect, ForgetOrders, SetTimer
-from gpunion.domain.events import AgentEvent, CoordinatorEvent, TimerFired
-from gpunion.domain.guest import Guest, Holding, JobEpoch, Lease
-from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.job import Job
+from gpunion.domain.protocol.decision import AgentRecord, Record
+from gpunion.domain.protocol.effects import ForgetOrders
+from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.timers import AgentTimer, CoordinatorTimer
+from gpunion.engine.timers import Timers
 
 
 class CampusDisk:
@@ -32,14 +35,14 @@ class CampusDisk:
         self.term = 0
         self.marks: dict[NodeId, InboxMark] = {}
         self._records: dict[tuple[str, str], Record] = {}
-        self._timers: dict[str, float] = {}
+        self._timers: Timers[CoordinatorTimer] = Timers()
         self._orders: dict[NodeId, dict[int, NumberedOrder]] = {}
         self._last_seq: dict[NodeId, int] = {}
 
     def commit(self, commit: Commit) -> None:
         for record in commit.decision.changes:
             self._records[type(record).__name__, record.id] = record
-        _keep_timers(self._timers, commit.event, commit.decision.effects)
+        _keep_timers(self._timers, commit)
         for effect in commit.decision.effects:
             if isinstance(effect, ForgetOrders):
                 self._orders.pop(effect.node_id, None)
@@ -61,7 +64,7 @@ class CampusDisk:
     def load(self) -> SavedCampus:
         return SavedCampus(
             records=tuple(self._records.values()),
-            timers=tuple(sorted(self._timers.items())),
+            timers=self._timers.items(),
             orders=tuple(order for waiting in self._orders.values() for order in waiting.values()),
             last_order_seq=tuple(sorted(self._last_seq.items())),
             marks=tuple(self.marks.values()),
@@ -78,7 +81,7 @@ class AgentDisk:
         self._guests: dict[RunId, AgentRecord] = {}
         self._epochs: dict[JobId, AgentRecord] = {}
         self._holding: tuple[AgentRecord, ...] = ()
-        self._timers: dict[str, float] = {}
+        self._timers: Timers[AgentTimer] = Timers()
         self._reports: dict[int, NumberedReport] = {}
 
     def commit(self, commit: AgentCommit) -> None:
@@ -94,7 +97,7 @@ class AgentDisk:
                     pass  # in memory only: a restarted agent asks anew
         for run_id in commit.decision.forgotten:
             self._guests.pop(run_id, None)
-        _keep_timers(self._timers, commit.event, commit.decision.effects)
+        _keep_timers(self._timers, commit)
         for numbered in commit.reports:
             self._reports[numbered.seq] = numbered
             self.last_report_seq = numbered.seq
@@ -109,23 +112,15 @@ class AgentDisk:
         return SavedAgent(
             incarnation=self.incarnation,
             records=(*self._guests.values(), *self._epochs.values(), *self._holding),
-            timers=tuple(sorted(self._timers.items())),
+            timers=self._timers.items(),
             reports=tuple(self._reports[seq] for seq in sorted(self._reports)),
             last_report_seq=self.last_report_seq,
             order_seq=self.order_seq,
         )
 
 
-def _keep_timers(
-    timers: dict[str, float],
-    event: CoordinatorEvent | AgentEvent,
-    effects: tuple[CoordinatorEffect, ...] | tuple[AgentEffect, ...],
-) -> None:
+def _keep_timers(timers: Timers[Any], commit: Commit | AgentCommit) -> None:
     """As a station does it: what fired is gone unless the decision set it again."""
-    if isinstance(event, TimerFired):
-        timers.pop(event.key, None)
-    for effect in effects:
-        if isinstance(effect, SetTimer):
-            timers[effect.key] = effect.at_s
-        elif isinstance(effect, CancelTimer):
-            timers.pop(effect.key, None)
+    if isinstance(commit.event, TimerFired):
+        timers.fired(commit.event.timer)
+    timers.apply(commit.decision.effects)

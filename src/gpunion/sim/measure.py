@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.sim.box import Box
-from gpunion.sim.ledger import Account
-from gpunion.sim.network import Flow
-from gpunion.sim.watch import Watch
+from gpunion.sim.gpu_seconds import Account
+from gpunion.sim.network.flows import Flow
+from gpunion.sim.observer import Watch
+from gpunion.sim.program.box import Box
 from gpunion.sim.world import World
 
 

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from gpunion.sim.behaviour_digest import DecisionLog
 from gpunion.sim.checkers.capacity import BooksBalance, MovingUnderItsCap, NothingPromisedTwice
 from gpunion.sim.checkers.court import Checker, Court, Violation
 from gpunion.sim.checkers.durability import DurableStaysDurable, OneIncarnation
 from gpunion.sim.checkers.gangs import OneStepForAGang
 from gpunion.sim.checkers.ownership import NoStartAgainstTheTerms, NothingAfterTheDeadline
+from gpunion.sim.checkers.preemption import RoomIsMadeByTheRule
 from gpunion.sim.checkers.protocol import (
     EnginesOwnAudit,
     EveryJobEnds,
@@ -21,12 +23,12 @@ from gpunion.sim.checkers.protocol import (
     EverythingHasAReason,
     NothingAcknowledgedIsLost,
 )
-from gpunion.sim.decision_log import DecisionLog
-from gpunion.sim.ledger import Ledger
+from gpunion.sim.checkers.windows import HardEndsHold
+from gpunion.sim.gpu_seconds import Ledger
 from gpunion.sim.measure import JobMeasure, Measures, Totals
-from gpunion.sim.scenario import Scenario
-from gpunion.sim.scenario_file import read_scenario
-from gpunion.sim.watch import Watch
+from gpunion.sim.observer import Watch
+from gpunion.sim.scenario.file import read_scenario
+from gpunion.sim.scenario.values import Scenario
 from gpunion.sim.world import Parts, World
 
 
@@ -92,7 +94,8 @@ def run_scenario(
         checker.at_the_end()
     measures.finish()
     totals = measures.totals(ledger.accounts())
-    log.note(repr((sorted(measures.jobs.items()), totals, sorted(world.tally.counts.items()))))
+    troubles = sorted(world.tally.happened().items())
+    log.note(repr((sorted(measures.jobs.items()), totals, troubles)))
     return Outcome(
         name=scenario.name,
         seed=scenario.seed,
@@ -120,6 +123,8 @@ CHECKERS: tuple[type[Checker], ...] = (
     EveryJobEndsAsItShould,
     EnginesOwnAudit,
     OneStepForAGang,
+    RoomIsMadeByTheRule,
+    HardEndsHold,
 )
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame
 from gpunion.domain.ids import NodeId
+from gpunion.domain.protocol.frames import AgentFrame, CoordinatorFrame
+from gpunion.sim.fault_points import Tally
 from gpunion.sim.kernel import Kernel
-from gpunion.sim.tally import Tally
-from gpunion.sim.watch import Watch
+from gpunion.sim.observer import Watch
 
 # A delayed frame is late by up to this long: beyond a lease, so that it can arrive after everything changed.
 DELAY_MAX_S = 15.0
@@ -48,6 +48,14 @@ class AgentEnd(Protocol):
     def connection_lost(self) -> None: ...
 
 
+class Mouth(Protocol):
+    """Stands between one agent and the wire."""
+
+    def instead_of(self, frame: AgentFrame) -> list[AgentFrame]: ...
+
+    def heard(self, frame: CoordinatorFrame) -> CoordinatorFrame: ...
+
+
 class Transport:
     def __init__(
         self,
@@ -73,6 +81,7 @@ class Transport:
         self.cut: set[NodeId] = set()
         self.coordinator: CoordinatorEnd | None = None
         self.agents: dict[NodeId, AgentEnd] = {}
+        self.liars: dict[NodeId, Mouth] = {}
 
     def connect(self, node_id: NodeId) -> bool:
         """An agent dials. A new connection replaces the one the coordinator may still believe in."""
@@ -109,13 +118,20 @@ class Transport:
 
     def send_up(self, node_id: NodeId, frame: AgentFrame) -> None:
         self._watch.sent_up(node_id, frame)
+        liar = self.liars.get(node_id)
+        for said in (frame,) if liar is None else liar.instead_of(frame):
+            self.send_as_is(node_id, said)
+
+    def send_as_is(self, node_id: NodeId, frame: AgentFrame) -> None:
         coordinator = self.coordinator
         if coordinator is not None:
             self._send(node_id, "up", lambda: coordinator.frame_arrived(node_id, frame))
 
     def send_down(self, node_id: NodeId, frame: CoordinatorFrame) -> None:
         self._watch.sent_down(node_id, frame)
-        agent = self.agents[node_id]
+        agent, liar = self.agents[node_id], self.liars.get(node_id)
+        if liar is not None:
+            frame = liar.heard(frame)
         self._send(node_id, "down", lambda: agent.frame_arrived(frame))
 
     def _send(self, node_id: NodeId, way: str, deliver: Callable[[], None]) -> None:

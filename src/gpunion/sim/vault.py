@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import attrgetter
 
-from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId
-from gpunion.domain.records import dataclass
-from gpunion.domain.replacing import changer
-from gpunion.sim.network import Flow
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.sim.network.flows import Flow
 
 _age = attrgetter("epoch", "step")
 KEEP = 3  # sealed checkpoints kept per job; the real vault keeps at least two
@@ -28,9 +27,6 @@ class Sealed:
     keep: CheckpointId | None = None  # stays, and all that come after it
     reached: int = 0  # the step its program goes on from
     whole: bool = False  # a dump: not every machine brings it back
-
-
-_as_written = changer(Sealed, "written_bytes")
 
 
 class Ruin(StrEnum):
@@ -68,7 +64,7 @@ class ModelVault:
             return CheckpointTrouble.VAULT_FULL
         written_bytes = self.written_bytes.get(sealed.job_id, 0) + sealed.added_bytes
         self.written_bytes[sealed.job_id] = written_bytes
-        kept[sealed.checkpoint_id] = _as_written(sealed, written_bytes=written_bytes)
+        kept[sealed.checkpoint_id] = replace(sealed, written_bytes=written_bytes)
         ruin = self.spoil(sealed.checkpoint_id)
         if ruin is not None and not sealed.whole:  # a program saves garbage; a dump is the machine's own
             self.ruined[sealed.checkpoint_id] = ruin

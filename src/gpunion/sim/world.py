@@ -5,28 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpunion.domain.ids import NodeId
-from gpunion.engine.agent_station import AgentStation
-from gpunion.engine.coordinator_station import CoordinatorStation
+from gpunion.engine.agent.pure_agent import PureAgent
+from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.policy.policies import LIVE, Policies
-from gpunion.sim.agent import AgentShell
-from gpunion.sim.agent import MakeStation as MakeAgentStation
-from gpunion.sim.clocks import Clock
 from gpunion.sim.coordinator import CoordinatorShell
 from gpunion.sim.coordinator import MakeStation as MakeCoordinatorStation
 from gpunion.sim.disks import AgentDisk, CampusDisk
+from gpunion.sim.fault_points import Tally
+from gpunion.sim.faults import Troubles
 from gpunion.sim.kernel import Kernel
-from gpunion.sim.machine import Machine
-from gpunion.sim.owners import Owner
-from gpunion.sim.place import Place
-from gpunion.sim.runtime import GuestRuntime
-from gpunion.sim.scenario import NodePlan, Scenario
+from gpunion.sim.lying.liars import Liar
+from gpunion.sim.machine.agent import AgentShell
+from gpunion.sim.machine.agent import MakeStation as MakeAgentStation
+from gpunion.sim.machine.machine import Machine
+from gpunion.sim.machine.owners import Owner
+from gpunion.sim.machine.place import Place
+from gpunion.sim.machine.runtime import GuestRuntime
+from gpunion.sim.network.topology import Topology
+from gpunion.sim.observer import Watch, Watchers
+from gpunion.sim.program.clocks import Clock
+from gpunion.sim.scenario.values import LiarPlan, NodePlan, Scenario
 from gpunion.sim.streams import Streams
-from gpunion.sim.tally import Tally
-from gpunion.sim.topology import Topology
 from gpunion.sim.transport import Transport, Weather
-from gpunion.sim.troubles import Troubles
 from gpunion.sim.vault import ModelVault
-from gpunion.sim.watch import Watch, Watchers
 
 # How often the world looks whether everything is over. Not an event of anybody in it.
 LOOK_S = 5.0
@@ -37,8 +38,8 @@ class Parts:
     """What a world is made of. Tests put a broken part in to see whether the checkers notice."""
 
     policies: Policies = LIVE
-    coordinator_station: MakeCoordinatorStation = CoordinatorStation
-    agent_station: MakeAgentStation = AgentStation
+    coordinator_station: MakeCoordinatorStation = PureCoordinator
+    agent_station: MakeAgentStation = PureAgent
     vault: type[ModelVault] = ModelVault
     campus_disk: type[CampusDisk] = CampusDisk
     transport: type[Transport] = Transport
@@ -86,6 +87,7 @@ class World:
         self.machines: dict[NodeId, Machine] = {}
         for plan in scenario.nodes:
             self._build_machine(plan, parts)
+        self.liars = {plan.node_id: self._build_liar(plan) for plan in scenario.liars}
 
     def watch(self, watch: Watch) -> None:
         self.watchers.add(watch)
@@ -106,6 +108,8 @@ class World:
             Owner(kernel, self.machines[owner.node_id], owner, stream, habit).start(quiet_s)
         self.topology.start_background(self.streams.named("background"))
         self._troubles().start(scenario.horizon_s)
+        for liar in self.liars.values():
+            liar.start()
         self._look()
         kernel.run(scenario.horizon_s)
 
@@ -127,9 +131,10 @@ class World:
             return False
         if not all(job.phase.over for job in station.engine.state.jobs.values()):
             return False
-        if any(link.orders.waiting for link in station.links.values()):
+        if any(link.orders.waiting for id, link in station.links.items() if id not in self.liars):
             return False
-        stations = [machine.agent.station for machine in self.machines.values()]
+        honest = [machine for machine in self.machines.values() if machine.id not in self.liars]
+        stations = [machine.agent.station for machine in honest]
         return all(s is not None and not s.reports.waiting and not s.engine.state.guests for s in stations)
 
     def _build_machine(self, plan: NodePlan, parts: Parts) -> None:
@@ -159,6 +164,19 @@ class World:
         machine = Machine(self.kernel, plan, clock=clock, runtime=runtime, agent=agent, watch=self.watchers)
         self.machines[plan.id] = machine
         self.watchers.add(machine)
+
+    def _build_liar(self, plan: LiarPlan) -> Liar:
+        machine = self.machines[plan.node_id]
+        return Liar(
+            self.kernel,
+            plan,
+            self.streams.named(f"liar/{plan.node_id}"),
+            agent=machine.agent,
+            clock=machine.clock,
+            station=lambda: self.coordinator.station,
+            transport=self.transport,
+            tally=self.tally,
+        )
 
     def _troubles(self) -> Troubles:
         return Troubles(

@@ -13,8 +13,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from gpunion.domain.frames import PROTOCOL_VERSION, AgentFrame, CoordinatorFrame
+from gpunion.domain.protocol.frames import PROTOCOL_VERSION, CoordinatorFrame, FromAgent
 from gpunion.wire import codec
+from gpunion.wire.bounds import HEAR, TELL
 from gpunion.wire.codec import FRAME_LIMIT_BYTES, Malformed
 
 # WebSocket close codes; 4000 and up are ours to give, named after the HTTP status they resemble.
@@ -25,6 +26,9 @@ CLOSE_WRONG_NODE = 4403
 CLOSE_NO_HELLO = 4408
 CLOSE_REPLACED = 4409
 CLOSE_VERSION = 4426
+
+# What one machine says at a time: its facts with all lists of its terms full, or a thousand guests' progress.
+AGENT_FRAME_LIMIT_BYTES = 256 * 1024
 
 # RFC 6455: a close frame has 125 bytes, two of them for the code.
 REASON_LIMIT_BYTES = 123
@@ -50,46 +54,35 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
     body: dict[str, Any]
 
 
-def pack(frame: AgentFrame | CoordinatorFrame) -> bytes:
+def pack(frame: FromAgent | CoordinatorFrame) -> bytes:
     envelope = {
         "v": PROTOCOL_VERSION,
         "seq": getattr(frame, "seq", 0),
-        "ack": frame.ack,
+        "ack": getattr(frame, "ack", 0),
         "epoch": getattr(frame, "term", 0),
-        "body": codec.to_plain(frame),
+        # What guests say, and what they call their files, may be no text at all, and a driver may report any
+        # number. A report that cannot be sent would keep its node from ever saying anything again.
+        "body": codec.to_plain(frame, TELL),
     }
-    try:
-        return msgspec.json.encode(envelope)
-    except UnicodeEncodeError:
-        # What guests say, and what they call their files, may be no text at all. A report that cannot be sent
-        # would keep its node from ever saying anything again.
-        return msgspec.json.encode(_as_text(envelope))
+    return msgspec.json.encode(envelope)
 
 
-def _as_text(plain: Any) -> Any:
-    match plain:
-        case str():
-            return plain.encode(errors="replace").decode()
-        case dict():
-            return {_as_text(key): _as_text(value) for key, value in plain.items()}
-        case list() | tuple():
-            return [_as_text(value) for value in plain]
-        case _:
-            return plain
-
-
-def unpack(data: bytes | str) -> AgentFrame | CoordinatorFrame:
+def unpack(data: bytes | str) -> FromAgent | CoordinatorFrame:
     """Malformed (or its kinds TooBig and WrongVersion) for anything but a frame of this version."""
     frame = _open(data)
-    if not isinstance(frame, AgentFrame | CoordinatorFrame):
+    if not isinstance(frame, FromAgent | CoordinatorFrame):
         raise Malformed(f"{type(frame).__name__} is not a frame")
     return frame
 
 
-def unpack_from_agent(data: bytes | str) -> AgentFrame:
+def unpack_from_agent(data: bytes | str) -> FromAgent:
+    if len(data) > AGENT_FRAME_LIMIT_BYTES:
+        raise TooBig(
+            f"{len(data)} bytes are more than the {AGENT_FRAME_LIMIT_BYTES} an agent's frame may have"
+        )
     frame = _open(data)
-    if not isinstance(frame, AgentFrame):
-        raise Malformed(f"{type(frame).__name__} is not a frame an agent sends: {_names(AgentFrame)}")
+    if not isinstance(frame, FromAgent):
+        raise Malformed(f"{type(frame).__name__} is not a frame an agent sends: {_names(FromAgent)}")
     return frame
 
 
@@ -109,20 +102,36 @@ def _open(data: bytes | str) -> Any:
     if len(data) > FRAME_LIMIT_BYTES:
         raise TooBig(f"{len(data)} bytes are more than the {FRAME_LIMIT_BYTES} a frame may have")
     try:
-        version = msgspec.json.decode(data, type=_Version).v
-        if version != PROTOCOL_VERSION:
-            raise WrongVersion(f"version {version} is not spoken here; use version {PROTOCOL_VERSION}")
-        envelope = msgspec.json.decode(data, type=_Envelope)
+        envelope = _as_envelope(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Malformed(f"not an envelope: {error}") from error
+    if envelope.v != PROTOCOL_VERSION:
+        raise WrongVersion(_other(envelope.v))
     try:
-        frame = codec.from_plain(envelope.body)
+        frame = codec.from_plain(envelope.body, HEAR)
     except RecursionError as error:
         raise Malformed("nested too deeply") from error
     outside = (envelope.seq, envelope.ack, envelope.epoch)
-    if outside != (getattr(frame, "seq", 0), getattr(frame, "ack", None), getattr(frame, "term", 0)):
+    if outside != (getattr(frame, "seq", 0), getattr(frame, "ack", 0), getattr(frame, "term", 0)):
         raise Malformed("the envelope's seq, ack and epoch are not those of its body")
     return frame
+
+
+def _as_envelope(data: bytes | str) -> _Envelope:
+    try:
+        return _read_envelope(data)
+    except msgspec.ValidationError:
+        version = msgspec.json.decode(data, type=_Version).v
+        if version != PROTOCOL_VERSION:
+            raise WrongVersion(_other(version)) from None
+        raise
+
+
+def _other(version: int) -> str:
+    return f"version {version} is not spoken here; use version {PROTOCOL_VERSION}"
+
+
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
 def _names(union: Any) -> str:

@@ -2,7 +2,8 @@
 
 Every value is a tagged object, `{"type": "StartRun", ...}`; the tag is looked up in a closed list, and
 msgspec checks every field against the dataclass, so nothing but a known value with known types comes out.
-Unknown fields are ignored (a newer peer may say more), unknown tags are refused.
+Unknown fields are ignored (a newer peer may say more), unknown tags are refused. Every number, text and list
+lies within its range (`ranges`), on the way out as on the way in: what cannot be read again is not written.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from gpunion.domain.commit import NumberedReport
-from gpunion.domain.decision import AgentRecord, Record
-from gpunion.domain.events import AgentEvent, CoordinatorEvent
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame
-from gpunion.domain.orders import Order
-from gpunion.domain.reasons import Reason
-from gpunion.domain.reports import Report
+from gpunion.domain.protocol.commit import NumberedReport
+from gpunion.domain.protocol.decision import AgentRecord, Record
+from gpunion.domain.protocol.frames import CoordinatorFrame, FromAgent
+from gpunion.domain.protocol.orders import Order
+from gpunion.domain.protocol.reports import Report
+from gpunion.domain.reasons.reason import Reason
+from gpunion.limits import OutOfRange
+from gpunion.wire.bounds import CHECK, Walkers
 
 # A frame carries one order or report; a job's command and environment are bounded far below this.
 FRAME_LIMIT_BYTES = 1024 * 1024
@@ -41,9 +43,7 @@ def _members(*unions: Any) -> dict[str, type]:
 _TYPES = _members(
     Record,
     AgentRecord,
-    CoordinatorEvent,
-    AgentEvent,
-    AgentFrame,
+    FromAgent,
     CoordinatorFrame,
     Order,
     Report,
@@ -54,42 +54,73 @@ _TYPES = _members(
 _NESTED = {"order", "report"}
 
 
-def to_plain(value: Any) -> dict[str, Any]:
+def crossing() -> tuple[type, ...]:
+    """Every type that stands by itself in a frame or in a store."""
+    return tuple(_TYPES.values())
+
+
+def to_plain(value: Any, way: Walkers = CHECK) -> dict[str, Any]:
+    """Malformed where `from_plain` would say so."""
     name = type(value).__name__
     if name not in _TYPES:
         raise TypeError(f"{name} does not cross boundaries")
-    plain: dict[str, Any] = msgspec.to_builtins(value)
-    for field in _NESTED & plain.keys():
-        plain[field] = to_plain(getattr(value, field))
-    return {"type": name, **plain}
+    return _tagged(_held(value, way))
 
 
-def from_plain(plain: Any) -> Any:
-    if not isinstance(plain, dict):
-        raise Malformed("expected an object with a type")
-    kind = _TYPES.get(str(plain.get("type")))
-    if kind is None:
-        raise Malformed(f"unknown type {str(plain.get('type'))[:64]!r}")
-    fields = {name: value for name, value in plain.items() if name != "type"}
-    nested = {name: from_plain(fields.pop(name)) for name in _NESTED & fields.keys()}
-    try:
-        return _convert(kind, fields, nested)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise Malformed(f"{kind.__name__}: {error}") from error
+def from_plain(plain: Any, way: Walkers = CHECK) -> Any:
+    return _held(_converted(plain), way)
 
 
 def encode(value: Any) -> bytes:
-    return msgspec.json.encode(to_plain(value))
+    """Malformed where `decode` would say so."""
+    try:
+        data = msgspec.json.encode(to_plain(value))
+    except UnicodeEncodeError as error:
+        raise Malformed(f"{type(value).__name__}: not text: {error}") from error
+    _check_length(data)
+    return data
 
 
 def decode(data: bytes | str) -> Any:
-    if len(data) > FRAME_LIMIT_BYTES:
-        raise Malformed(f"{len(data)} bytes are more than the {FRAME_LIMIT_BYTES} a frame may have")
+    _check_length(data)
     try:
         plain = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"not JSON: {error}") from error
     return from_plain(plain)
+
+
+def _check_length(data: bytes | str) -> None:
+    if len(data) > FRAME_LIMIT_BYTES:
+        raise Malformed(f"{len(data)} bytes are more than the {FRAME_LIMIT_BYTES} a frame may have")
+
+
+def _held(value: Any, way: Walkers) -> Any:
+    try:
+        return way[type(value)](value)
+    except OutOfRange as error:
+        raise Malformed(str(error)) from error
+
+
+def _tagged(value: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(value)
+    for field in _NESTED & plain.keys():
+        plain[field] = _tagged(getattr(value, field))
+    return {"type": type(value).__name__, **plain}
+
+
+def _converted(plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        raise Malformed("expected an object with a type")
+    kind = _TYPES.get(str(plain.get("type")))
+    if kind is None:
+        raise Malformed(f"unknown type {str(plain.get('type'))[:64]!r}")
+    nested = {name: _converted(plain[name]) for name in _NESTED if name in plain}
+    fields = {name: value for name, value in plain.items() if name not in nested} if nested else plain
+    try:
+        return _convert(kind, fields, nested)
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise Malformed(f"{kind.__name__}: {error}") from error
 
 
 def _convert(kind: type, fields: dict[str, Any], nested: dict[str, Any]) -> Any:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpunion.domain.image_settings import ImageSettings, image_settings
+
 MANIFEST = "manifest.json"
 # A configuration lists layers and variables: kilobytes. A megabyte of it is somebody's mischief.
 TEXT_LIMIT_BYTES = 4 * 1024**2
@@ -73,6 +75,16 @@ def check_reduced(file: Path) -> str:
             return images[0].digest
     except (tarfile.TarError, EOFError, KeyError) as error:
         raise BadArchive(f"the archive cannot be read: {error}") from error
+
+
+def settings_in(file: Path) -> ImageSettings:
+    """What the makers of the one image in it meant to be run. BadArchive where that cannot be read."""
+    try:
+        with tarfile.open(file, "r:") as archive:
+            config = json.loads(_saved_images(archive)[0].config)
+        return image_settings(config.get("config") or {})
+    except (tarfile.TarError, EOFError, KeyError, ValueError, AttributeError) as error:
+        raise BadArchive(f"the configuration of the image cannot be read: {error}") from error
 
 
 def file_digest(file: Path) -> str:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from gpunion.adapters.agentdisk import JsonAgentDisk
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.commit import NumberedReport, SavedAgent
-from gpunion.domain.guest import Guest, GuestPhase, Holding, JobEpoch, Saving, Tenure
+from gpunion.adapters.agentdisk.saved_agent import Unreadable, from_text, to_text
 from gpunion.domain.ids import CheckpointId, JobId, RunId
-from gpunion.domain.reports import CheckpointFailed, NodePaused, NoticeGiven
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import Guest, GuestPhase, Holding, JobEpoch, OwnerState, Saving
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.commit import NumberedReport, SavedAgent
+from gpunion.domain.protocol.reports import CheckpointFailed, NodePaused, NoticeGiven
+from gpunion.domain.protocol.timers import Deadline, LeaseOver, WholeMachine
 from gpunion.domain.resources import Grant
-from gpunion.domain.run import EndReason
 from gpunion.ports.agent_disk import DiskFault
 
 RUN, JOB = RunId("job-1-e2"), JobId("job-1")
+
+
+DEADLINE = Deadline(of=WholeMachine())
 
 
 def a_state(**changes: object) -> SavedAgent:
@@ -42,9 +49,9 @@ def a_state(**changes: object) -> SavedAgent:
         "records": (
             guest,
             JobEpoch(job_id=JOB, epoch=2),
-            Holding(tenure=Tenure.RECLAIMING, asked_s=100.0, deadline_s=160.0),
+            Holding(owner_state=OwnerState.RECLAIMING, asked_s=100.0, deadline_s=160.0),
         ),
-        "timers": (("deadline", 160.0), ("lease", 140.5)),
+        "timers": ((DEADLINE, 160.0), (LeaseOver(), 140.5)),
         "reports": (
             NumberedReport(seq=4, report=NoticeGiven(deadline_s=160.0)),
             NumberedReport(seq=5, report=failed),
@@ -152,7 +159,7 @@ def test_a_torn_file_is_kept_aside_and_nothing_of_it_is_believed(
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * kept)])
     remembered = disk.load(0.0)
-    assert remembered.saved.records == (Holding(tenure=Tenure.PAUSED),)
+    assert remembered.saved.records == (Holding(owner_state=OwnerState.PAUSED),)
     assert remembered.saved.incarnation != "abc"
     assert "gpunion resume" in remembered.forgot
     [aside] = path.parent.glob("state.json.unreadable-*")
@@ -168,6 +175,14 @@ def test_a_damaged_file_is_noticed(disk: JsonAgentDisk, tmp_path: Path, damage: 
     path = tmp_path / "agent" / "state.json"
     path.write_bytes(path.read_bytes().replace(*damage) if damage[1] else b"[]\n" + path.read_bytes())
     assert disk.load(0.0).forgot
+
+
+def test_a_timer_nobody_knows_is_a_fault_that_names_it() -> None:
+    header, body, _ = to_text(a_state(), "boot").split("\n")
+    body = body.replace('"lease"', '"tea"')
+    header = header.replace(json.loads(header)["sha256"], hashlib.sha256(body.encode()).hexdigest())
+    with pytest.raises(Unreadable, match="'tea'"):
+        from_text(f"{header}\n{body}\n")
 
 
 def test_a_newer_version_s_memory_is_left_alone(disk: JsonAgentDisk, tmp_path: Path) -> None:
@@ -188,8 +203,8 @@ def test_after_a_reboot_every_moment_counts_as_come(tmp_path: Path) -> None:
     remembered = JsonAgentDisk(tmp_path / "agent", boot=lambda: "two").load(5.0)
     saved = remembered.saved
     assert remembered.rebooted
-    assert saved.timers == (("deadline", 5.0), ("lease", 5.0))
-    assert Holding(tenure=Tenure.RECLAIMING, asked_s=5.0, deadline_s=5.0) in saved.records
+    assert saved.timers == ((DEADLINE, 5.0), (LeaseOver(), 5.0))
+    assert Holding(owner_state=OwnerState.RECLAIMING, asked_s=5.0, deadline_s=5.0) in saved.records
     assert saved.incarnation == "abc"
     assert saved.reports == a_state().reports
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.declared import DeclaredGpus
+from gpunion.adapters.declared_gpus import DeclaredGpus
 from gpunion.adapters.nvml import find_gpus
 from gpunion.adapters.nvml.child import STAND_IN_VARIABLE
 from gpunion.domain.resources import GIB, Gpu

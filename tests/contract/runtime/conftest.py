@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.docker.runtime import open_docker
-from gpunion.adapters.podman.runtime import open_podman
-from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.adapters.runtimes.docker import open_docker
+from gpunion.adapters.runtimes.podman.runtime import open_podman
+from gpunion.adapters.runtimes.sandbox.runtime import SandboxRuntime
 from gpunion.ports.runtime import ExitReason, GuestSpec, Runtime
 from tests.real_machine import PATIENCE_S, now_s
 
@@ -25,6 +25,11 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "ends by a signal": ("sh", "-c", "kill -TERM $$"),
     "is not there": ("no-such-program",),
     "leaves a line": ("sh", "-c", 'echo once >> "$GPUNION_OUTPUT_DIR/lines"'),
+    "is told its output folder in its command": (
+        "touch",
+        "$GPUNION_OUTPUT_DIR/a",
+        "${GPUNION_OUTPUT_DIR}/b$HOME",
+    ),
     "speaks": ("sh", "-c", "echo to stdout; echo to stderr >&2"),
     "speaks endlessly": ("sh", "-c", "while :; do echo 0123456789012345678901234567890123456789; done"),
     "tells its environment": ("sh", "-c", 'env > "$GPUNION_OUTPUT_DIR/env"; pwd > "$GPUNION_OUTPUT_DIR/pwd"'),
@@ -56,6 +61,19 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
         "if sys.argv[2] == 'stay': time.sleep(100000)\n",
         "{token}",
         "{then}",
+    ),
+    # 64 MiB of its own, half a second of work in a child, and looked at at least twice.
+    "works": (
+        "python",
+        "-c",
+        "import os, time\n"
+        "taken = bytearray(os.urandom(1024)) * (64 * 1024)\n"
+        "if os.fork() == 0:\n"
+        "    until_s = time.process_time() + 0.5\n"
+        "    while time.process_time() < until_s: pass\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "time.sleep(2.5)\n",
     ),
     # A shell that does not listen, around a program that does.
     "listens for SIGUSR1": (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpunion.domain.resources import MIB
 from gpunion.owner_kill import kill_all, lift_kill
 from gpunion.ports.runtime import ExitReason, GuestStatus, RuntimeFault
 from tests.contract.runtime.conftest import Campus, eventually
@@ -34,6 +35,18 @@ async def test_a_guest_that_dies_of_a_signal_says_so(campus: Campus) -> None:
 async def test_a_program_that_is_not_there_ends_with_127(campus: Campus) -> None:
     await campus.started("is not there")
     assert await campus.runtime.wait_exit("job-1-e1") == ended(ExitReason.EXITED, 127)
+
+
+async def test_what_a_guest_took_of_its_host_is_told_at_its_end(campus: Campus) -> None:
+    await campus.started("works")
+    status = await campus.runtime.wait_exit("job-1-e1")
+    assert status.used is not None
+    assert 64 * MIB <= status.used.memory_bytes < 512 * MIB
+    assert 0.4 <= status.used.cpu_s < 60.0
+    assert status.used.for_s >= 2.5
+    again = await campus.reopen().status("job-1-e1")
+    assert again is not None
+    assert again.used == status.used
 
 
 async def test_a_running_guest_is_alive_without_an_exit(campus: Campus) -> None:
@@ -232,10 +245,18 @@ async def test_the_environment_is_the_contracts_and_nothing_of_the_agents(
         "GPUNION_RESUME": "1",
     }
     assert told["MY_SETTING"] == "a=b c"
+    assert told["OMP_NUM_THREADS"] == "1"  # as many as it has CPUs
     assert told["BATCH_SYSTEM"] == "GPUnion"
     assert told["NVIDIA_VISIBLE_DEVICES"] == "1,3"
     assert told["HOME"].startswith(os.path.dirname(told["TMPDIR"]))
     assert {"GPUNION_CHECKPOINT_DIR", "GPUNION_CONTROL_DIR", "GPUNION_OUTPUT_DIR"} <= told.keys()
+
+
+async def test_our_folders_are_filled_into_a_command_and_nothing_else_is(campus: Campus) -> None:
+    spec = await campus.started("is told its output folder in its command")
+    assert (await campus.runtime.wait_exit(spec.run_id)).exit_code == 0
+    made = (await campus.runtime.prepare(spec)).output_dir.iterdir()
+    assert sorted(path.name for path in made) == ["a", "b$HOME"]
 
 
 async def test_a_guest_without_a_gpu_is_told_so(campus: Campus) -> None:

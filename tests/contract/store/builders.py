@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.commit import Commit
-from gpunion.domain.decision import Decision
-from gpunion.domain.events import CoordinatorStarted
+from gpunion.domain.environment import CampusEnvironment, package_list
 from gpunion.domain.ids import CheckpointId, JobId, MigrationId, NodeId, RunId
 from gpunion.domain.image import Archive, CampusImage, Image, ImagePhase
-from gpunion.domain.job import DurablePoint, Job, JobPhase, JobSpec
-from gpunion.domain.migration import Cause, Migration, MigrationPhase
-from gpunion.domain.node import Node, NodeFacts, NodePhase
-from gpunion.domain.reasons import Why, because
+from gpunion.domain.jobs.checkpoint import Checkpoint, CheckpointPhase
+from gpunion.domain.jobs.job import DurablePoint, Job, JobPhase, JobSpec
+from gpunion.domain.jobs.migration import Cause, Migration, MigrationPhase
+from gpunion.domain.jobs.run import Run, RunPhase
+from gpunion.domain.nodes.node import Node, NodeFacts, NodePhase
+from gpunion.domain.protocol.commit import Commit
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.events import CoordinatorStarted
+from gpunion.domain.reasons.reason import Why, because
 from gpunion.domain.resources import GIB, Capacity, Gpu, Grant
-from gpunion.domain.run import Run, RunPhase
 
 JOB = JobId("job-1")
 RUN = RunId("job-1-e1")
@@ -84,6 +85,11 @@ def an_image(**changes: Any) -> CampusImage:
         "archive": Archive(digest="b" * 64, size_bytes=5 * GIB),
     }
     return CampusImage(**{**defaults, **changes})
+
+
+def an_environment() -> CampusEnvironment:
+    packages = package_list("pytorch", "torch==2.4.0\n")
+    return CampusEnvironment(id="pytorch", packages=packages, added_s=95.0, added_by="admin")
 
 
 def a_migration(**changes: Any) -> Migration:

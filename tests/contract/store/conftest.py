@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.memory.store import Disk, MemoryStore
-from gpunion.adapters.sql.store import SqlStore
-from gpunion.ports.store import Store
+from gpunion.adapters.memory_database import Disk, MemoryStore
+from gpunion.adapters.sql.database import SqlStore
+from gpunion.ports.database import Store
 
 KINDS = ("memory", "sqlite")
 LEAD_S = 30.0

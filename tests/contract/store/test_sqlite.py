@@ -14,16 +14,16 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
-from gpunion.adapters.sql.store import SqlStore
+from gpunion.adapters.sql.database import SqlStore
 from gpunion.adapters.sql.tables import metadata
-from gpunion.ports.store import StoreBroken, StoreFault
+from gpunion.ports.database import StoreBroken, StoreFault
 from tests.contract.store import builders
 from tests.contract.store.builders import a_commit
 
 HOLD = """
 import asyncio, sys
 from pathlib import Path
-from gpunion.adapters.sql.store import SqlStore
+from gpunion.adapters.sql.database import SqlStore
 from tests.contract.store import builders
 
 async def hold():
@@ -74,7 +74,7 @@ async def test_nobody_else_reads_it_in_a_folder_that_is_open_to_all(tmp_path: Pa
 
 async def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
     store, term = await opened(tmp_path)
-    async with store._transaction() as connection:
+    async with store._transaction() as (connection, _):
         assert (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar() == "wal"
         assert (await connection.exec_driver_sql("PRAGMA synchronous")).scalar() == 2
     await store.close(term=term)
@@ -109,8 +109,9 @@ async def test_a_database_put_back_from_a_backup_leads_over_every_term_after_it(
         store = a_store(tmp_path)
         newest = await store.open(holder="b", now_s=2_000.0, lead_s=30.0)
         await store.close(term=newest)
-    (tmp_path / "gpunion.db").write_bytes(backup)
-    store = a_store(tmp_path)
+    (tmp_path / "put-back").mkdir()
+    (tmp_path / "put-back" / "gpunion.db").write_bytes(backup)
+    store = a_store(tmp_path / "put-back")
     assert await store.open(holder="c", now_s=3_000.0, lead_s=30.0) > newest
     await store.close(term=3_000)
 
@@ -130,6 +131,16 @@ async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     database.close()
     with pytest.raises(StoreBroken, match="newer gpunion"):
+        await opened(tmp_path)
+
+
+async def test_a_timer_nobody_knows_is_a_fault_that_names_it(tmp_path: Path) -> None:
+    store, term = await opened(tmp_path)
+    await store.close(term=term)
+    with sqlite3.connect(tmp_path / "gpunion.db") as database:
+        database.execute("INSERT INTO timers (key, at_s, seal) VALUES ('tea:job-e1', 1.0, 0)")
+    database.close()
+    with pytest.raises(StoreBroken, match="'tea:job-e1' of timers cannot be read"):
         await opened(tmp_path)
 
 

@@ -6,27 +6,33 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.commit import InboxMark, NumberedOrder, SavedCampus
-from gpunion.domain.effects import CancelTimer, ForgetOrders, SetTimer
-from gpunion.domain.events import JobSubmitted, NodeReported, TimerFired
-from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.orders import StopRun
-from gpunion.domain.reasons import Why, because
-from gpunion.domain.reports import NodePaused
-from gpunion.ports.store import (
+from gpunion.domain.ids import JobId, NodeId, RunId
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.protocol.commit import InboxMark, NumberedOrder, SavedCampus
+from gpunion.domain.protocol.effects import CancelTimer, ForgetOrders, SetTimer
+from gpunion.domain.protocol.events import JobSubmitted, NodeReported, TimerFired
+from gpunion.domain.protocol.orders import StopRun
+from gpunion.domain.protocol.reports import NodePaused
+from gpunion.domain.protocol.timers import LessonDue, SaveDue
+from gpunion.domain.reasons.reason import Why, because
+from gpunion.ports.database import (
+    LOG_PAGE_BYTES,
     Credential,
     CredentialKind,
     Overtaken,
     Redeemed,
     StoreTaken,
     log_line,
+    weight_of,
 )
 from tests.contract.store import builders
 from tests.contract.store.builders import JOB, NODE, RUN, a_commit
 from tests.contract.store.conftest import Place
 
 BETA = NodeId("beta")
+
+
+A, B, C, X = (SaveDue(run_id=RunId(name)) for name in "abcx")
 
 
 def an_order(seq: int, node_id: NodeId = NODE) -> NumberedOrder:
@@ -50,6 +56,7 @@ async def test_records_come_back_as_they_were(place: Place) -> None:
         builders.a_checkpoint(),
         builders.a_migration(),
         builders.an_image(),
+        builders.an_environment(),
     )
     await store.commit(a_commit(*records), term=term)
     store, _ = await place.restarted(store, term)
@@ -67,33 +74,33 @@ async def test_the_last_change_of_a_record_wins(place: Place) -> None:
 
 async def test_timers_are_set_moved_cancelled_and_fire_once(place: Place) -> None:
     store, term = await place.opened()
-    effects = (SetTimer(key="a", at_s=1.0), SetTimer(key="b", at_s=2.0), SetTimer(key="c", at_s=3.0))
+    effects = (SetTimer(timer=A, at_s=1.0), SetTimer(timer=B, at_s=2.0), SetTimer(timer=C, at_s=3.0))
     await store.commit(a_commit(effects=effects), term=term)
-    moved = (SetTimer(key="a", at_s=9.0), CancelTimer(key="b"), CancelTimer(key="never set"))
+    moved = (SetTimer(timer=A, at_s=9.0), CancelTimer(timer=B), CancelTimer(timer=LessonDue()))
     await store.commit(a_commit(effects=moved), term=term)
-    assert (await store.load()).timers == (("a", 9.0), ("c", 3.0))
-    await store.commit(a_commit(event=TimerFired(key="c"), reasons=()), term=term)
-    assert (await store.load()).timers == (("a", 9.0),)
+    assert (await store.load()).timers == ((A, 9.0), (C, 3.0))
+    await store.commit(a_commit(event=TimerFired(timer=C), reasons=()), term=term)
+    assert (await store.load()).timers == ((A, 9.0),)
 
 
 async def test_a_timer_that_fired_may_be_set_again_by_its_own_decision(place: Place) -> None:
     store, term = await place.opened()
-    await store.commit(a_commit(effects=(SetTimer(key="a", at_s=1.0),)), term=term)
-    again = a_commit(event=TimerFired(key="a"), effects=(SetTimer(key="a", at_s=5.0),))
+    await store.commit(a_commit(effects=(SetTimer(timer=A, at_s=1.0),)), term=term)
+    again = a_commit(event=TimerFired(timer=A), effects=(SetTimer(timer=A, at_s=5.0),))
     await store.commit(again, term=term)
-    assert (await store.load()).timers == (("a", 5.0),)
+    assert (await store.load()).timers == ((A, 5.0),)
 
 
 async def test_within_one_decision_the_last_word_on_a_timer_counts(place: Place) -> None:
     store, term = await place.opened()
     effects = (
-        SetTimer(key="a", at_s=1.0),
-        CancelTimer(key="a"),
-        CancelTimer(key="b"),
-        SetTimer(key="b", at_s=2.0),
+        SetTimer(timer=A, at_s=1.0),
+        CancelTimer(timer=A),
+        CancelTimer(timer=B),
+        SetTimer(timer=B, at_s=2.0),
     )
     await store.commit(a_commit(effects=effects), term=term)
-    assert (await store.load()).timers == (("b", 2.0),)
+    assert (await store.load()).timers == ((B, 2.0),)
 
 
 async def test_orders_wait_until_they_are_acknowledged(place: Place) -> None:
@@ -167,7 +174,7 @@ async def test_closing_twice_is_harmless(place: Place) -> None:
 async def test_the_newest_time_is_remembered_also_without_a_line(place: Place) -> None:
     store, term = await place.opened()
     await store.commit(a_commit(at_s=50.0), term=term)
-    await store.commit(a_commit(at_s=60.0, reasons=(), event=TimerFired(key="x")), term=term)
+    await store.commit(a_commit(at_s=60.0, reasons=(), event=TimerFired(timer=X)), term=term)
     store, _ = await place.restarted(store, term)
     assert await store.newest_s() == 60.0
 
@@ -175,7 +182,7 @@ async def test_the_newest_time_is_remembered_also_without_a_line(place: Place) -
 async def test_the_log_is_numbered_and_an_empty_decision_leaves_no_line(place: Place) -> None:
     store, term = await place.opened()
     assert await store.commit(a_commit(), term=term) == 1
-    assert await store.commit(a_commit(reasons=(), event=TimerFired(key="x")), term=term) == 1
+    assert await store.commit(a_commit(reasons=(), event=TimerFired(timer=X)), term=term) == 1
     store, term = await place.restarted(store, term)
     assert await store.commit(a_commit(), term=term) == 2
     assert [line.seq for line in await store.log()] == [1, 2]
@@ -186,7 +193,7 @@ async def test_a_line_of_the_log_is_the_commit_in_short(place: Place) -> None:
     commit = a_commit(
         builders.a_run(),
         event=NodeReported(node_id=NODE, report=NodePaused()),
-        effects=(SetTimer(key="a", at_s=1.0),),
+        effects=(SetTimer(timer=A, at_s=1.0),),
         reasons=(because(JOB, Why.RESUMED, node=NODE, step=3), because(NODE, Why.NODE_PAUSED)),
     )
     await store.commit(commit, term=term)
@@ -206,6 +213,27 @@ async def test_the_log_is_read_by_subject_and_in_pages(place: Place) -> None:
     assert [line.seq for line in await store.log(since_seq=2, limit=2)] == [3, 4]
     assert [line.seq for line in await store.log(subject="job-0", since_seq=1, limit=1)] == [3]
     assert await store.log(subject="job-7") == []
+
+
+async def test_a_page_of_the_log_ends_where_it_weighs_enough(place: Place) -> None:
+    store, term = await place.opened()
+    heavy = because(JOB, Why.TERMS_CHANGED, node=NODE, said="x" * 30_000)
+    for _ in range(20):
+        await store.commit(a_commit(reasons=(heavy,)), term=term)
+    seen: list[int] = []
+    while page := await store.log(since_seq=seen[-1] if seen else 0, limit=500):
+        assert sum(map(weight_of, page)) <= LOG_PAGE_BYTES
+        seen += [line.seq for line in page]
+    assert seen == list(range(1, 21))
+
+
+async def test_a_line_of_the_log_that_fills_more_than_a_page_is_a_page(place: Place) -> None:
+    store, term = await place.opened()
+    giant = because(JOB, Why.TERMS_CHANGED, node=NODE, said="x" * 2 * LOG_PAGE_BYTES)
+    for _ in range(2):
+        await store.commit(a_commit(reasons=(giant,)), term=term)
+    assert [line.seq for line in await store.log()] == [1]
+    assert [line.seq for line in await store.log(since_seq=1)] == [2]
 
 
 async def test_a_key_leads_to_the_job_it_made(place: Place) -> None:

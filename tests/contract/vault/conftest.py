@@ -12,19 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files.desk import DirectoryDesk
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
-from gpunion.adapters.files.sealing import JobCipher
-from gpunion.adapters.http.certificates import own_certificate, showing
-from gpunion.adapters.http.vault_desk import HttpVaultDesk
-from gpunion.adapters.http.vault_server import VaultServer
-from gpunion.adapters.s3.bucket import open_bucket
-from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.adapters.s3.objects import Objects
-from gpunion.domain.keeping import admission, key_of_place, why_not_admitted
-from gpunion.ports.vault import Vault
+from gpunion.domain.passes import admission, key_of_place, why_not_admitted
+from gpunion.tls import own_certificate, showing
+from gpunion.vault.encryption import JobCipher
+from gpunion.vault.http.vault_desk import HttpVaultDesk
+from gpunion.vault.http.vault_server import VaultServer
+from gpunion.vault.manifest import Vault
+from gpunion.vault.replicated import NamedVault, ReplicatedVault
+from gpunion.vault.stores.bucket.bucket import open_bucket
+from gpunion.vault.stores.bucket.objects import Objects
+from gpunion.vault.stores.bucket.store import BucketDesk
+from gpunion.vault.stores.folder.desk import DirectoryDesk
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.vault import MirrorVault
 from tests.builders.checkpoints import a_key
 from tests.contract.vault.two_places import TwoPlaces
 from tests.s3_server import S3Server, s3_server

@@ -10,16 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.files import coding
-from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.adapters.s3.bucket import Bucket, open_bucket
-from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.adapters.s3.layout import copy_by
-from gpunion.adapters.s3.objects import Found, Listed, Objects
-from gpunion.adapters.s3.session import LEASE_S
-from gpunion.ports.vault import (
+from gpunion.vault import codec
+from gpunion.vault.manifest import (
     BLOCK_SIZE_BYTES,
     MissingBlock,
     VaultDenied,
@@ -27,6 +19,14 @@ from gpunion.ports.vault import (
     VaultFull,
     VaultUnavailable,
 )
+from gpunion.vault.stores.bucket.bucket import Bucket, open_bucket
+from gpunion.vault.stores.bucket.layout import copy_by
+from gpunion.vault.stores.bucket.objects import Found, Listed, Objects
+from gpunion.vault.stores.bucket.session import LEASE_S
+from gpunion.vault.stores.bucket.store import BucketDesk
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.transfer.ship import ship_directory
+from gpunion.vault.vault import MirrorVault
 from tests.builders.checkpoints import a_label, a_manifest, name_of, sealed
 from tests.contract.vault.conftest import BUCKET
 from tests.s3_server import S3Server
@@ -93,13 +93,13 @@ def vault(store: Any, tmp_path: Path) -> MirrorVault:
 
 def orphan(store: Any, data: bytes) -> None:
     """A block of an upload that died long ago."""
-    copy = copy_by("0" * 32, None, name_of(data), None)
-    Objects(store, "memory").put(copy.key, coding.encode(data, None))
+    copy = copy_by("0" * 32, None, name_of(data))
+    Objects(store, "memory").put(copy.key, codec.encode(data))
 
 
 def stored(store: Any, data: bytes) -> bytes:
     """As a machine finds it that knows nothing of what the others do."""
-    return coding.decode(BucketDesk(Objects(store, "memory")).fetch(name_of(data)), lambda base: b"")
+    return codec.decode(BucketDesk(Objects(store, "memory")).fetch(name_of(data)))
 
 
 def test_a_store_that_ignores_conditions_is_refused(store: Any) -> None:

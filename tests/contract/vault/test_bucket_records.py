@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.s3 import desk as desk_module
-from gpunion.adapters.s3.caretaker import BucketCaretaker
-from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.adapters.s3.objects import Objects
-from gpunion.ports.vault import BadManifest, OldEpoch
+from gpunion.vault.manifest import BadManifest, OldEpoch
+from gpunion.vault.stores.bucket import store as desk_module
+from gpunion.vault.stores.bucket.caretaker import BucketCaretaker
+from gpunion.vault.stores.bucket.objects import Objects
+from gpunion.vault.stores.bucket.store import BucketDesk
+from gpunion.vault.vault import MirrorVault
 from tests.builders.checkpoints import name_of, sealed
 
 pytestmark = pytest.mark.requires("s3")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files.caretaker import DirectoryCaretaker
-from gpunion.adapters.files.desk import DirectoryDesk
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.ports.vault import UnknownCheckpoint, VaultUnavailable
+from gpunion.vault.manifest import UnknownCheckpoint, VaultUnavailable
+from gpunion.vault.stores.folder.caretaker import DirectoryCaretaker
+from gpunion.vault.stores.folder.desk import DirectoryDesk
+from gpunion.vault.stores.folder.store import DirectoryVault
 from tests.builders.checkpoints import name_of, sealed, series, state
 from tests.contract.vault.conftest import Place, directory
 
@@ -99,15 +99,15 @@ def test_another_vault_gives_back_what_was_lost(place: Place, root: Path, tmp_pa
     assert DirectoryCaretaker(root).verify(None, quietly).unreadable == ()
 
 
-def test_a_damaged_base_is_taken_from_the_other_vault(tmp_path: Path) -> None:
+def test_a_damaged_block_of_an_older_checkpoint_is_taken_from_the_other_vault(tmp_path: Path) -> None:
     place = directory(tmp_path)
     root = tmp_path / "vault"
     series(place.open(), 3)
     shutil.copytree(root, tmp_path / "copy")
     place.open().forget("job-1", keep=2)
-    place.damage_block(name_of(state(0)))
+    place.damage_block(name_of(state(1)))
     repaired = DirectoryCaretaker(root).repair(None, desk_of(tmp_path / "copy"), quietly)
-    assert repaired.replaced == (name_of(state(0)),)
+    assert repaired.replaced == (name_of(state(1)),)
     assert repaired.set_aside == ()
 
 

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.ports.vault import (
+from gpunion.vault.manifest import (
     BLOCK_SIZE_BYTES,
     BadManifest,
     CheckpointTorn,
@@ -27,6 +25,8 @@ from gpunion.ports.vault import (
     UnknownCheckpoint,
     Vault,
 )
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.transfer.ship import ship_directory
 from tests.builders.checkpoints import a_label, a_manifest, name_of, sealed
 from tests.contract.vault.conftest import Place
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from gpunion.adapters.files.desk import DirectoryDesk
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.operations import FileOperations
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.ports.vault import BLOCK_SIZE_BYTES, Manifest, VaultFull, VaultUnavailable
+from gpunion.vault.manifest import BLOCK_SIZE_BYTES, Manifest, VaultFull, VaultUnavailable
+from gpunion.vault.stores.folder.desk import DirectoryDesk
+from gpunion.vault.stores.folder.operations import FileOperations
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.transfer.ship import ship_directory
 from tests.builders.checkpoints import a_label
 
 

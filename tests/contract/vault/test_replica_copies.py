@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.ports.replicas import Completed
-from gpunion.ports.vault import OldEpoch, VaultFull
+from gpunion.vault.manifest import OldEpoch, VaultFull
+from gpunion.vault.replicas import Completed
+from gpunion.vault.stores.bucket.store import BucketDesk
 from tests.builders.checkpoints import a_key, name_of, sealed, series, state
 from tests.builders.two_places import BOTH, BUCKET, FOLDER
 from tests.contract.vault.two_places import TwoPlaces, quietly, restored

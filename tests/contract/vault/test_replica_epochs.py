@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files import manifests as manifest_format
-from gpunion.adapters.files.replicas import DeskReplicas
-from gpunion.ports.vault import BadManifest, OldEpoch, Vault
+from gpunion.vault import manifests as manifest_format
+from gpunion.vault.manifest import BadManifest, OldEpoch, Vault
+from gpunion.vault.transfer.replicate import DeskReplicas
 from tests.builders.checkpoints import a_key, sealed, series, state
 from tests.builders.two_places import BOTH, BUCKET, FOLDER
 from tests.contract.vault.two_places import TwoPlaces, restored

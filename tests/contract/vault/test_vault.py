@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.ports.vault import (
+from gpunion.vault.manifest import (
     BLOCK_SIZE_BYTES,
     BadManifest,
     CorruptBlock,

@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpunion.adapters.files.caretaker import DirectoryCaretaker
-from gpunion.adapters.files.desk import DirectoryDesk
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.files.replicated import ReplicatedVault
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.s3.caretaker import BucketCaretaker
-from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.adapters.s3.objects import Objects
-from gpunion.ports.replicas import Completed
-from gpunion.ports.vault import Manifest, Vault, VaultUnavailable
-from gpunion.ports.vault_care import Caretaker
-from gpunion.ports.vault_desk import VaultDesk
+from gpunion.vault.interfaces import VaultDesk
+from gpunion.vault.manifest import Manifest, Vault, VaultUnavailable
+from gpunion.vault.replicas import Completed
+from gpunion.vault.replicated import ReplicatedVault
+from gpunion.vault.stores.bucket.caretaker import BucketCaretaker
+from gpunion.vault.stores.bucket.objects import Objects
+from gpunion.vault.stores.bucket.store import BucketDesk
+from gpunion.vault.stores.folder.caretaker import DirectoryCaretaker
+from gpunion.vault.stores.folder.desk import DirectoryDesk
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.vault import MirrorVault
+from gpunion.vault.vault_care import Caretaker
 from tests.builders.checkpoints import name_of
 from tests.builders.two_places import BOTH, FOLDER, complete, replicated
 

@@ -18,17 +18,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from gpunion.domain.commit import SavedCampus
-from gpunion.domain.events import CoordinatorEvent, JobStopAsked, JobSubmitted
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.job import CheckpointWish, Job, JobSpec
+from gpunion.domain.jobs.job import CheckpointWish, Job, JobSpec
+from gpunion.domain.jobs.run import Run
+from gpunion.domain.protocol.commit import SavedCampus
+from gpunion.domain.protocol.events import CoordinatorEvent, JobStopAsked, JobSubmitted
+from gpunion.domain.protocol.frames import BusyGpus, GpuReadings
 from gpunion.domain.resources import MIB, Request
-from gpunion.domain.run import Run
 from gpunion.domain.timing import Timing
-from gpunion.engine.coordinator_station import CoordinatorStation, Posted
+from gpunion.engine.coordinator.pure_coordinator import Posted, PureCoordinator
 from gpunion.policy.policies import FIXED
+from gpunion.vault.job_directories import frame
 from gpunion.wire.agent_v1 import pack, unpack_from_agent
-from gpunion.wire.trees import frame
 from tests.trees import SmallTree, a_tree
 
 PATIENCE_S = 60.0
@@ -62,7 +63,7 @@ class TestCampus:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self.station = CoordinatorStation(
+        self.station = PureCoordinator(
             saved=SavedCampus(), policies=FIXED, timing=timing, term=1, now_s=time.monotonic()
         )
         self.trees: dict[str, bytes] = {}
@@ -178,6 +179,8 @@ class TestCampus:
         try:
             while True:
                 frame = unpack_from_agent(await node_socket.receive_bytes())
+                if isinstance(frame, GpuReadings | BusyGpus):
+                    continue
                 self._commit(self.station.frame_arrived(time.monotonic(), node_id, frame))
                 await self._flush(node_id)
         except WebSocketDisconnect:

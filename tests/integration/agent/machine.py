@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpunion.agent import owner_client
-from gpunion.agent.enrol import JoinRequest
+from gpunion.agent.link.joining import JoinRequest
+from gpunion.agent.owner import client as owner_client
+from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.resources import GIB, Gpu
-from gpunion.domain.terms import Terms
 from gpunion.owner_kill import kill_all
 from gpunion.owner_kill.guest import guest_dirs, members
 from tests.integration.agent.campus import TestCampus, eventually
@@ -59,7 +59,7 @@ class Machine:
 
     async def join(self, **terms: Any) -> None:
         from gpunion.adapters.http.requests import HttpRegistrar
-        from gpunion.agent.enrol import join
+        from gpunion.agent.link.joining import join
 
         request = JoinRequest(
             url=self.campus.url,

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.node import DiskRoom
-from gpunion.domain.reasons import Why
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.nodes.node import DiskRoom
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB, MIB
+from gpunion.files import read_json
 from gpunion.owner_kill.guest import LIMITS_FILE
-from gpunion.owner_kill.records import read_json
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.download import restore_directory
 from tests.integration.agent.campus import TestCampus, eventually
 from tests.integration.agent.machine import Machine
 from tests.integration.agent.small_disk import SmallDisk

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.restore import restore_directory
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.node import NodePhase
-from gpunion.domain.run import EndReason
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.node import NodePhase
 from gpunion.owner_kill import kill_all
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.download import restore_directory
 from tests.integration.agent.campus import TestCampus, eventually
 from tests.integration.agent.machine import DEAF, FOREVER, TRAIN, Machine
 

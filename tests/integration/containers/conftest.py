@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import gpunion
-from gpunion.adapters.containers.runtime import ContainerRuntime, container_name
-from gpunion.adapters.docker.runtime import open_docker
-from gpunion.adapters.podman.runtime import open_podman
+from gpunion.adapters.runtimes.containers.runtime import ContainerRuntime, container_name
+from gpunion.adapters.runtimes.docker import open_docker
+from gpunion.adapters.runtimes.podman.runtime import open_podman
 from gpunion.owner_kill import kill_all, lift_kill
 from gpunion.ports.runtime import ExitReason, GuestSpec
 from tests.real_machine import PATIENCE_S, now_s
@@ -27,7 +27,7 @@ ENGINES = [pytest.param(name, marks=pytest.mark.requires(name), id=name) for nam
 # An agent reduced to what matters here: it starts one guest, says so, and then does nothing.
 AGENT = """
 import asyncio, sys, time
-from gpunion.adapters.{engine}.runtime import open_{engine}
+from {module} import open_{engine}
 from gpunion.ports.runtime import GuestSpec
 
 async def main(state_dir, lease_s, command):
@@ -91,7 +91,7 @@ class Host:
 
     def agent(self, *command: str, lease_s: float = FOREVER_S) -> subprocess.Popen[str]:
         """Another process with a guest of its own, already running."""
-        program = AGENT.format(engine=self.engine)
+        program = AGENT.format(module=OPENERS[self.engine].__module__, engine=self.engine)
         words = [sys.executable, "-c", program, str(self.state_dir), str(lease_s), *command]
         environment = {**os.environ, "PYTHONPATH": str(Path(gpunion.__file__).parents[1])}
         child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment)

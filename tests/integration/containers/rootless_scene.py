@@ -10,9 +10,9 @@ import json
 import sys
 from pathlib import Path
 
-from gpunion.adapters.containers.freezing import ContainerFreezer
-from gpunion.adapters.podman.runtime import open_podman
-from gpunion.adapters.podman.whole import PodmanRuntime
+from gpunion.adapters.runtimes.containers.freezing import ContainerFreezer
+from gpunion.adapters.runtimes.podman.runtime import open_podman
+from gpunion.adapters.runtimes.podman.whole import PodmanRuntime
 from gpunion.owner_kill import kill_all, lift_kill
 from gpunion.owner_kill.guest import container_members, members
 from gpunion.ports.runtime import GuestSpec

@@ -18,9 +18,9 @@ from typing import ClassVar
 
 import pytest
 
-from gpunion.adapters.containers.images import EngineImages
-from gpunion.agent.image_shelf import ImageShelf
-from gpunion.agent.images import ImageKeeper
+from gpunion.adapters.runtimes.containers.images import EngineImages
+from gpunion.agent.machine.image_budget import ImageShelf
+from gpunion.agent.machine.images import ImageKeeper
 from gpunion.domain.image import Archive, Image, Parcel
 from gpunion.ports.images import ImageFault
 from gpunion.ports.runtime import RuntimeFault

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.containers.freezer import OLD_TREE, Freezer, freezer_of
+from gpunion.adapters.runtimes.containers.freezer import OLD_TREE, Freezer, freezer_of
 
 TIMES = 150  # told once, most such rows had one that never stood still
 LIMIT_S = 30.0

@@ -15,9 +15,9 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame, Hello
 from gpunion.domain.ids import NodeId, RunId
-from gpunion.domain.node import NodeFacts
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.protocol.frames import CoordinatorFrame, FromAgent, Hello
 from gpunion.domain.resources import GIB, Capacity, Gpu
 from gpunion.sdk.client import Client
 from gpunion.wire.agent_v1 import pack, unpack_from_coordinator
@@ -40,9 +40,11 @@ class Coordinator:
     data_dir: Path
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
+    by_way_of: tuple[str, ...] = ()  # a command that becomes it
 
     def spawn(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "gpunion.coordinator", "--data-dir", str(self.data_dir)]
+        program = [sys.executable, "-m", "gpunion.coordinator", "--data-dir", str(self.data_dir)]
+        command = [*self.by_way_of, *program]
         settings = {
             "GPUNION_COORDINATOR_PORT": "0",
             "GPUNION_COORDINATOR_STRICT_AUDIT": "true",
@@ -133,7 +135,10 @@ class FakeNode:
 
     def hello(self, **changes: Any) -> Hello:
         gpus = changes.pop("gpus", 1)
-        models = tuple(Gpu(index=number, model="A100", memory_bytes=40 * GIB) for number in range(gpus))
+        models = tuple(
+            Gpu(index=number, model="A100", memory_bytes=40 * GIB, compute_capability="8.0")
+            for number in range(gpus)
+        )
         capacity = Capacity(gpus=models, cpus=8.0, memory_bytes=64 * GIB, uplink_bps=1e9)
         defaults: dict[str, Any] = {
             "node_id": NodeId(self.node_id),
@@ -145,7 +150,7 @@ class FakeNode:
         }
         return Hello(**{**defaults, **changes})
 
-    def send(self, frame: AgentFrame) -> None:
+    def send(self, frame: FromAgent) -> None:
         self.socket.send(pack(frame))
 
     def receive(self) -> CoordinatorFrame:

@@ -11,11 +11,11 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from gpunion.domain.frames import Heartbeat, LeaseGrant, OrderFrame, Progress, ReportFrame, Welcome
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.orders import StartRun, StopRun
-from gpunion.domain.reports import RunEnded, RunStarted
-from gpunion.domain.run import EndReason
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.frames import Heartbeat, LeaseGrant, OrderFrame, Progress, ReportFrame, Welcome
+from gpunion.domain.protocol.orders import StartRun, StopRun
+from gpunion.domain.protocol.reports import RunEnded, RunStarted
 from gpunion.sdk.client import Client
 from gpunion.sdk.errors import ApiProblem
 from gpunion.wire.agent_v1 import pack
@@ -149,6 +149,20 @@ def test_an_impossible_job_is_refused_with_what_each_node_lacks(fresh: Coordinat
         assert (verdict["node"], verdict["fits"], verdict["code"]) == ("alpha", False, "too_few_gpus")
         assert verdict["sentence"] == "it has 1 GPU, 8 are needed"
         assert client.jobs()["jobs"] == []
+
+
+def test_a_gpu_that_no_machine_has_is_refused_at_once_with_the_nearest(fresh: Coordinator) -> None:
+    with fresh.client() as client, fresh.node():
+        accepted = client.submit(a_job(resources={"compute_capability": ">= 8.0"}))["job"]
+        assert accepted["resources"]["compute_capability"] == ">=8.0"
+        with pytest.raises(ApiProblem) as caught:
+            client.submit(a_job(resources={"compute_capability": ">=9.0"}))
+        assert (caught.value.code, caught.value.status) == ("impossible", 422)
+        assert "the nearest is alpha: its GPUs (A100) have compute capability 8.0" in caught.value.detail
+        with pytest.raises(ApiProblem) as caught:
+            client.submit(a_job(resources={"compute_capability": "ampere"}))
+        assert caught.value.status == 422
+        assert "'ampere' has no number such as 8.0" in str(caught.value)
 
 
 def test_a_waiting_job_says_what_each_node_answers(fresh: Coordinator) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gpunion.sdk.client import Client
 from gpunion.sdk.errors import NotACoordinator, Unreachable
-from gpunion.wire.trees import STREAM_LIMIT_BYTES, Unframing, digest_of, encode_list, frame
+from gpunion.vault.job_directories import STREAM_LIMIT_BYTES, Unframing, digest_of, encode_list, frame
 from tests.integration.coordinator.process import Coordinator, a_job
 from tests.services import ANSWER_LIMIT_S
 from tests.trees import a_tree
@@ -54,7 +54,6 @@ def test_a_misspelt_key_is_refused_with_the_one_that_was_meant(http: httpx.Clien
 @pytest.mark.parametrize(
     "changes",
     [
-        {"command": []},
         {"command": [""]},
         {"command": "python train.py"},
         {"command": ["a\0b"]},
@@ -96,6 +95,7 @@ def test_a_job_that_makes_no_sense_is_refused(http: httpx.Client, changes: dict[
         ({"replicas": 0}, "replicas: it is too little: at least 1"),
         ({"expected_s": 0}, "expected_s: it has to be more than 0"),
         ({"lockfile": "x", "image": "y"}, "lockfile and image exclude each other"),
+        ({"command": []}, "command is missing: only an image can say itself what is run"),
     ],
 )
 def test_what_makes_no_sense_is_told_in_words(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.domain.frames import Heartbeat, LeaseGrant, OrderFrame, ReportFrame
-from gpunion.domain.reports import RunStarted
+from gpunion.domain.protocol.frames import Heartbeat, LeaseGrant, OrderFrame, ReportFrame
+from gpunion.domain.protocol.reports import RunStarted
 from gpunion.sdk.errors import ApiProblem
 from tests.integration.agent.small_disk import SmallDisk
 from tests.integration.coordinator.process import Coordinator, a_job, run_of

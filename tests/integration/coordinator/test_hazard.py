@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from itertools import islice
 
-from gpunion.domain.frames import Heartbeat, LeaseGrant, ReportFrame
-from gpunion.domain.reports import NodeReclaimed, SignsShown
-from gpunion.domain.signs import Sign
+from gpunion.domain.nodes.signs import Sign
+from gpunion.domain.protocol.frames import Heartbeat, LeaseGrant, ReportFrame
+from gpunion.domain.protocol.reports import NodeReclaimed, SignsShown
 from tests.integration.coordinator.process import Coordinator
 
 

@@ -108,3 +108,21 @@ def test_two_images_of_one_name_are_told_apart_by_digest(client: Client) -> None
     assert client.submit(a_job(image="pair"))["job"]["image"] == second
     client.remove_image(second)
     assert client.submit(a_job(image="pair"))["job"]["image"] == first
+
+
+def test_a_job_without_a_command_is_taken_where_its_image_says_what_to_run(
+    client: Client, tmp_path: Path
+) -> None:
+    files: dict[str, Path] = {}
+    for name, settings in (("silent", {}), ("app", {"Entrypoint": ["/app"], "Cmd": ["serve"]})):
+        save_image(tmp_path / "saved.tar", a_layer({"marker": name.encode()}), settings=settings)
+        files[name] = tmp_path / f"{name}.tar"
+        digest = reduce_archive(tmp_path / "saved.tar", files[name], None)
+        client.add_image(f"{name}:1@sha256:{digest}", client.put_image_archive(files[name]))
+    with pytest.raises(ApiProblem, match="silent:1 has no ENTRYPOINT and no CMD") as refused:
+        client.submit(a_job(image="silent:1", command=[]))
+    assert refused.value.code == "nothing_to_run"
+    made = client.submit(a_job(image="app:1", command=[]))["job"]
+    assert (made["command"], made["entrypoint"]) == ([], None)
+    made = client.submit(a_job(image="silent:1", command=[], entrypoint=["/bin/true"]))["job"]
+    assert made["entrypoint"] == ["/bin/true"]

@@ -9,7 +9,7 @@ import pytest
 from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.sdk.client import Client
 from gpunion.sdk.errors import ApiProblem
-from tests.integration.coordinator.process import Coordinator, FakeNode
+from tests.integration.coordinator.process import Coordinator, FakeNode, a_job
 
 
 def test_a_machine_leaves_without_its_agent_and_is_taken_off_the_list(
@@ -30,22 +30,22 @@ def test_a_machine_leaves_without_its_agent_and_is_taken_off_the_list(
     for gone in (client.node, client.remove_node):
         with pytest.raises(ApiProblem, match="no node gamma"):
             gone("gamma")
-    with shared.node("gamma"):
+    with shared.connection(node.credential) as socket:  # the same machine, with what it was given
+        again = FakeNode("gamma", node.credential, socket)
+        again.send(again.hello())
+        again.receive()
         assert client.node("gamma")["phase"] == "sharing"
 
 
-def test_a_machine_that_could_not_keep_what_it_was_given_may_have_its_name_again(
+def test_a_machine_that_joins_under_the_name_of_one_that_left_is_another_node(
     shared: Coordinator, client: Client
 ) -> None:
-    def enrols() -> str:
-        given = client.enrol(client.make_join_token()["join_token"], "delta")
-        credentials.append(given["credential"])
-        return str(given["node_id"])
-
-    credentials: list[str] = []
-    assert (enrols(), enrols()) == ("delta", "delta-2")
-    asyncio.run(HttpRegistrar(shared.url).farewell(credentials[0]))
-    assert (enrols(), enrols()) == ("delta", "delta-3")
+    with shared.node("delta") as gone:
+        asyncio.run(HttpRegistrar(shared.url).farewell(gone.credential))
+    with shared.node("delta") as next_one:
+        assert (gone.node_id, next_one.node_id) == ("delta", "delta-2")
+        assert client.node("delta")["phase"] == "left"
+        assert client.node("delta-2")["phase"] == "sharing"
 
 
 def test_a_machine_that_said_farewell_and_comes_after_all_keeps_its_name(shared: Coordinator) -> None:
@@ -57,3 +57,14 @@ def test_a_machine_that_said_farewell_and_comes_after_all_keeps_its_name(shared:
         node.receive()
         other, _ = shared.enrol("epsilon")
         assert (name, other) == ("epsilon", "epsilon-2")
+
+
+def test_what_is_free_shrinks_by_what_a_job_holds(coordinator: Coordinator) -> None:
+    coordinator.start()
+    with coordinator.client() as client, coordinator.node(gpus=2):
+        [before] = client.free()["nodes"]
+        client.submit(a_job())
+        [after] = client.free()["nodes"]
+    assert (len(before["gpus"]), len(after["gpus"])) == (2, 1)
+    assert before["cpus"] - after["cpus"] == 1.0
+    assert after["until"] is None

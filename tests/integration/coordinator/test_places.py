@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.http.vault_desk import HttpVaultDesk
-from gpunion.domain.frames import OrderFrame
-from gpunion.ports.vault import VaultUnavailable
+from gpunion.domain.protocol.frames import OrderFrame
+from gpunion.vault.http.vault_desk import HttpVaultDesk
+from gpunion.vault.manifest import VaultUnavailable
 from tests.integration.coordinator.process import Coordinator, a_job
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from gpunion.domain.frames import OrderFrame
+from gpunion.adapters.sql import tables
+from gpunion.adapters.sql.seals import seal_of
+from gpunion.domain.protocol.frames import OrderFrame
 from gpunion.sdk.errors import ApiProblem, Unreachable
 from tests.integration.coordinator.process import START_LIMIT_S, Coordinator, a_job
 from tests.real_machine import open_files
@@ -74,7 +76,7 @@ def test_what_cannot_be_started_says_why_in_one_line(coordinator: Coordinator, t
     broken.data_dir.mkdir()
     (broken.data_dir / "gpunion.db").write_bytes(b"no database " * 100)
     code, lines = refused(broken)
-    assert (code, len(lines)) == (1, 1)
+    assert (code, len(lines)) == (65, 1)
     assert "not a database" in lines[0]
 
 
@@ -200,8 +202,11 @@ def test_a_clock_set_back_between_two_starts_does_no_harm(coordinator: Coordinat
         client.submit(a_job())
     coordinator.end()
     with sqlite3.connect(coordinator.data_dir / "gpunion.db") as database:
-        database.execute("UPDATE leader SET newest_s = newest_s + 1000000")
-        (newest_s,) = database.execute("SELECT newest_s FROM leader").fetchone()
+        database.row_factory = sqlite3.Row
+        leader = dict(database.execute("SELECT * FROM leader").fetchone())
+        newest_s = leader["newest_s"] + 1000000
+        seal = seal_of(tables.leader, {**leader, "newest_s": newest_s})
+        database.execute("UPDATE leader SET newest_s = ?, seal = ?", (newest_s, seal))
     database.close()
     coordinator.start()
     with coordinator.client() as client:

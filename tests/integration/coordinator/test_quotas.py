@@ -29,6 +29,12 @@ def test_a_quota_is_felt_told_kept_and_lifted(coordinator: Coordinator) -> None:
             assert http.put(f"/quotas/{bad}", json={"gpus": 1}).status_code == 422
         assert http.put("/quotas/user:ada", json={"gpus": -1}).status_code == 422
         assert http.delete("/quotas/lab:nobody").status_code == 404
+        assert client.set_quota("user:*", 0, priority="high")["priority"] == "high"
+        urgent = client.submit(a_job(user="bob", priority="high"))["job"]
+        assert [one["code"] for one in client.why(urgent["id"])["waits"]] == ["high_quota_too_small"]
+        assert client.submit(a_job(user="bob"))["job"]["phase"] != "pending"
+        assert client.lift_quota("user:*", priority="high")["gpus"] == 0
+        assert http.put("/quotas/user:ada?priority=low", json={"gpus": 1}).status_code == 422
         late = {**a_job(), "finish_within_s": 60.0}
         assert http.post("/jobs", json=late).status_code == 422
     coordinator.end(signal.SIGKILL)

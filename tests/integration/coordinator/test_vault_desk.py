@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files import manifests as manifest_format
-from gpunion.adapters.files.desk import DirectoryDesk
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.packing import SealedPacking
-from gpunion.adapters.files.replicas import DeskReplicas
-from gpunion.adapters.http.vault_desk import HttpVaultDesk
-from gpunion.domain.frames import OrderFrame
-from gpunion.domain.orders import StartRun
-from gpunion.ports.vault import BadManifest, JobKey, Manifest, OldEpoch, VaultFull, VaultUnavailable
-from gpunion.ports.vault_desk import VaultDesk
+from gpunion.domain.protocol.frames import OrderFrame
+from gpunion.domain.protocol.orders import StartRun
 from gpunion.sdk.client import Client
+from gpunion.vault import manifests as manifest_format
+from gpunion.vault.http.vault_desk import HttpVaultDesk
+from gpunion.vault.interfaces import VaultDesk
+from gpunion.vault.manifest import JobKey, Manifest, NotYours, VaultFull
+from gpunion.vault.packing import SealedPacking
+from gpunion.vault.stores.folder.desk import DirectoryDesk
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.replicate import DeskReplicas
 from tests.builders.checkpoints import sealed
 from tests.integration.coordinator.process import Coordinator, a_job
 
 NAME = "ab" * 32
-STORED = SealedPacking(JobKey(job_id="any", secret=bytes(32))).encode(NAME, b"made up", None)
+STORED = bytes(SealedPacking(JobKey(job_id="any", secret=bytes(32))).pack(NAME, b"made up"))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_node_that_was_given_no_run_is_refused(
 ) -> None:
     job_id = client.submit(a_job(checkpoint={"encrypt": True}))["job"]["id"]
     _, credential = shared.enrol(f"stranger-{request.node.callspec.id}")
-    with pytest.raises(VaultUnavailable, match="was given no run of"):
+    with pytest.raises(NotYours, match="was given no run of"):
         ask(HttpVaultDesk(shared.url, credential), job_id)
     assert not list((shared.data_dir / "vault").glob(f"jobs/{job_id}/*"))
     client.stop(job_id)
@@ -69,8 +69,11 @@ class Copying:
         )
         return dict(done.troubles)
 
-    def saved(self, **changes: object) -> Manifest:
-        return sealed(self.folder, {"w": b"weights"}, job_id=self.job_id, **changes)
+    def saved(self, name: str, epoch: int, **changes: object) -> Manifest:
+        named = f"{self.job_id}-e{epoch}-{name}"
+        return sealed(
+            self.folder, {"w": b"weights"}, job_id=self.job_id, checkpoint_id=named, epoch=epoch, **changes
+        )
 
 
 @pytest.fixture
@@ -89,24 +92,25 @@ def copying(shared: Coordinator, client: Client, tmp_path: Path) -> Iterator[Cop
         client.stop(job_id)
 
 
-def test_what_an_older_run_sealed_is_copied_after_the_next_has_begun_and_its_new_saves_are_refused(
+def test_what_a_run_sealed_elsewhere_is_copied_and_what_no_run_has_made_is_passed_over(
     copying: Copying,
 ) -> None:
-    manifest = copying.saved(epoch=0)
+    copying.saved("c1", epoch=0)  # which nobody was ever given
+    manifest = copying.saved("c1", epoch=1)
     copying.campus.begin(copying.job_id, 1)
     assert copying.copy() == {}
-    assert copying.in_campus.latest(copying.job_id) == manifest
-    late = manifest_format.encode(replace(manifest, checkpoint_id="late", step=11))
-    with pytest.raises(OldEpoch):
-        copying.campus.seal(copying.job_id, late)
+    assert copying.in_campus.manifests(copying.job_id) == (manifest,)
+    foreign = manifest_format.encode(replace(manifest, checkpoint_id=f"{copying.job_id}-e2-c1"))
+    with pytest.raises(NotYours, match="cannot be of"):
+        copying.campus.seal(copying.job_id, foreign)
 
 
 def test_a_copy_of_a_run_that_nobody_was_given_is_refused_and_shuts_out_no_run(copying: Copying) -> None:
     copying.campus.begin(copying.job_id, 1)
-    manifest = copying.saved(epoch=2)
-    with pytest.raises(VaultUnavailable, match="there is no checkpoint of epoch 2"):
+    manifest = copying.saved("c1", epoch=2)
+    with pytest.raises(NotYours, match="there is no checkpoint of epoch 2"):
         copying.campus.begin_copy(copying.job_id, 2)
-    with pytest.raises(BadManifest, match="has not begun here"):
+    with pytest.raises(NotYours, match="there is no checkpoint of epoch 2"):
         copying.campus.adopt(copying.job_id, manifest_format.encode(manifest))
     copying.campus.begin(copying.job_id, 1)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.gpu import park_scene
+import pytest
+
+from tests.gpu import park_scene, preempt_scene, run_speed_on_gpu
 from tests.gpu.rehearsal import rehearsed
 from tests.gpu.run_on_gpu import verdicts
 from tests.gpu.scene import Scene
@@ -25,3 +27,20 @@ def test_a_guest_is_parked_while_the_owner_computes_and_goes_on_as_the_same_run(
     with rehearsed(tmp_path, tmp_path / "campus") as props:
         found = park_scene.ParkScene(root=tmp_path / "campus", props=props).play()
     assert all(park_scene.verdicts(found).values()), found
+
+
+def test_an_urgent_job_has_the_card_of_a_training_that_goes_on_identically(tmp_path: Path) -> None:
+    with rehearsed(tmp_path, tmp_path / "campus") as props:
+        found = preempt_scene.RehearsedPreemptScene(root=tmp_path / "campus", props=props).play()
+    judged = preempt_scene.verdicts(found)
+    del judged["first_cuda_operation_within_the_park_and_3_s"]  # as above
+    assert all(judged.values()), found
+
+
+@pytest.mark.requires("bwrap")
+def test_a_program_runs_bare_and_in_the_sandbox_by_turns_and_both_tell_their_speed(tmp_path: Path) -> None:
+    found = run_speed_on_gpu.show(tmp_path, ["sandbox"], 1, rehearse=True)
+    judged = run_speed_on_gpu.verdicts(found)
+    del judged["sandbox_sums"]  # how fast is for a machine that is not busy with other tests
+    assert all(judged.values()), found
+    assert found["ratios"]["sandbox"]["sums"]["of_medians"] > 0

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gpunion.lab.traces.formats import FORMATS, format_of, read_records
+from gpunion.lab.traces.lending import read_lending
+from gpunion.lab.traces.rows import TraceError
+from gpunion.lab.traces.study import Scores, plan_score, score
 from gpunion.policy.hazard.profile import Answer
-from gpunion.sim.traces.formats import FORMATS, format_of, read_records
-from gpunion.sim.traces.lending import read_lending
-from gpunion.sim.traces.rows import TraceError
-from gpunion.sim.traces.study import Scores, plan_score, score
 
 TRACES = Path(__file__).resolve().parents[4] / "shared" / "traces" / "public"
 DEMAND = ("vc", "time", "total_gpus", "running_gpus")

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.containers.freezing import ContainerFreezer, limits_of
-from gpunion.adapters.docker.runtime import open_docker
-from gpunion.adapters.podman.runtime import open_podman
-from gpunion.adapters.sandbox import control
-from gpunion.adapters.sandbox.freezing import GuestFreezer
-from gpunion.adapters.sandbox.kept import KeptRuntime
-from gpunion.adapters.sandbox.runtime import SandboxRuntime
-from gpunion.agent.asking_aside import AskedAside
-from gpunion.agent.parking import GuestParker, NotParked, NotUnparked, free_memory
+from gpunion.adapters.runtimes.containers.freezing import ContainerFreezer, limits_of
+from gpunion.adapters.runtimes.docker import open_docker
+from gpunion.adapters.runtimes.keeper import control_files as control
+from gpunion.adapters.runtimes.keeper.freezer import GuestFreezer
+from gpunion.adapters.runtimes.keeper.kept_runtime import KeptRuntime
+from gpunion.adapters.runtimes.podman.runtime import open_podman
+from gpunion.adapters.runtimes.sandbox.runtime import SandboxRuntime
+from gpunion.agent.machine.parking import GuestParker, NotParked, NotUnparked, free_memory
+from gpunion.agent.program.gpu_release import AskedAside
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.ports.gpus import GpuDevice, GpuSight, Look
 from gpunion.ports.parking import CannotMove

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.containers.freezing import limits_of
-from gpunion.adapters.podman.whole import PodmanRuntime
-from gpunion.agent.system_tier import DUMP_PART, bring_in
+from gpunion.adapters.runtimes.containers.freezing import limits_of
+from gpunion.adapters.runtimes.podman.whole import PodmanRuntime
+from gpunion.agent.checkpoints.whole_guest import DUMP_PART, bring_in
 from gpunion.ports.checkpointer import DumpRefused
 from gpunion.ports.runtime import ExitReason, GuestPaths
 from tests.integration.parking.test_parked_guests import GRANTED_BYTES, STEPS_ASIDE, House, play, until

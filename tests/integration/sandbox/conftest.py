@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import gpunion
-from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.adapters.runtimes.sandbox.runtime import SandboxRuntime
 from gpunion.owner_kill import kill_all
 from gpunion.ports.runtime import GuestSpec
 
@@ -27,7 +27,7 @@ MODES = [
 # An agent reduced to what matters here: it starts one guest, says so, and then does nothing.
 AGENT = """
 import asyncio, sys, time
-from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.adapters.runtimes.sandbox.runtime import SandboxRuntime
 from gpunion.ports.runtime import GuestSpec
 
 async def main(state_dir, bubblewrap, lease_s, command):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.sandbox.appetite import OUT_OF_DISK, OUT_OF_MEMORY, Appetite
+from gpunion.adapters.runtimes.keeper.resources.appetite import OUT_OF_DISK, OUT_OF_MEMORY, Appetite
 from gpunion.owner_kill.processes import process_table
 
 MIB = 1024**2

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import gpunion
-from gpunion.adapters.sandbox import cgroups
+from gpunion.adapters.runtimes.keeper import cgroups
 from gpunion.owner_kill.processes import remove_cgroup
 
 PLACE = """
 import os, sys
-from gpunion.adapters.sandbox import cgroups
+from gpunion.adapters.runtimes.keeper import cgroups
 from gpunion.owner_kill.processes import remove_cgroup
 cgroups.enter(sys.argv[1])
 print(cgroups.find_parent())

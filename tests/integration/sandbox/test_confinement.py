@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, NoBubblewrap, find_bubblewrap
-from gpunion.adapters.sandbox.confinement import plan_sandboxed
-from gpunion.adapters.sandbox.layout import guest_paths
+from gpunion.adapters.runtimes.keeper.guest_dir import guest_paths
+from gpunion.adapters.runtimes.sandbox.bubblewrap import Bubblewrap, NoBubblewrap, find_bubblewrap
+from gpunion.adapters.runtimes.sandbox.launch_plan import plan_sandboxed
 from tests.integration.sandbox.conftest import Host
 from tests.real_machine import command_lines
 
@@ -145,7 +145,7 @@ def test_a_bubblewrap_in_a_folder_that_only_its_owner_may_enter_shuts_guests_in(
     assert found.program == str(folder / "bwrap")
     host = Host(tmp_path / "state", True)
     try:
-        assert host.output_of("print(open('/etc/passwd').read().count('\\n'))") == "1\n"
+        assert host.output_of("print(open('/etc/passwd').read().count('\\n'))") == "2\n"  # and sshd's
     finally:
         host.close()
 

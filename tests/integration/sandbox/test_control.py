@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.sandbox import control
+from gpunion.adapters.runtimes.keeper import control_files as control
 from gpunion.ports.runtime import RuntimeFault
 
 

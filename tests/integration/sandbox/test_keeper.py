@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.adapters.runtimes.sandbox.runtime import SandboxRuntime
 from gpunion.owner_kill.guest import lives, members, read_keeper
 from gpunion.ports.runtime import ExitReason, RuntimeFault
 from tests.integration.sandbox.conftest import Host

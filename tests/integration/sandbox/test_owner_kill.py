@@ -85,7 +85,7 @@ def test_a_keeper_launched_before_the_kill_does_not_start_its_guest_after_it(hos
     kill_all(host.state_dir)
     read_end, write_end = os.pipe()
     subprocess.run(
-        [sys.executable, "-m", "gpunion.adapters.sandbox.keeper", str(root), str(write_end)],
+        [sys.executable, "-m", "gpunion.adapters.runtimes.sandbox.keeper", str(root), str(write_end)],
         pass_fds=(write_end,),
         check=True,
     )

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import gpunion
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.adapters.sandbox import control
-from gpunion.adapters.sandbox.runtime import SandboxRuntime
+from gpunion.adapters.runtimes.keeper import control_files as control
+from gpunion.adapters.runtimes.sandbox.runtime import SandboxRuntime
 from gpunion.ports.runtime import ExitReason, GuestPaths, GuestSpec
-from gpunion.ports.vault import CheckpointLabel, Manifest
+from gpunion.vault.manifest import CheckpointLabel, Manifest
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.transfer.ship import ship_directory
 from tests.integration.sandbox.conftest import FOREVER_S, Host
 from tests.real_machine import PATIENCE_S
 

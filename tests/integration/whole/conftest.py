@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.podman.runtime import open_podman
-from gpunion.adapters.podman.whole import PodmanRuntime
+from gpunion.adapters.runtimes.podman.runtime import open_podman
+from gpunion.adapters.runtimes.podman.whole import PodmanRuntime
 from gpunion.owner_kill import kill_all, lift_kill
 from gpunion.ports.runtime import GuestPaths, GuestSpec
 from tests.real_machine import PATIENCE_S, eventually, now_s

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.podman.confined import not_confined
-from gpunion.adapters.podman.probing import PROBE_DIR
-from gpunion.adapters.podman.runtime import open_podman
+from gpunion.adapters.runtimes.podman.confinement_check import not_confined
+from gpunion.adapters.runtimes.podman.probing import PROBE_DIR
+from gpunion.adapters.runtimes.podman.runtime import open_podman
 from gpunion.owner_kill import kill_all
 from gpunion.owner_kill.guest import read_keeper
 from gpunion.owner_kill.processes import cgroup_pids

@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gpunion.domain.effects import CancelTimer, SetTimer
+from gpunion.domain.ids import RunId
+from gpunion.domain.protocol.effects import CancelTimer, SetTimer
+from gpunion.domain.protocol.timers import CoordinatorTimer, LessonDue, ReplanDue, SaveDue, text_of
 from gpunion.engine.channel import Receiver, Sender, Skew
 from gpunion.engine.timers import Timers
 from tests.searching import FEW, QUICK
@@ -117,31 +119,32 @@ def test_a_translated_moment_is_never_early_and_late_by_no_more_than_the_least_d
     assert -1e-6 <= error_s <= min(delays) + 1e-6
 
 
+some_timer = st.sampled_from([ReplanDue(), LessonDue(), *(SaveDue(run_id=RunId(name)) for name in "ab")])
 timer_effects = st.lists(
     st.one_of(
-        st.builds(SetTimer, key=st.sampled_from("abc"), at_s=st.integers(0, 9).map(float)),
-        st.builds(CancelTimer, key=st.sampled_from("abc")),
+        st.builds(SetTimer, timer=some_timer, at_s=st.integers(0, 9).map(float)),
+        st.builds(CancelTimer, timer=some_timer),
     )
 )
 
 
 @QUICK
 @given(effects=timer_effects)
-def test_timers_fire_each_name_once_in_order_of_time_at_its_last_moment(
-    effects: list[SetTimer | CancelTimer],
+def test_each_timer_fires_once_in_order_of_time_at_its_last_moment(
+    effects: list[SetTimer[CoordinatorTimer] | CancelTimer[CoordinatorTimer]],
 ) -> None:
     expected: dict[str, float] = {}
     for effect in effects:
         if isinstance(effect, SetTimer):
-            expected[effect.key] = effect.at_s
+            expected[text_of(effect.timer)] = effect.at_s
         else:
-            expected.pop(effect.key, None)
-    timers = Timers()
+            expected.pop(text_of(effect.timer), None)
+    timers: Timers[CoordinatorTimer] = Timers()
     timers.apply(effects)
     fired = []
     while (at_s := timers.next_s()) is not None:
-        key = timers.due(at_s)
-        assert key is not None
-        fired.append((at_s, key))
-        timers.fired(key)
-    assert fired == sorted((at_s, key) for key, at_s in expected.items())
+        timer = timers.due(at_s)
+        assert timer is not None
+        fired.append((at_s, text_of(timer)))
+        timers.fired(timer)
+    assert fired == sorted((at_s, text) for text, at_s in expected.items())

@@ -8,10 +8,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunion.domain.account import Account, Charge, Quota
-from gpunion.domain.events import QuotaSet
-from gpunion.domain.job import Job, JobSpec, Priority
-from gpunion.domain.run import EndReason, RunPhase
+from gpunion.domain.jobs.account import Account, Charge, Quota
+from gpunion.domain.jobs.job import Job, JobSpec, Priority
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.protocol.events import QuotaSet
 from gpunion.policy.deadline import behind_s, is_late, missed
 from gpunion.policy.fairness import HALF_LIFE_S, Shares, accounts_of, after_charge, as_of
 from gpunion.policy.ordering import PATIENCE_S, FairShare, Queue

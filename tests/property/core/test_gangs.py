@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.resources import GIB, Request
-from gpunion.domain.terms import Terms
 from gpunion.policy.gangs.agreeing import (
     Reached,
     Round,

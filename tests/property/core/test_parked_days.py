@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from gpunion.domain.events import OwnerReclaimed
-from gpunion.domain.guest import Parking
-from gpunion.domain.job import JobPhase
+from gpunion.domain.jobs.guest import Parking
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.nodes.withheld import GpuPhase
+from gpunion.domain.protocol.events import OwnerReclaimed
 from gpunion.domain.system_tier import SystemAbility
-from gpunion.domain.withheld import GpuPhase
-from gpunion.engine.handlers.parking import PATIENCE_S
+from gpunion.engine.agent.parked.parking import PATIENCE_S
 from tests.builders import Machine, facts
 from tests.property.core.test_campus import NODES, a_day
 from tests.property.core.test_per_gpu_days import ABOUT_GPUS, GPUS, GpuCampus, GpuDay

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunion.domain.events import OwnerPaused, OwnerReclaimed, OwnerResumed
-from gpunion.domain.job import JobPhase
-from gpunion.domain.orders import StartRun
-from gpunion.domain.withheld import GpuPhase, HoldCause
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.nodes.withheld import GpuPhase, HoldCause
+from gpunion.domain.protocol.events import OwnerPaused, OwnerReclaimed, OwnerResumed
+from gpunion.domain.protocol.orders import StartRun
 from tests.builders import Machine, facts
 from tests.property.core.test_campus import NODES, Day, WatchedCampus, a_day
 from tests.searching import FEW
@@ -89,7 +89,7 @@ def lives_through(day: list[tuple[str, int]], seed: int = 0) -> None:
     assert {job.id: job.phase for job in jobs if not job.phase.over} == {}
     assert all(job.phase is not JobPhase.FAILED for job in jobs)
     for machine in campus.machines.values():
-        if machine.station.engine.state.holding.tenure != "left":
+        if machine.station.engine.state.holding.owner_state != "left":
             assert campus.node(machine.node_id).withheld == ()
 
 

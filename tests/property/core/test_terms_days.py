@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunion.domain.events import (
+from gpunion.domain.jobs.guest import Guest
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.nodes.withheld import HoldCause
+from gpunion.domain.protocol.events import (
     DepartureForeseen,
     GuestOverstepped,
     OwnerChangedTerms,
     OwnerReclaimed,
     OwnerResumed,
 )
-from gpunion.domain.guest import Guest
-from gpunion.domain.job import JobPhase
-from gpunion.domain.orders import StartRun
+from gpunion.domain.protocol.orders import StartRun
 from gpunion.domain.resources import GIB
-from gpunion.domain.terms import Terms
-from gpunion.domain.withheld import HoldCause
 from gpunion.policy.terms.welcome import unwelcome
 from tests.builders import Machine, a_grant, a_guest, facts
 from tests.property.core.test_campus import NODES, Day, WatchedCampus, a_day

@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunion.policy.terms.appointments import Appointment, Every, Rule, Stamp, busy_spans
 from gpunion.policy.terms.civil import DAY_NAMES, DAY_S, Zone, date_of, day_of, days_in, moment_s, weekday
 from gpunion.policy.terms.forecast import Times
 from gpunion.policy.terms.hours import parse_hours
@@ -125,47 +124,12 @@ def test_a_time_on_the_wall_is_the_first_moment_that_shows_it(at_s: int, zone: s
     assert found_s <= at_s
 
 
-def _within(spans: list[tuple[float, float]], begin_s: float, end_s: float) -> list[tuple[float, float]]:
-    """Cut to a window: what follows without a gap is one span, however far it was looked ahead."""
-    return [(max(a, begin_s), min(b, end_s)) for a, b in spans if b > begin_s and a < end_s]
-
-
-@FEW
-@given(
-    at_s=moments,
-    zone=st.sampled_from(ZONES),
-    rule=st.builds(
-        Rule,
-        every=st.sampled_from((Every.DAY, Every.WEEK)),
-        interval=st.integers(1, 3),
-        count=st.none() | st.integers(1, 6),
-        weekdays=st.sampled_from(((), ((0, 0), (0, 3)))),
-    ),
-    length_h=st.integers(1, 30),
-    ago_days=st.integers(0, 40),
-)
-def test_a_series_is_the_same_from_wherever_it_is_looked_at(
-    at_s: int, zone: str, rule: Rule, length_h: int, ago_days: int
-) -> None:
-    """A window in the middle shows what the whole shows there, and starts keep their hour on the wall."""
-    wall = zone_of(zone)
-    start = (at_s // DAY_S - ago_days) * DAY_S + 9 * 3600
-    series = Appointment(title="", start=Stamp(civil=start, zone="x"), length_s=length_h * 3600, rule=rule)
-    whole = busy_spans([series], lambda _: wall, at_s - 60 * DAY_S, at_s + 20 * DAY_S)
-    until_s = at_s + 10 * DAY_S
-    part = busy_spans([series], lambda _: wall, at_s, until_s)
-    assert _within(part, at_s, until_s) == _within(whole, at_s, until_s)
-    if length_h <= 20:
-        assert all(int(begin + wall(begin)) % DAY_S == 9 * 3600 for begin, _ in whole)
-        assert rule.count is None or len(whole) <= rule.count
-
-
 @FEW
 @given(text=hours_texts, at_s=moments, zone=st.sampled_from(ZONES), start_h=st.integers(0, 100))
 def test_a_forecast_holds_until_it_says(text: str, at_s: int, zone: str, start_h: int) -> None:
     wall = zone_of(zone)
-    busy = Appointment(title="", start=Stamp(civil=at_s + start_h * 3600), length_s=5 * 3600)
-    times = Times(lambda _: wall, parse_hours(text), (busy,))
+    begin_s = at_s + start_h * 3600.0
+    times = Times(wall, parse_hours(text), ((begin_s, begin_s + 5 * 3600),))
     now = times.forecast(at_s)
     assert bool(now.because) is not now.lent
     if now.changes_s is not None:

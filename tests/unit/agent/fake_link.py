@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame
-from gpunion.domain.place import Place
+from gpunion.domain.protocol.frames import CoordinatorFrame, FromAgent
 from gpunion.ports.coordinator_link import LinkFault
+from gpunion.vault.locations import Place
 from tests.trees import SmallTree
 
 
@@ -25,7 +25,7 @@ class FakeLink:
         self.log_fault: LinkFault | None = None
         self.refused: LinkFault | None = None
         self.connections = 0
-        self.sent: list[AgentFrame] = []
+        self.sent: list[FromAgent] = []
         self.places: tuple[Place, ...] = ()
         self.to_agent: asyncio.Queue[CoordinatorFrame | None] = asyncio.Queue()
 
@@ -36,7 +36,7 @@ class FakeLink:
             raise self.refused
         yield self
 
-    async def send(self, frame: AgentFrame) -> None:
+    async def send(self, frame: FromAgent) -> None:
         self.sent.append(frame)
 
     async def frames(self) -> AsyncIterator[CoordinatorFrame]:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpunion.adapters.files.cache import DirectoryCache
-from gpunion.agent.run_notes import Notebook
-from gpunion.agent.world import World
-from gpunion.domain.commit import SavedAgent
-from gpunion.domain.events import AgentEvent
+from gpunion.agent.dependencies import World
+from gpunion.agent.run_records.notes import RunNotes
+from gpunion.domain.protocol.commit import SavedAgent
+from gpunion.domain.protocol.events import AgentEvent
 from gpunion.domain.resources import GIB
 from gpunion.ports.agent_disk import DiskFault, Remembered
+from gpunion.vault.cache import DirectoryCache
 from tests.builders.memory_vault import MemoryVault
 from tests.unit.agent.fake_link import FakeLink
 from tests.unit.agent.fake_runtime import FakeRuntime
@@ -81,8 +81,8 @@ class FakeWorld:
         self.control = MemoryControl()
         self.link = FakeLink()
         self.clock = ManualClock()
-        self.notebook = Notebook(self.root / "runs")
-        self.notebook.open()
+        self.run_notes = RunNotes(self.root / "runs")
+        self.run_notes.open()
         self.world = World(
             state_dir=self.root,
             runtime=self.runtime,
@@ -92,7 +92,7 @@ class FakeWorld:
             control=self.control,
             link=self.link,
             clock=self.clock,
-            notebook=self.notebook,
+            run_notes=self.run_notes,
             blocks=DirectoryCache(self.root / "cache", limit_bytes=GIB),
             owner_has_killed=lambda: self.killed,
             post=self.posted.append,

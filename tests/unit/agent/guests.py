@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpunion.agent.hands import GuestHands
-from gpunion.domain.effects import AskToSave, ShipCheckpoint, StartGuest
-from gpunion.domain.events import (
+from gpunion.agent.guests.controller import GuestHands
+from gpunion.domain.protocol.effects import AskToSave, ShipCheckpoint, StartGuest
+from gpunion.domain.protocol.events import (
     GuestStarted,
 )
-from gpunion.domain.orders import StartRun
+from gpunion.domain.protocol.orders import StartRun
 from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.values import RUN, a_checkpoint, an_order
 

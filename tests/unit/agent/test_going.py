@@ -7,10 +7,10 @@ import signal
 
 import pytest
 
-from gpunion.domain.events import (
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import (
     GuestExited,
 )
-from gpunion.domain.run import EndReason
 from gpunion.ports.runtime import ExitReason
 from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.guests import started
@@ -56,7 +56,7 @@ async def test_a_program_that_saved_for_the_last_time_may_leave_by_itself(fake: 
 async def test_a_program_that_stays_after_its_last_save_is_ended_and_the_owner_s_kill_does_not_wait(
     fake: FakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunion.agent.hands.LEAVE_S", 3600.0)
+    monkeypatch.setattr("gpunion.agent.guests.controller.LEAVE_S", 3600.0)
     hands = await started(fake)
     hands.kill(EndReason.SAVED)
     await asyncio.sleep(0)
@@ -69,7 +69,7 @@ async def test_a_program_that_stays_after_its_last_save_is_ended_and_the_owner_s
 async def test_a_killed_guest_s_end_names_the_cause_it_was_killed_for(
     fake: FakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpunion.agent.hands.LEAVE_S", 0.0)
+    monkeypatch.setattr("gpunion.agent.guests.controller.LEAVE_S", 0.0)
     hands = await started(fake)
     hands.kill(EndReason.SAVED)
     await until(lambda: fake.posted)
@@ -110,6 +110,6 @@ async def test_removing_leaves_nothing_and_may_be_repeated(fake: FakeWorld) -> N
     await until(lambda: fake.posted)
     await hands.remove()
     await hands.remove()
-    assert fake.notebook.get(RUN) is None
+    assert fake.run_notes.get(RUN) is None
     assert not (fake.root / "spool" / RUN).exists()
     assert list((fake.root / "runs").iterdir()) == []

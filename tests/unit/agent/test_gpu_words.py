@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.agent import owner_client
-from gpunion.domain.guest import Tenure
+from gpunion.agent.owner import client as owner_client
+from gpunion.domain.jobs.guest import OwnerState
 from tests.unit.agent.test_owner import Stage, stage
 
 __all__ = ["stage"]
@@ -14,7 +14,7 @@ __all__ = ["stage"]
 async def test_one_gpu_is_reclaimed_paused_and_lent_again(stage: Stage) -> None:
     answer = await stage.say("reclaim", gpus=[0], notice_s=30)
     assert "GPU 0 is yours: no guest is on it" in answer["message"]
-    assert stage.tenure is Tenure.SHARING
+    assert stage.owner_state is OwnerState.SHARING
     assert answer["status"]["gpus"][0]["withheld"]["phase"] == "reclaimed"
     answer = await stage.say("resume", gpus=[0])
     assert answer["message"] == "GPU 0 is shared again."

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent.image_shelf import ImageShelf, NoRoom
-from gpunion.agent.images import ImageKeeper, ImageTrouble
+from gpunion.agent.machine.image_budget import ImageShelf, NoRoom
+from gpunion.agent.machine.images import ImageKeeper, ImageTrouble
 from gpunion.domain.ids import RunId
 from gpunion.domain.image import Archive, Image, Parcel
 from gpunion.ports.coordinator_link import LinkFault

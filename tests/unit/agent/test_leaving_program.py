@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent import purging
-from gpunion.agent.purging import INSTALLED_MARK, Receipt
+from gpunion.agent import leaving as purging
+from gpunion.agent.leaving import INSTALLED_MARK, Receipt
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ NOBODY_KNOWS_THEM = """
 import pwd
 from pathlib import Path
 pwd.getpwuid = {}.__getitem__  # as with a directory service that is away
-from gpunion.agent.purging import installed
+from gpunion.agent.leaving import installed
 print(installed(Path("/nowhere")))
 """
 

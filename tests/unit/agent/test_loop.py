@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import pytest
 
 from gpunion.agent import loop
-from gpunion.agent.ahead import saved_after
 from gpunion.agent.loop import AgentLoop
-from gpunion.domain.effects import AgentEffect, AskToSave, KillGuest, LimitGuest, StartGuest
-from gpunion.domain.events import (
+from gpunion.agent.next_saved_state import saved_after
+from gpunion.domain.jobs.guest import OwnerState
+from gpunion.domain.protocol.effects import AgentEffect, AskToSave, KillGuest, LimitGuest, StartGuest
+from gpunion.domain.protocol.events import (
     AgentEvent,
     AgentStarted,
     GuestExited,
@@ -27,8 +28,8 @@ from gpunion.domain.events import (
     OwnerResumed,
     TimerFired,
 )
-from gpunion.domain.frames import CoordinatorFrame, LeaseGrant, OrderFrame, ReportFrame, Welcome
-from gpunion.domain.guest import Tenure
+from gpunion.domain.protocol.frames import CoordinatorFrame, LeaseGrant, OrderFrame, ReportFrame, Welcome
+from gpunion.domain.protocol.timers import agent_timer
 from gpunion.domain.timing import Timing
 from tests.unit.agent.fakes import ManualClock, ScriptedDisk, until
 from tests.unit.agent.values import RUN, a_station, an_order
@@ -226,7 +227,7 @@ EVENTS: list[AgentEvent] = [
     OrderReceived(order=an_order()),
     GuestStarted(run_id=RUN, restored=None, resumed_step=0, restore_s=0.1),
     OwnerReclaimed(notice_s=30.0),
-    TimerFired(key="own_save"),
+    TimerFired(timer=agent_timer("own_save")),
     OwnerResumed(),
     OwnerKilled(),
     GuestExited(run_id=RUN, exit_code=137, last_step=4),
@@ -241,4 +242,4 @@ def test_what_is_written_ahead_is_what_memory_then_is() -> None:
         ahead = saved_after(station, commit)
         station.committed(commit)
         assert ahead == station.saved(), event
-    assert station.engine.state.holding.tenure is Tenure.SHARING
+    assert station.engine.state.holding.owner_state is OwnerState.SHARING

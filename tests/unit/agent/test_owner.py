@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from gpunion.agent import owner_client
-from gpunion.agent.connection import Connection
+from gpunion.agent.link.connection import Connection
 from gpunion.agent.loop import AgentLoop
-from gpunion.agent.owner_api import OwnerApi
-from gpunion.agent.owner_word import KillListener
+from gpunion.agent.owner import client as owner_client
+from gpunion.agent.owner.api import OwnerApi
+from gpunion.agent.owner.kill_file import KillListener
+from gpunion.agent.owner.status import StatusBoard
 from gpunion.agent.settings import settings_of
-from gpunion.agent.status import StatusBoard
-from gpunion.domain.effects import AgentEffect, KillGuest
-from gpunion.domain.events import GuestExited, GuestStarted, LeaseRenewed, OrderReceived
-from gpunion.domain.guest import Tenure
+from gpunion.domain.jobs.guest import OwnerState
+from gpunion.domain.protocol.effects import AgentEffect, KillGuest
+from gpunion.domain.protocol.events import GuestExited, GuestStarted, LeaseRenewed, OrderReceived
 from gpunion.owner_kill import kill_all
 from tests.unit.agent.fakes import FakeWorld, ScriptedDisk, until
 from tests.unit.agent.values import RUN, a_station, an_order
@@ -61,7 +61,7 @@ class Stage:
     async def with_a_guest(self) -> None:
         station = self.loop.station
         await self.fake.runtime.prepare_paths(RUN)
-        self.fake.notebook.write(an_order(), self.fake.runtime.paths(RUN))
+        self.fake.run_notes.write(an_order(), self.fake.runtime.paths(RUN))
         for event, seq in (
             (LeaseRenewed(until_s=1010.0), None),
             (OrderReceived(order=an_order()), 1),
@@ -70,8 +70,8 @@ class Stage:
             station.committed(station.decide(1000.0, event, seq))
 
     @property
-    def tenure(self) -> Tenure:
-        return self.loop.station.engine.state.holding.tenure
+    def owner_state(self) -> OwnerState:
+        return self.loop.station.engine.state.holding.owner_state
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ async def test_pause_and_resume(stage: Stage) -> None:
 async def test_reclaiming_an_empty_machine_gives_it_at_once(stage: Stage) -> None:
     answer = await stage.say("reclaim", notice_s=30)
     assert "is yours" in answer["message"]
-    assert stage.tenure is Tenure.RECLAIMED
+    assert stage.owner_state is OwnerState.RECLAIMED
 
 
 async def test_who_pauses_hears_what_becomes_of_the_guests_that_are_here(stage: Stage) -> None:
@@ -160,12 +160,12 @@ async def test_a_notice_is_told_as_a_person_would_and_never_as_shorter_than_it_i
 async def test_a_notice_that_is_none_is_refused(stage: Stage, notice_s: object) -> None:
     with pytest.raises(owner_client.Refused):
         await stage.say("reclaim", notice_s=notice_s)
-    assert stage.tenure is Tenure.SHARING
+    assert stage.owner_state is OwnerState.SHARING
 
 
 async def test_after_leaving_there_is_nothing_to_resume(stage: Stage) -> None:
     await stage.say("leave", notice_s=0)
-    assert stage.tenure is Tenure.LEFT
+    assert stage.owner_state is OwnerState.LEFT
     for verb in ("resume", "leave"):
         with pytest.raises(owner_client.Refused, match="left"):
             await stage.say(verb)
@@ -184,7 +184,7 @@ async def test_an_owner_is_warned_when_the_disk_would_not_take_their_word(stage:
     stage.disk.full = True
     answer = await stage.say("pause")
     assert "WARNING" in answer["message"]
-    assert stage.tenure is Tenure.PAUSED
+    assert stage.owner_state is OwnerState.PAUSED
 
 
 @pytest.mark.parametrize("line", [b"hello\n", b"[]\n", b'{"verb": "dance"}\n', b"\n", b"[" * 5000 + b"\n"])
@@ -229,7 +229,7 @@ async def test_a_kill_that_went_past_the_agent_is_heard_once(stage: Stage) -> No
     await asyncio.to_thread(kill_all, stage.state_dir)
     for _ in range(3):
         stage.kills.look()
-    await until(lambda: stage.tenure is Tenure.RECLAIMED)
+    await until(lambda: stage.owner_state is OwnerState.RECLAIMED)
     stage.kills.look()
     await asyncio.sleep(0.02)
     reports = list(stage.loop.station.reports.waiting.values())

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.agent import shipping
-from gpunion.domain.frames import Finishing, SaveNote, SaveStage
-from gpunion.domain.guest import GuestPhase, Saving
+from gpunion.agent.checkpoints import shipping
 from gpunion.domain.ids import CheckpointId, RunId
-from gpunion.ports.vault import VaultUnavailable
+from gpunion.domain.jobs.guest import GuestPhase, Saving
+from gpunion.domain.protocol.frames import Finishing, SaveNote, SaveStage
+from gpunion.vault.manifest import VaultUnavailable
 from tests.builders import a_guest
 from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.guests import saved_guest, ship, started

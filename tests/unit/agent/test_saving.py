@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.events import (
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.protocol.events import (
     CheckpointNotShipped,
     GuestCouldNotSave,
     GuestExited,

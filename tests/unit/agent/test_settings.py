@@ -36,7 +36,7 @@ def test_gpus_terms_and_amounts_are_read_as_people_write_them(tmp_path: Path) ->
         tmp_path,
         memory="16 GiB",
         cpus=8,
-        gpu=[{"model": "RTX 3090", "memory": "24GiB", "speed": 0.8, "count": 2}],
+        gpu=[{"model": "RTX 3090", "memory": "24GiB", "speed": 0.8, "count": 2, "cuda": 12.4}],
         terms={"notice_s": 30, "deny_labs": ["beta"], "memory": "8 GiB"},
     )
     assert settings.memory_bytes == 16 * GIB
@@ -44,6 +44,7 @@ def test_gpus_terms_and_amounts_are_read_as_people_write_them(tmp_path: Path) ->
         (0, "RTX 3090", 24 * GIB),
         (1, "RTX 3090", 24 * GIB),
     ]
+    assert settings.gpus[1].cuda == "12.4"
     assert settings.terms.memory_bytes == 8 * GIB
     assert not settings.terms.admits_lab("beta")
 
@@ -67,6 +68,8 @@ def test_gpus_terms_and_amounts_are_read_as_people_write_them(tmp_path: Path) ->
         ({"terms": {"allow_unsandboxed": "yes"}}, "true or false"),
         ({"gpu": {"model": "x"}}, "[[gpu]]"),
         ({"gpu": [{"count": 65}]}, "more than 64"),
+        ({"gpu": [{"compute_capability": "ampere"}]}, 'write it like compute_capability = "8.6"'),
+        ({"gpu": [{"cuda": "12.x"}]}, 'write it like cuda = "12.4"'),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_words(tmp_path: Path, table: dict[str, Any], words: str) -> None:
@@ -111,3 +114,21 @@ def test_a_credential_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 def test_a_given_state_directory_is_made_absolute() -> None:
     assert state_dir_of("here").is_absolute()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"gpu": [{"model": "H100", "speed": 101}]},
+        {"cpus": 1e9},
+        {"uplink_bps": 1e18},
+        {"terms": {"max_guests": 10_000}},
+        {"terms": {"deny_labs": ["x"] * 1001}},
+        {"terms": {"deny_labs": ["x" * 40_000]}},
+    ],
+)
+def test_settings_beyond_what_a_campus_can_be_told_are_refused_in_words(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(SettingsTrouble, match="more than"):
+        parse(tmp_path, **wrong)

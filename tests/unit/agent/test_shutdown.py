@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpunion.agent import shutdown
-from gpunion.agent.service import STOP_LIMIT_S, Service, unit_text
+from gpunion.agent.machine.service import STOP_LIMIT_S, Service, unit_text
 from gpunion.agent.shutdown import NOTICE_MOST_S, TIDY_S, machine_shuts_down
-from gpunion.domain.events import OwnerResumed
+from gpunion.domain.protocol.events import OwnerResumed
 from tests.unit.agent.test_terms_in_force import House, house
 
 __all__ = ["house"]  # the fixture

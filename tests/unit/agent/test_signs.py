@@ -8,7 +8,7 @@ import struct
 import time
 from pathlib import Path
 
-from gpunion.agent.presence import Signs
+from gpunion.agent.terms.presence import Signs
 
 
 def utmp_entry(kind: int, pid: int, line: str, user: str) -> bytes:

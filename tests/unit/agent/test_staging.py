@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.ready import DirectoryReady
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.agent.logs import LogPusher
-from gpunion.agent.perform import Performer
-from gpunion.domain.effects import DropState, FetchState, StartGuest
-from gpunion.domain.events import GuestStarted, StateFetched
+from gpunion.agent.effects import Performer
+from gpunion.agent.link.log_upload import LogPusher
 from gpunion.domain.ids import CheckpointId
-from gpunion.domain.orders import StageState
+from gpunion.domain.protocol.effects import DropState, FetchState, StartGuest
+from gpunion.domain.protocol.events import GuestStarted, StateFetched
+from gpunion.domain.protocol.orders import StageState
 from gpunion.domain.resources import MIB
-from gpunion.ports.vault import CheckpointLabel
+from gpunion.vault.files_ready import DirectoryReady
+from gpunion.vault.manifest import CheckpointLabel
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.ship import ship_directory
 from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.values import JOB, RUN, an_order
 

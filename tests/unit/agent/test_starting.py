@@ -8,26 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.pip.installed import PipPackages
-from gpunion.agent.environment import EnvironmentKeeper
-from gpunion.agent.hands import GuestHands
-from gpunion.domain.effects import LimitGuest, StartGuest
-from gpunion.domain.events import (
+from gpunion.adapters.pip_packages import PipPackages
+from gpunion.agent.guests.controller import GuestHands
+from gpunion.agent.machine.packages import EnvironmentKeeper
+from gpunion.domain.ids import CheckpointId, RunId
+from gpunion.domain.jobs.gang import Seat
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.effects import LimitGuest, StartGuest
+from gpunion.domain.protocol.events import (
     GuestExited,
     GuestStarted,
     GuestStartFailed,
 )
-from gpunion.domain.gang import Seat
-from gpunion.domain.ids import CheckpointId, RunId
-from gpunion.domain.reasons import Why
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB
-from gpunion.domain.run import EndReason
 from gpunion.ports.coordinator_link import LinkFault
 from gpunion.ports.packages import PackagesFault, Wish
 from gpunion.ports.runtime import RuntimeFault
-from gpunion.ports.vault import (
+from gpunion.vault.manifest import (
     CorruptBlock,
-    NewerFormat,
     VaultDenied,
     VaultFault,
     VaultFull,
@@ -182,17 +181,6 @@ async def test_a_run_of_which_something_is_sealed_already_is_another_and_does_no
     assert f"start {RUN}" not in fake.journal
 
 
-async def test_what_a_newer_version_has_saved_is_neither_blamed_nor_gone_behind(fake: FakeWorld) -> None:
-    """The job goes to a machine that can read it; this one's owner upgrades."""
-    fake.vault.sealed = [a_manifest("c1", 10), a_manifest("c2", 20)]
-    fake.vault.broken["c2"] = NewerFormat("upgrade this machine")
-    start(fake, an_order(restore=CheckpointId("c2"), restore_step=20))
-    await until(lambda: fake.posted)
-    failed = GuestStartFailed(run_id=RUN, detail="upgrade this machine", why=Why.SAVED_BY_NEWER)
-    assert fake.posted == [failed]
-    assert f"start {RUN}" not in fake.journal
-
-
 @pytest.mark.parametrize("fault", [VaultUnavailable, VaultDenied, VaultFull])
 async def test_a_place_that_is_away_is_no_failed_start_of_the_job(
     fake: FakeWorld, fault: type[VaultFault], monkeypatch: pytest.MonkeyPatch
@@ -245,7 +233,7 @@ async def test_a_directory_is_made_and_fetched_once(fake: FakeWorld) -> None:
     digest = fake.link.serve(a_tree({"train.py": b"x", "src/a.py": b"y"}, {"src/link": "../train.py"}))
     start(fake, an_order(bundle=digest))
     await until(lambda: fake.of(GuestStarted))
-    note = fake.notebook.get(RUN)
+    note = fake.run_notes.get(RUN)
     assert note is not None
     assert (note.paths.work_dir / "src" / "link").read_text() == "x"
     other = RunId("job-2-e1")
@@ -298,7 +286,7 @@ async def test_a_lockfile_that_cannot_be_installed_says_why(fake: FakeWorld) -> 
     assert isinstance(failed, GuestStartFailed)
     assert failed.detail == "the packages of requirements.txt could not be installed here: no such version"
     assert fake.world.preparing.all() == ()
-    note = fake.notebook.get(RUN)
+    note = fake.run_notes.get(RUN)
     assert note is not None
     assert note.packages
 
@@ -307,5 +295,11 @@ class NoSuchPackages(PipPackages):
     def __init__(self, root: Path) -> None:
         super().__init__(root, limit_bytes=GIB)
 
-    def install(self, key: str, wish: Wish, cancelled: Callable[[], bool]) -> None:
+    def install(
+        self,
+        key: str,
+        wish: Wish,
+        cancelled: Callable[[], bool],
+        told: Callable[[float], None] = lambda done: None,
+    ) -> None:
         raise PackagesFault("no such version")

@@ -8,17 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.agent.hands import GuestHands
-from gpunion.agent.system_tier import (
+from gpunion.agent.checkpoints.whole_guest import (
     DUMP_LIMIT_S,
     DUMP_PART,
     NOTICE_SHARE,
     PARKED_DUMP_LIMIT_S,
     dump_place,
 )
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import AskToSave, DumpParked, ShipCheckpoint, StartGuest
-from gpunion.domain.events import (
+from gpunion.agent.guests.controller import GuestHands
+from gpunion.domain.ids import CheckpointId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.jobs.session import SessionKind, SessionStart
+from gpunion.domain.protocol.effects import AskToSave, DumpParked, ShipCheckpoint, StartGuest
+from gpunion.domain.protocol.events import (
     CheckpointNotShipped,
     CheckpointShipped,
     GuestExited,
@@ -27,13 +30,11 @@ from gpunion.domain.events import (
     GuestStarted,
     GuestStartFailed,
 )
-from gpunion.domain.ids import CheckpointId
-from gpunion.domain.reasons import Why
-from gpunion.domain.run import EndReason
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.system_tier import SystemAbility, Tier
 from gpunion.ports.checkpointer import DumpRefused, RestoreRefused
 from gpunion.ports.runtime import GuestSpec
-from gpunion.ports.vault import Manifest, VaultFull, VaultUnavailable
+from gpunion.vault.manifest import Manifest, VaultFull, VaultUnavailable
 from tests.builders.memory_vault import a_manifest
 from tests.unit.agent.fakes import FakeWorld, until
 from tests.unit.agent.values import RUN, a_checkpoint, an_order
@@ -317,3 +318,57 @@ async def test_a_job_whose_dumps_were_given_up_goes_on_from_what_its_program_sav
     (event,) = fake.of(GuestStarted)
     assert isinstance(event, GuestStarted)
     assert (event.restored, event.tier) == ("c1", Tier.APP)
+
+
+# --- sessions ---------------------------------------------------------------------------------------
+
+COURSE = SessionStart(kind=SessionKind.NOTEBOOK, name="course", token="c0ffee")
+
+
+def session_manifest(fake: Whole) -> None:
+    whole_manifest(fake)
+    fake.vault.trees["c2"] |= {"checkpoint/step-7/notebooks.json": "[]", "scratch/home/x": "of the other"}
+
+
+async def test_a_session_saves_its_variables_before_it_is_dumped(fake: Whole) -> None:
+    hands = GuestHands(fake.world, RUN)
+    hands.start(StartGuest(order=an_order(session=COURSE), lease_until_s=1010.0))
+    await until(lambda: fake.of(GuestStarted))
+    fake.journal.clear()
+    effect = replace(ask(final=True, by_s=1040.0), whole=True)
+    hands.ask_to_save(effect)
+    control, folder = fake.world.control, fake.runtime.paths(RUN).control_dir
+    await until(lambda: control.read_json(folder, "request.json") is not None)
+    asked = control.read_json(folder, "request.json")
+    assert asked is not None
+    assert (asked["final"], asked["id"]) == (False, f"{C1}-before")
+    assert not [line for line in fake.journal if line.startswith("dump")]
+    control.write_json(folder, "saved.json", {"id": f"{C1}-before", "step": 4, "progress": 0.0})
+    await until(lambda: fake.of(GuestSaved))
+    (saved,) = fake.of(GuestSaved)
+    assert isinstance(saved, GuestSaved)
+    assert (saved.checkpoint_id, saved.step, saved.tier) == (C1, 4, Tier.SYSTEM)
+
+
+async def test_a_session_is_told_that_it_was_brought_back_whole(fake: Whole) -> None:
+    session_manifest(fake)
+    order = an_order(restore=CheckpointId("c2"), restore_step=7, whole=True, session=COURSE)
+    GuestHands(fake.world, RUN).start(StartGuest(order=order, lease_until_s=1010.0))
+    await until(lambda: fake.of(GuestStarted))
+    folder = fake.runtime.paths(RUN).control_dir
+    assert fake.world.control.read_json(folder, "restored.json") == {"level": "whole"}
+
+
+async def test_where_a_session_is_not_brought_back_whole_its_variables_are_read(fake: Whole) -> None:
+    """Of its dump nothing but what its program saved: its scratch is of the other machine's guest."""
+    session_manifest(fake)
+    order = an_order(restore=CheckpointId("c2"), restore_step=7, session=COURSE)
+    GuestHands(fake.world, RUN).start(StartGuest(order=order, lease_until_s=1010.0))
+    await until(lambda: fake.of(GuestStarted))
+    (event,) = fake.of(GuestStarted)
+    assert isinstance(event, GuestStarted)
+    assert (event.restored, event.tier) == ("c2", Tier.APP)
+    paths = fake.runtime.paths(RUN)
+    assert (paths.checkpoint_dir / "step-7" / "notebooks.json").exists()
+    assert (paths.output_dir / "book").read_text() == "1 2 3"
+    assert not (paths.scratch_dir / "home" / "x").exists()

@@ -7,11 +7,11 @@ import threading
 import time
 from pathlib import Path
 
-from gpunion.agent.caps import Caps, both
-from gpunion.agent.saving import tell_notice
-from gpunion.agent.shipping import Cancelled
-from gpunion.agent.terms_file import changed
-from gpunion.domain.terms import OwnersTerms
+from gpunion.agent.checkpoints.shipping import Cancelled
+from gpunion.agent.machine.caps import Caps, both
+from gpunion.agent.program.save_request import tell_notice
+from gpunion.agent.terms.file import changed
+from gpunion.domain.nodes.terms import OwnersTerms
 from tests.unit.agent.fakes import FakeWorld
 from tests.unit.agent.values import RUN, an_order
 
@@ -36,8 +36,8 @@ def test_the_network_cap_holds_for_all_shipments_together() -> None:
 def test_the_guest_reads_the_reason_in_its_notice(tmp_path: Path) -> None:
     fake = FakeWorld(tmp_path)
     asyncio.run(fake.runtime.prepare_paths(RUN))
-    fake.notebook.write(an_order(), fake.runtime.paths(RUN))
-    note = fake.notebook.get(RUN)
+    fake.run_notes.write(an_order(), fake.runtime.paths(RUN))
+    note = fake.run_notes.get(RUN)
     assert note is not None
     tell_notice(fake.world, note, 1060.0, "it is lent until Fri 21:00")
     notice = fake.world.control.read_json(note.paths.control_dir, "notice.json")

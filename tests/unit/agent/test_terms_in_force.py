@@ -10,26 +10,27 @@ from typing import Any
 
 import pytest
 
-from gpunion.agent import owner_client
-from gpunion.agent.caps import Caps
-from gpunion.agent.connection import Connection
-from gpunion.agent.gpu_users import GpuUser
+from gpunion.agent.link.connection import Connection
 from gpunion.agent.loop import AgentLoop
-from gpunion.agent.owner_api import OwnerApi
-from gpunion.agent.presence import Signs
+from gpunion.agent.machine.caps import Caps
+from gpunion.agent.machine.gpu_users import GpuUser
+from gpunion.agent.owner import client as owner_client
+from gpunion.agent.owner.api import OwnerApi
+from gpunion.agent.owner.status import StatusBoard
 from gpunion.agent.settings import settings_of
-from gpunion.agent.status import StatusBoard
-from gpunion.agent.terms_desk import TermsDesk
-from gpunion.agent.terms_file import changed
-from gpunion.agent.terms_keeper import Found, TermsKeeper
-from gpunion.agent.terms_watch import TermsWatch
-from gpunion.domain.effects import AgentEffect, LimitGuest, TellNotice
-from gpunion.domain.events import GuestExited, GuestStarted, LeaseRenewed, OrderReceived
-from gpunion.domain.reports import DepartureForetold, NoticeGiven, Report, TermsChanged
+from gpunion.agent.terms.editor import TermsDesk
+from gpunion.agent.terms.file import changed
+from gpunion.agent.terms.in_force import Found, TermsKeeper
+from gpunion.agent.terms.presence import Signs
+from gpunion.agent.terms.watch import TermsWatch
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.terms import OwnersTerms
+from gpunion.domain.protocol.effects import AgentEffect, LimitGuest, TellNotice
+from gpunion.domain.protocol.events import GuestExited, GuestStarted, LeaseRenewed, OrderReceived
+from gpunion.domain.protocol.reports import DepartureForetold, NoticeGiven, Report, TermsChanged
 from gpunion.domain.resources import GIB
-from gpunion.domain.run import EndReason
-from gpunion.domain.terms import OwnersTerms
 from gpunion.ports.gpus import GpuSight, Look
+from tests.builders.calendars import CalendarOfLines
 from tests.unit.agent.fakes import FakeWorld, ScriptedDisk
 from tests.unit.agent.values import RUN, a_station, an_order
 
@@ -71,7 +72,9 @@ class House:
             perform=self.performed.append,
             committed=lambda *_: None,
         )
-        self.keeper = TermsKeeper(root, Found(terms=OwnersTerms()))
+        self.keeper = TermsKeeper(
+            root, Found(terms=OwnersTerms()), CalendarOfLines(), wall=lambda: self.wall_s
+        )
         self.caps = Caps()
         self.gpus = FakeGpuWatch()
         FakeSigns.who = FakeSigns.typed = ""
@@ -122,7 +125,7 @@ class House:
         self.wall_s += seconds
         await self.desk.look()
         await self.watch.look()
-        return self.loop.station.engine.state.holding.tenure.value
+        return self.loop.station.engine.state.holding.owner_state.value
 
     def comes(self) -> None:
         station = self.loop.station
@@ -167,7 +170,7 @@ async def test_a_change_counts_at_once_is_told_and_outlives_the_agent(house: Hou
     shown = (await house.says(owner_client.status))["status"]["terms"]
     assert shown["values"]["notice"] == "90s"
     assert shown["lent_now"] is True
-    again = TermsKeeper(house.root, Found(terms=OwnersTerms()))
+    again = TermsKeeper(house.root, Found(terms=OwnersTerms()), CalendarOfLines())
     again._mark = None  # as an agent that starts: it has not looked yet
     assert again.look() == house.keeper.terms
     assert (await house.sets(notice="90s"))["message"] == "Your terms are as they were."

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpunion.agent.settings import SettingsTrouble, load_settings
-from gpunion.agent.terms_file import (
+from gpunion.agent.terms.file import (
     KEYS,
     TermsTrouble,
     assignments,
@@ -18,10 +19,13 @@ from gpunion.agent.terms_file import (
     read_terms,
     written,
 )
-from gpunion.agent.terms_keeper import Found, TermsKeeper, find_terms
-from gpunion.agent.writing import write_whole
+from gpunion.agent.terms.in_force import Found, TermsKeeper, find_terms
+from gpunion.domain.nodes.terms import HouseRules, OwnersTerms, Terms
 from gpunion.domain.resources import GIB
-from gpunion.domain.terms import HouseRules, OwnersTerms, Terms
+from gpunion.files import write_whole
+from gpunion.policy.terms.busy import Appointment
+from gpunion.policy.terms.civil import DAY_S
+from tests.builders.calendars import CalendarOfLines
 
 ALL = OwnersTerms(
     terms=Terms(
@@ -41,6 +45,7 @@ ALL = OwnersTerms(
         images=("torch:*",),
         egress=("data.example:443",),
         allow_unsandboxed=True,
+        figures="full",
     ),
     house=HouseRules(
         hours="Mon-Fri 19:00-08:00, Sat-Sun",
@@ -56,8 +61,13 @@ ALL = OwnersTerms(
         yield_quiet_s=60.0,
     ),
 )
-EVENT = "BEGIN:VEVENT\nSUMMARY:class\nDTSTART:20260310T090000Z\nDURATION:PT1H\nEND:VEVENT\n"
-GOOD_CALENDAR = f"BEGIN:VCALENDAR\n{EVENT}END:VCALENDAR\n"
+NOW_S = 1_770_000_000.0
+LESSON = (NOW_S + 3600, NOW_S + 7200)
+LUNCH = (NOW_S + 10_000, NOW_S + 12_000)
+
+
+def calendar_of(*spans: tuple[float, float]) -> str:
+    return "\n".join(f"{begin} {end}" for begin, end in spans)
 
 
 @pytest.mark.parametrize("terms", [OwnersTerms(), ALL])
@@ -134,8 +144,13 @@ def test_a_file_that_says_nothing_sensible_is_refused_in_words(text: str, said: 
 # --- the keeper -----------------------------------------------------------------------------------------
 
 
-def a_keeper(folder: Path, terms: OwnersTerms | None = None) -> TermsKeeper:
-    return TermsKeeper(folder, Found(terms=terms or OwnersTerms()))
+def a_keeper(
+    folder: Path,
+    terms: OwnersTerms | None = None,
+    calendar: CalendarOfLines | None = None,
+    wall: Callable[[], float] = lambda: NOW_S,
+) -> TermsKeeper:
+    return TermsKeeper(folder, Found(terms=terms or OwnersTerms()), calendar or CalendarOfLines(), wall=wall)
 
 
 def test_a_hand_edited_file_is_found_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:
@@ -186,14 +201,14 @@ def test_settings_have_the_terms_of_their_own_file(tmp_path: Path) -> None:
 
 def test_a_calendar_is_read_again_when_it_changes_and_kept_when_it_breaks(tmp_path: Path) -> None:
     calendar = tmp_path / "mine.ics"
-    calendar.write_text(GOOD_CALENDAR)
+    calendar.write_text(calendar_of(LESSON))
     keeper = a_keeper(tmp_path)
     terms = keeper.with_changes({"calendar": str(calendar)})
     keeper.take(terms)
-    assert [event.title for event in keeper.times.appointments] == ["class"]
-    calendar.write_text(GOOD_CALENDAR.replace("class", "lunch"))
+    assert keeper.times.busy == (LESSON,)
+    calendar.write_text(calendar_of(LUNCH))
     keeper.look()
-    assert [event.title for event in keeper.times.appointments] == ["lunch"]
+    assert keeper.times.busy == (LUNCH,)
     for spoil in (
         lambda: calendar.write_text("oops"),
         lambda: calendar.write_bytes(b"\xff"),
@@ -202,19 +217,71 @@ def test_a_calendar_is_read_again_when_it_changes_and_kept_when_it_breaks(tmp_pa
         spoil()
         keeper.look()
         assert "its last good copy counts" in keeper.calendar_trouble
-        assert [event.title for event in keeper.times.appointments] == ["lunch"]
+        assert keeper.times.busy == (LUNCH,)
     keeper.with_changes({"notice": "5s"})  # other terms can be changed meanwhile
-    again = TermsKeeper(tmp_path, Found(terms=terms))  # an agent that starts now
-    assert [event.title for event in again.times.appointments] == ["lunch"]
+    again = a_keeper(tmp_path, terms)  # an agent that starts now
+    assert again.times.busy == (LUNCH,)
     (tmp_path / "agent" / "calendar.good.ics").unlink()
-    third = TermsKeeper(tmp_path, Found(terms=terms))
+    third = a_keeper(tmp_path, terms)
     assert "there is no copy" in third.calendar_trouble
-    calendar.write_text(GOOD_CALENDAR)
+    calendar.write_text(calendar_of(LESSON))
     third.look()
     assert third.calendar_trouble == ""
 
 
-@pytest.mark.parametrize("text", [None, "hello", "x" * 9_000_000])
+def test_the_days_ahead_are_worked_out_anew_every_day_also_from_the_copy(tmp_path: Path) -> None:
+    far = (NOW_S + 30 * DAY_S, NOW_S + 30 * DAY_S + 3600)
+    path, now_s, calendar = tmp_path / "mine.ics", [NOW_S], CalendarOfLines()
+    path.write_text(calendar_of(LESSON, far))
+    keeper = a_keeper(tmp_path, calendar=calendar, wall=lambda: now_s[0])
+    keeper.take(keeper.with_changes({"calendar": str(path)}))
+    asked = len(calendar.asked_s)
+    keeper.look()
+    assert len(calendar.asked_s) == asked  # nothing changed: no work
+    path.write_text("oops")
+    for _ in range(30):
+        now_s[0] += DAY_S
+        keeper.look()
+    assert keeper.times.busy == (far,)
+    assert "its last good copy counts" in keeper.calendar_trouble
+
+
+def test_days_that_cannot_be_worked_out_are_tried_again_after_an_hour(tmp_path: Path) -> None:
+    path, now_s, calendar = tmp_path / "mine.ics", [NOW_S], CalendarOfLines()
+    path.write_text(calendar_of(LESSON))
+    keeper = a_keeper(tmp_path, calendar=calendar, wall=lambda: now_s[0])
+    keeper.take(keeper.with_changes({"calendar": str(path)}))
+    keeper.look()
+    for file in (path, tmp_path / "agent" / "calendar.good.ics"):
+        file.write_text("oops")
+    now_s[0] += DAY_S
+    keeper.look()
+    asked = len(calendar.asked_s)
+    keeper.look()
+    assert len(calendar.asked_s) == asked
+    assert keeper.times.busy == (LESSON,)
+    now_s[0] += 3600
+    keeper.look()
+    assert len(calendar.asked_s) > asked
+
+
+def test_another_time_zone_counts_for_the_calendar_at_once(tmp_path: Path) -> None:
+    """Times that name no zone are those of the owner's terms."""
+
+    class Floating:
+        def appointments(self, text: str, since_s: float, until_s: float) -> tuple[Appointment, ...]:
+            return (Appointment(begin_s=NOW_S, end_s=NOW_S + 3600, floating=True),)
+
+    path = tmp_path / "mine.ics"
+    path.write_text("")
+    keeper = TermsKeeper(tmp_path, Found(terms=OwnersTerms()), Floating(), wall=lambda: NOW_S)
+    keeper.take(keeper.with_changes({"calendar": str(path), "timezone": "UTC"}))
+    assert keeper.times.busy == ((NOW_S, NOW_S + 3600),)
+    keeper.take(keeper.with_changes({"timezone": "Asia/Tokyo"}))
+    assert keeper.times.busy == ((NOW_S - 9 * 3600, NOW_S - 8 * 3600),)
+
+
+@pytest.mark.parametrize("text", [None, "hello", "1 2\n" * 3_000_000])
 def test_a_calendar_that_cannot_be_read_is_not_taken(tmp_path: Path, text: str | None) -> None:
     calendar = tmp_path / "mine.ics"
     if text is not None:
@@ -233,3 +300,9 @@ def test_a_file_that_cannot_be_written_is_said_and_changes_nothing(tmp_path: Pat
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(TermsTrouble, match="cannot be read"):
         read_terms(tmp_path / "terms.toml")
+
+
+def test_lists_of_names_that_no_greeting_would_carry_are_refused() -> None:
+    names = ",".join(f"{'x' * 100}{number}" for number in range(400))
+    with pytest.raises(TermsTrouble, match="letters together"):
+        changed(OwnersTerms(), {"deny.people": names})

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gpunion.domain.commit import SavedAgent
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
-from gpunion.domain.node import NodeFacts
-from gpunion.domain.orders import StartRun
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.commit import SavedAgent
+from gpunion.domain.protocol.orders import StartRun
 from gpunion.domain.resources import GIB, Capacity, Gpu, Grant
-from gpunion.domain.terms import Terms
 from gpunion.domain.timing import Timing
-from gpunion.engine.agent_station import AgentStation
+from gpunion.engine.agent.pure_agent import PureAgent
 
 RUN, JOB = RunId("job-1-e1"), JobId("job-1")
 
@@ -34,8 +34,8 @@ def some_facts(**terms: object) -> NodeFacts:
     return NodeFacts(lab="alpha", capacity=capacity, terms=Terms(**terms))  # type: ignore[arg-type]
 
 
-def a_station(saved: SavedAgent | None = None) -> AgentStation:
-    return AgentStation(
+def a_station(saved: SavedAgent | None = None) -> PureAgent:
+    return PureAgent(
         node_id=NodeId("a1"),
         facts=some_facts(),
         saved=saved or SavedAgent(incarnation="first"),

@@ -11,9 +11,9 @@ from typing import Any
 
 from gpunion.cli.context import Context
 from gpunion.cli.main import main
-from gpunion.cli.screen import Screen
+from gpunion.cli.output.screen import Screen
 from gpunion.sdk.errors import ApiProblem, Unreachable
-from gpunion.wire.trees import decode_list
+from gpunion.vault.job_directories import decode_list, encode_record
 from tests.trees import SmallTree
 
 Json = dict[str, Any]
@@ -26,7 +26,8 @@ def a_job(number: int = 1, **changes: Any) -> Json:
         "priority": "normal", "command": ["python", "train.py"], "resources": {}, "bundle": None,
         "submitted_at": "2026-01-01T00:00:00.000Z", "ended_at": None, "epoch": 1, "node_id": "alpha",
         "home": "alpha", "moves": 0, "durable": None, "live": None, "exit_code": None, "output": None,
-        "image": None, "preparing": None, "saving": None, "finishing": None,
+        "image": None, "preparing": None, "saving": None, "finishing": None, "room_for": None,
+        "session": None,
     }  # fmt: skip
     return {**job, **changes}
 
@@ -60,14 +61,24 @@ class CampusDouble:
         self.made: SmallTree | None = None  # what `output` answers with
         self.fetched: list[str] = []
         self.stopped: list[str] = []
+        self.sessions_there: list[Json] = []
+        self.ended_sessions: list[str] = []
         self.stories: dict[str, list[Json]] = {}
         self.verdicts: list[Json] = []
         self.texts: dict[str, str] = {}
         self.machines: list[Json] = []
+        self.used: Json = {}  # what `usage` answers with
+        self.usage_asked: tuple[float, str | None, str | None] | None = None
+        self.gpus_seen: Json = {}  # what `gpu_history` answers with
+        self.gpus_asked: tuple[float, str | None] | None = None
+        self.past: Json = {}  # what `past_requests` answers with
+        self.free_now: Json = {"nodes": [], "waiting": 0}
         self.outlook: Json = {}  # what `hazard` and `node_hazard` answer with
         self.books: Json = {}  # what `quotas` answers with
+        self.open_windows: Json = {}  # what `windows` answers with
         self.waits: list[Json] = []
         self.listed: list[Json] = []
+        self.published: list[Json] = []
         self.named: Json = {}  # settings of places
         self.place_troubles: dict[str, str] = {}
         self.place_room: dict[str, int] = {}  # bytes that are free; 0 is too little
@@ -107,8 +118,9 @@ class CampusDouble:
         self._find(job_id)
         if self.made is None:
             raise a_problem(404, "no_output", f"{job_id} has no output yet")
-        listing = json.loads(self.made.listing)
-        return {"job_id": job_id, "checkpoint_id": "c", "final": True, "step": 7, **listing}
+        head = {"job_id": job_id, "checkpoint_id": "c", "final": True, "step": 7}
+        answer: Json = json.loads(b"".join(encode_record(head, self.made.files)))
+        return answer
 
     def output_blocks(
         self, job_id: str, checkpoint_id: str, names: Sequence[str]
@@ -144,6 +156,18 @@ class CampusDouble:
         self.place_troubles.pop(name, None)
         return {"name": name, "trouble": ""}
 
+    def environments(self) -> list[Json]:
+        return self.published
+
+    def add_environment(self, name: str, requirements: str) -> Json:
+        one = {"name": name, "digest": "d" * 64, "packages": requirements.count("\n"), "installed": [],
+               "added_at": "2026-11-16T09:00:00.000Z", "added_by": "admin"}  # fmt: skip
+        self.published.append(one)
+        return one
+
+    def remove_environment(self, name: str) -> Json:
+        return next(one for one in self.published if one["name"] == name)
+
     def images(self) -> list[Json]:
         return self.listed
 
@@ -175,7 +199,7 @@ class CampusDouble:
         if job.get("bundle", "") not in {"", *self.trees}:
             raise a_problem(422, "bundle_missing", "directory is not here")
         self.submitted.append(dict(job))
-        made = a_job(len(self.known) + 1, name=job["name"], command=job["command"], phase="pending")
+        made = a_job(len(self.known) + 1, name=job["name"], command=job.get("command", []), phase="pending")
         self.known[made["id"]] = made
         reason = {
             "subject": made["id"],
@@ -221,6 +245,20 @@ class CampusDouble:
         self._find(job_id)
         return self.saved
 
+    def sessions(self, *, all: bool = False) -> list[Json]:
+        self._maybe_refuse()
+        return [one for one in self.sessions_there if all or one["ended_at"] is None]
+
+    def session(self, name: str) -> Json:
+        found = [one for one in self.sessions_there if name in (one["name"], one["job_id"])]
+        if not found:
+            raise a_problem(404, "not_found", f"there is no session {name}")
+        return found[-1]
+
+    def end_session(self, name: str) -> Json:
+        self.ended_sessions.append(name)
+        return self.session(name)
+
     def logs(self, job_id: str, *, offset: int = 0, limit: int | None = None) -> Json:
         text = self.texts.get(job_id, "")[offset : offset + (limit or 65536)]
         over = self._find(job_id)["ended_at"] is not None
@@ -230,26 +268,58 @@ class CampusDouble:
         self._maybe_refuse()
         return self.outlook
 
+    def windows(self) -> Json:
+        return self.open_windows
+
     def quotas(self) -> Json:
         self._maybe_refuse()
         return self.books
 
-    def set_quota(self, name: str, gpus: int) -> Json:
+    def set_quota(self, name: str, gpus: int, *, priority: str | None = None) -> Json:
         self._maybe_refuse()
-        return {"name": name, "gpus": gpus, "set_at": "2026-01-01T00:00:00.000Z", "by": "admin"}
+        return {
+            "name": name,
+            "priority": priority,
+            "gpus": gpus,
+            "set_at": "2026-01-01T00:00:00.000Z",
+            "by": "admin",
+        }
 
-    def lift_quota(self, name: str) -> Json:
-        return self.set_quota(name, 3)
+    def lift_quota(self, name: str, *, priority: str | None = None) -> Json:
+        return self.set_quota(name, 3, priority=priority)
 
     def node_hazard(self, node_id: str) -> Json:
         self._maybe_refuse()
         return {**self.outlook, "node": node_id}
+
+    def free(self) -> Json:
+        self._maybe_refuse()
+        return self.free_now
+
+    def usage(self, *, for_s: float, lab: str | None = None, user: str | None = None) -> Json:
+        self._maybe_refuse()
+        self.usage_asked = (for_s, lab, user)
+        return self.used
+
+    def gpu_history(self, *, for_s: float, node: str | None = None) -> Json:
+        self.gpus_asked = (for_s, node)
+        return self.gpus_seen
+
+    def past_requests(self, *, for_s: float) -> Json:
+        self._maybe_refuse()
+        return {**self.past, "length_s": for_s}
 
     def remove_node(self, node_id: str) -> Json:
         self._maybe_refuse()
         gone = next(node for node in self.machines if node["id"] == node_id)
         self.machines.remove(gone)
         return gone
+
+    def accept_node(self, node_id: str) -> Json:
+        self._maybe_refuse()
+        found = next(node for node in self.machines if node["id"] == node_id)
+        found["isolated_because"] = ""
+        return found
 
     def nodes(self, *, all: bool = False) -> list[Json]:
         self._maybe_refuse()

@@ -13,10 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files.mark import mark_of
-from gpunion.adapters.files.native import with_native
-from gpunion.agent.compose import storage
-from gpunion.agent.service import lingers
+from gpunion.agent.machine.service import lingers
 from gpunion.cli.checks import machine
 from gpunion.cli.checks.campus import check_clock, check_vault, mend_of, start_hint
 from gpunion.cli.checks.finding import State
@@ -25,15 +22,15 @@ from gpunion.cli.checks.machine import (
     check_cgroup,
     check_disk,
     check_logging_out,
-    check_native_code,
     check_python,
     check_state_dir,
 )
 from gpunion.cli.context import Context
 from gpunion.cli.exits import Trouble
 from gpunion.cli.main import main
-from gpunion.cli.screen import Screen
+from gpunion.cli.output.screen import Screen
 from gpunion.sdk.errors import Unreachable
+from gpunion.vault.mark import mark_of
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_problem
 
 AS_ROOT = os.geteuid() == 0
@@ -124,16 +121,6 @@ def test_the_machine_that_runs_the_tests_is_sound(tmp_path: Path) -> None:
     assert check_python().state is State.OK
     assert check_disk("disk", tmp_path / "none").state in (State.OK, State.WARNING)
     assert check_cgroup(systemd=True).state in (State.OK, State.WARNING)
-
-
-def test_where_no_native_code_was_built_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    with with_native(None):
-        found = check_native_code()
-    assert found.state is State.WARNING
-    assert "twice the processor time" in found.found
-    assert "-m gpunion.adapters.files.native" in found.mend
-    monkeypatch.setattr(storage, "why_no_native_code", lambda: "")
-    assert check_native_code().state is State.OK
 
 
 def test_who_has_no_root_is_told_what_logging_out_ends(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.domain.tree import BLOCK_SIZE_BYTES
+from gpunion.vault.tree import BLOCK_SIZE_BYTES
 from tests.trees import a_tree
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job
 

@@ -17,6 +17,7 @@ def test_flags_become_the_request(gpunion: Terminal, campus: CampusDouble) -> No
         "--gpus", "2", "--vram", "20GB", "--model", "A100,H100", "--exclude", "T4", "--cpus", "4",
         "--memory", "8GiB", "--name", "vit", "--priority", "high", "--lab", "vision", "--env", "SEED=1",
         "--env", "EMPTY=", "--checkpoint-every", "60s", "--expect", "2h", "--no-dir",
+        "--compute-capability", ">= 8.0", "--cuda", ">=12.4",
     ]  # fmt: skip
     assert gpunion("submit", *words, "--", "python", "train.py", "--json") == 0
     assert campus.submitted == [
@@ -31,6 +32,8 @@ def test_flags_become_the_request(gpunion: Terminal, campus: CampusDouble) -> No
                 "vram": 20 * 10**9,
                 "models": ["A100", "H100"],
                 "exclude": ["T4"],
+                "compute_capability": ">=8.0",
+                "cuda": ">=12.4",
                 "cpus": 4.0,
                 "memory": 8 * 2**30,
             },
@@ -49,6 +52,19 @@ def test_flags_win_over_the_job_file(gpunion: Terminal, campus: CampusDouble) ->
     assert campus.submitted[0]["resources"] == {"gpus": 4, "vram": 10**9}
     assert campus.submitted[0]["environment"] == {"A": "1", "B": "2"}
     assert campus.submitted[0]["name"] == "a.py"
+
+
+def test_a_command_that_saves_can_be_given_as_a_flag(gpunion: Terminal, campus: CampusDouble) -> None:
+    words = ("--checkpoint-command", "python 'save it.py'", "--no-dir", "--", "python", "a.py")
+    assert gpunion("submit", *words) == 0
+    assert campus.submitted[0]["checkpoint"] == {"command": ["python", "save it.py"]}
+
+
+def test_what_stayed_behind_is_told_to_programs_too(gpunion: Terminal) -> None:
+    (gpunion.here / ".env").write_text("TOKEN=1")
+    assert gpunion("submit", "--json", "--", "python", "a.py") == 0
+    assert json.loads(gpunion.out)["left_out"] == [{"name": ".env", "why": "secret"}]
+    assert gpunion.err == ""
 
 
 def test_the_working_directory_travels_with_the_job(gpunion: Terminal, campus: CampusDouble) -> None:
@@ -88,9 +104,14 @@ def test_quiet_prints_the_id_and_nothing_else(gpunion: Terminal) -> None:
     [
         (("run", "--no-dir"), "there is no command to run"),
         (("submit", "python", "--no-dir"), "there is no job file python"),
+        (("run", "python"), "like: gpunion run -- python"),
+        (("submit", "--checkpoint-command", "'", "--", "x"), "has a quote that does not end"),
+        (("submit", "--checkpoint-command", "", "--", "x"), "names no program"),
         (("submit", "--dir", ".", "--no-dir", "--", "x"), "contradict each other"),
         (("submit", "--gpus", "many", "--", "x"), "argument --gpus: 'many' is not a whole number"),
         (("submit", "--vram", "20XB", "--", "x"), "argument --vram: '20XB' is not a size"),
+        (("submit", "--compute-capability", "ampere", "--", "x"), "'ampere' has no number such as 8.0"),
+        (("submit", "--cuda", "12.4", "--", "x"), "'>=12.4' for at least that"),
         (("submit", "--checkpoint-every", "0", "--", "x"), "must be more than nothing"),
         (("submit", "--env", "SEED", "--", "x"), "'SEED' is not NAME=VALUE"),
         (("submit", "--model", ",", "--", "x"), "names no model"),
@@ -391,3 +412,10 @@ def test_a_gang_travels_as_a_number_and_ps_says_which_member_is_which(
     assert "train (1 of 2)" in gpunion.out
     assert "00000007-r1  train (2 of 2)" in gpunion.out
     assert gpunion.out.index("(1 of 2)") < gpunion.out.index("(2 of 2)")
+
+
+def test_ps_names_the_job_that_another_made_room_for(gpunion: Terminal, campus: CampusDouble) -> None:
+    job = a_job(phase="migrating", room_for="job-01jurgent")
+    campus.known = {job["id"]: job}
+    assert gpunion("ps") == 0
+    assert "made room for" in gpunion.out.splitlines()[1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from gpunion.cli.exits import NOT_FOUND, OK, USAGE
 from gpunion.wire.image_archive import check_reduced
 from tests.saved_images import a_layer, save_image
@@ -64,3 +66,18 @@ def test_what_a_start_waits_for_is_shown_with_how_far_it_is(gpunion: Terminal, c
     assert "fetching its image, 43%" in gpunion.out
     assert gpunion("why", job["id"]) == OK
     assert "Right now: fetching its image, 43%" in gpunion.out
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ((), {"name": "jax:1"}),
+        (("--entrypoint", "python -m app"), {"name": "app", "entrypoint": ["python", "-m", "app"]}),
+        (("--entrypoint", "", "--", "true"), {"name": "true", "entrypoint": [], "command": ["true"]}),
+    ],
+)
+def test_a_job_may_leave_to_its_image_what_runs(
+    gpunion: Terminal, campus: CampusDouble, words: tuple[str, ...], asked: dict[str, object]
+) -> None:
+    assert gpunion("submit", "--no-dir", "--image", "jax:1", *words) == 0
+    assert {"image": "jax:1", **asked}.items() <= campus.submitted[0].items()

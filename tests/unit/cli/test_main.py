@@ -11,8 +11,8 @@ import pytest
 from gpunion.cli.context import Context
 from gpunion.cli.exits import MEANINGS
 from gpunion.cli.main import main
+from gpunion.cli.output.screen import Screen
 from gpunion.cli.registry import COMMANDS, Group
-from gpunion.cli.screen import Screen
 from gpunion.sdk.errors import NotACoordinator, Unreachable
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_problem
 

@@ -17,6 +17,7 @@ def a_node(**changes: Any) -> dict[str, Any]:
         "runtime": "sandbox", "sandboxed": True, "cpus": 8.0, "memory_bytes": 2**34, "uplink_bps": 1e9,
         "gpus": [
             {"index": index, "model": "A100", "memory_bytes": 40 * 2**30, "speed": 1.0, "declared": True,
+             "compute_capability": "8.0", "cuda": "12.4", "driver": "550.54.15",
              "run_id": run_id}
             for index, run_id in enumerate(("r", None))
         ],
@@ -33,6 +34,8 @@ def test_nodes_are_listed_with_what_they_lend(gpunion: Terminal, campus: CampusD
     alpha, beta = gpunion.out.splitlines()[1:]
     assert "2 x A100 40 GiB" in alpha
     assert "1/2" in alpha
+    assert "8.0" in alpha
+    assert "12.4 (550.54.15)" in alpha
     assert "sharing (away), UNSANDBOXED" in beta
     assert "UNSANDBOXED" not in alpha
     assert gpunion("nodes", "--json") == 0
@@ -70,6 +73,20 @@ def test_a_machine_that_left_is_shown_on_request_and_taken_off_the_list(
     campus.refuses = a_problem(409, "node_in_use", "alpha: it stays on the list: it is joined (sharing)")
     assert gpunion("nodes", "rm", "alpha") == 5
     assert "it is joined" in gpunion.err
+
+
+def test_an_isolated_machine_is_shown_with_its_reason_and_accepted_again(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.machines = [a_node(isolated_because="20 of its messages were refused within 60 s")]
+    assert gpunion("nodes") == 0
+    assert "ISOLATED" in gpunion.out
+    assert "alpha is isolated: 20 of its messages were refused within 60 s." in gpunion.out
+    assert "gpunion nodes accept alpha" in gpunion.out
+    assert gpunion("nodes", "accept", "alpha") == 0
+    assert "alpha is accepted" in gpunion.out
+    assert gpunion("nodes") == 0
+    assert "ISOLATED" not in gpunion.out
 
 
 def test_an_empty_campus_says_how_a_machine_joins(gpunion: Terminal) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from gpunion.agent import owner_client
-from gpunion.agent.enrol import Joined, JoinRequest
+from gpunion.agent.link.joining import Joined, JoinRequest
+from gpunion.agent.owner import client as owner_client
 from gpunion.agent.settings import settings_of
-from gpunion.cli import owner
+from gpunion.cli import agent_socket as owner
 from gpunion.cli.checks.machine import check_agent
-from gpunion.cli.commands import join as join_command
-from gpunion.cli.commands import status as status_command
+from gpunion.cli.commands.owner import join as join_command
+from gpunion.cli.commands.owner import status as status_command
 from gpunion.cli.exits import Trouble
-from gpunion.cli.screen import Screen
+from gpunion.cli.output.screen import Screen
 from gpunion.owner_kill.processes import boot_id, start_ticks
 from tests.unit.cli.campus_double import Terminal
 
@@ -172,7 +172,7 @@ def test_who_has_joined_is_told_so_whatever_the_environment_says_over_its_settin
         file.write_text('coordinator = "http://x.example"\nnode_id = "a"\nvault = "vault"\n')
         return Joined(node_id="a", settings_file=file, next_step="gpunion agent")
 
-    monkeypatch.setattr("gpunion.agent.compose.campus.join", join)
+    monkeypatch.setattr("gpunion.agent.compose.coordinator_requests.join", join)
     monkeypatch.setattr(join_command, "_runtime", lambda arguments: "sandbox")
     gpunion.environment["GPUNION_RUNTIME"] = "magic"
     words = ("join", "http://x.example", "--token", "t", "--name", "b", "--state-dir", str(gpunion.here))
@@ -183,6 +183,9 @@ def test_who_has_joined_is_told_so_whatever_the_environment_says_over_its_settin
     assert "magic" in gpunion.out
     assert gpunion(*words[:5], "A", *words[6:]) == 0
     assert "It is called so because names there have small letters." in gpunion.out
+    assert "No image can run in it" not in gpunion.out
+    assert gpunion(*words, "--runtime", "auto") == 0
+    assert "Guests run in the sandbox, as the first that works here. No image can run in it" in gpunion.out
 
 
 def test_a_machine_without_a_gpu_is_told_what_it_can_lend_all_the_same(gpunion: Terminal) -> None:
@@ -322,3 +325,18 @@ def test_with_the_coordinator_away_it_is_said_how_long_guests_stay(connected: bo
     }
     said = any("guests are saved and end in 42 s" in line for line in status_command._lines(status))
     assert said == (not connected and guests > 0)
+
+
+@pytest.mark.parametrize(
+    ("for_job", "said"),
+    [
+        ("job-2", "while job-2, of a higher class, has its GPU"),
+        (None, "while you use its GPU; it goes on when you are done"),
+    ],
+)
+def test_the_owner_is_told_who_stands_in_their_memory_and_for_whom(for_job: str | None, said: str) -> None:
+    guest = {"name": "train", "run_id": "job-1-e1"}
+    parked = {"for_job": for_job, "for_s": 58.0, "memory_bytes": 10 * 1024**3}
+    told = status_command._stands_still(guest, parked)
+    assert told.startswith("train has stood still in 10 GiB of your memory for 58 s, ")
+    assert said in told

@@ -7,16 +7,17 @@ import json
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job
 
 ADA = {
-    "name": "user:ada", "held_gpus": 2, "limit": 4, "used_gpu_h": 12.34, "used_share": 0.7, "lent_gpu_h": 0.0,
+    "name": "user:ada", "held_gpus": 2, "limit": 4, "high_gpus": 1, "high_limit": 1,
+    "used_gpu_h": 12.34, "used_share": 0.7, "lent_gpu_h": 0.0,
 }  # fmt: skip
-UNUSED = {"name": "lab:*", "gpus": 8, "set_at": "2026-01-01T00:00:00.000Z", "by": "admin"}
+UNUSED = {"name": "lab:*", "priority": None, "gpus": 8, "set_at": "2026-01-01T00:00:00.000Z", "by": "admin"}
 
 
 def test_who_holds_and_may_hold_how_much_is_listed(gpunion: Terminal, campus: CampusDouble) -> None:
     campus.books = {"quotas": [UNUSED], "accounts": [ADA], "half_life_s": 604_800.0}
     assert gpunion("quotas") == 0
     _, ada, others = gpunion.out.splitlines()[:3]
-    assert ada.split() == ["user:ada", "2", "4", "12.3", "GPU-h", "70%", "0.0", "GPU-h"]
+    assert ada.split() == ["user:ada", "2", "4", "1", "1", "12.3", "GPU-h", "70%", "0.0", "GPU-h"]
     assert others.split()[:3] == ["lab:*", "0", "8"]
     assert gpunion("quotas", "--json") == 0
     assert json.loads(gpunion.out) == campus.books
@@ -33,6 +34,20 @@ def test_a_quota_is_set_and_lifted(gpunion: Terminal) -> None:
     assert "user:ada may hold 4 GPUs" in gpunion.out
     assert gpunion("quotas", "rm", "user:ada") == 0
     assert "it was 3" in gpunion.out
+
+
+def test_a_class_is_rationed(gpunion: Terminal) -> None:
+    assert gpunion("quotas", "set", "user:*", "1", "--class", "high") == 0
+    assert "user:* may hold 1 GPU at once for jobs of class high." in gpunion.out
+    assert gpunion("quotas", "rm", "user:*", "--class", "high") == 0
+    assert "no quota of its own now for jobs of class high" in gpunion.out
+    assert gpunion("quotas", "set", "user:*", "1", "--class", "low") == 2
+
+
+def test_a_ration_nobody_used_is_listed_as_one(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.books = {"quotas": [{**UNUSED, "priority": "high"}], "accounts": [], "half_life_s": 604_800.0}
+    assert gpunion("quotas") == 0
+    assert gpunion.out.splitlines()[1].split() == ["lab:*", "-", "-", "0", "8", "-", "-", "-"]
 
 
 def test_a_quota_of_nobody_is_refused_in_words(gpunion: Terminal) -> None:

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from gpunion.cli.commands.sim_fuzz import conclude
+from gpunion.cli.commands.study.sim_fuzz import conclude
 from gpunion.cli.context import Context
-from gpunion.cli.screen import Screen
+from gpunion.cli.output.screen import Screen
+from gpunion.sim.fault_points import KINDS
 from gpunion.sim.fuzz import FuzzOutcome, SeedOutcome
-from gpunion.sim.tally import KINDS
 from tests.unit.cli.campus_double import Terminal
 
 
@@ -45,9 +45,26 @@ def test_many_processes_give_the_same_digest_as_one(gpunion: Terminal) -> None:
     assert len(digests) == 1
 
 
+def test_behaviour_is_recorded_and_compared(gpunion: Terminal) -> None:
+    assert gpunion("sim", "fuzz", "--seeds", "2", "--jobs", "1", "--record", "seen.txt") == 0
+    compare = ("sim", "fuzz", "--seeds", "2", "--jobs", "1", "--behaviour", "seen.txt")
+    assert gpunion(*compare) == 0
+    assert gpunion.out.splitlines()[-1] == "behaviour: all 2 runs as recorded"
+    record = gpunion.here / "seen.txt"
+    rows = record.read_text().splitlines()
+    record.write_text("\n".join([rows[0], "0 1234 5678", *rows[2:]]))
+    assert gpunion(*compare) == 1
+    assert "behaviour: 1 of 2 runs differ: 0" in gpunion.out
+    assert gpunion(*compare, "--json") == 1
+    shown = json.loads(gpunion.out)["behaviour"]
+    assert shown["compared"] == 2
+    assert [difference["run"] for difference in shown["differing"]] == ["0"]
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
+        (["fuzz", "--behaviour", "nowhere.txt"], 3, "there is no record"),
         (["run", "nowhere.toml"], 3, "there is no scenario nowhere.toml"),
         (["run"], 2, "the following arguments are required: FILE"),
         (["fuzz", "--seeds", "0"], 2, "at least 1 is needed"),

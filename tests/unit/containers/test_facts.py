@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.containers.engine import complaint
-from gpunion.adapters.containers.verdict import Ending, verdict
-from gpunion.adapters.docker.runtime import facts_of as docker_facts
-from gpunion.adapters.docker.runtime import mend_of as docker_mend
-from gpunion.adapters.docker.runtime import own_sockets
-from gpunion.adapters.podman.runtime import mend_of as podman_mend
-from gpunion.adapters.podman.seccomp import NAMESPACE_CALLS, stricter
-from gpunion.adapters.podman.users import guest_user, has_own_cgroup
+from gpunion.adapters.runtimes.containers.container_command import complaint
+from gpunion.adapters.runtimes.containers.exit_reason import Ending, verdict
+from gpunion.adapters.runtimes.docker import facts_of as docker_facts
+from gpunion.adapters.runtimes.docker import mend_of as docker_mend
+from gpunion.adapters.runtimes.docker import own_sockets
+from gpunion.adapters.runtimes.podman.runtime import mend_of as podman_mend
+from gpunion.adapters.runtimes.podman.seccomp import NAMESPACE_CALLS, stricter
+from gpunion.adapters.runtimes.podman.users import guest_user, has_own_cgroup
 
 
 def docker_info(**more: Any) -> dict[str, Any]:

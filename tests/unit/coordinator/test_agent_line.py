@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpunion.coordinator.routes.agent import until_one_ends
+from gpunion.coordinator.routes.for_nodes.agent import until_one_ends
 
 
 class Broke(Exception):

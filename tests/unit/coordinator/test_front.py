@@ -9,8 +9,8 @@ import re
 import httpx
 import pytest
 
+from gpunion.coordinator.api.gate import wants_page
 from gpunion.coordinator.app import make_app
-from gpunion.coordinator.gate import wants_page
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from gpunion.coordinator.routes.nodes import listed_nodes
-from gpunion.domain.node import NodePhase
-from gpunion.domain.run import RunPhase
+from gpunion.domain.jobs.run import RunPhase
+from gpunion.domain.nodes.node import NodePhase
 from gpunion.wire.v1 import convert
 from tests.builders.values import a_grant, a_node, a_run
 

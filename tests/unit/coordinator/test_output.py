@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.coordinator.problems import ApiError
-from gpunion.coordinator.routes.output import _find_output
+from gpunion.coordinator.api.problems import ApiError
+from gpunion.coordinator.routes.output import _find_output, _sealed
 from gpunion.domain.ids import CheckpointId
-from gpunion.domain.job import JobPhase
-from gpunion.ports.vault import CheckpointLabel
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.vault.manifest import CheckpointLabel
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.ship import ship_directory
 from tests.builders import a_job
 
 OUTPUT = "job-e1-out"
@@ -61,3 +61,19 @@ def test_what_a_repair_took_out_of_view_is_gone_and_not_out_of_reach(tmp_path: P
 def test_who_made_nothing_is_told_where_its_own_words_are(tmp_path: Path) -> None:
     campus, _ = a_campus(tmp_path)
     assert refused(campus, None).problem.next_step == "its words are in: gpunion logs job"
+
+
+def test_where_nothing_was_ever_saved_nothing_is_out_of_reach(tmp_path: Path) -> None:
+    """A fresh campus: its vault's folder is there, and no vault has been made in it."""
+
+    def open_vault(places: tuple[str, ...]) -> DirectoryVault:
+        return DirectoryVault(tmp_path, create=False)
+
+    fresh: Any = SimpleNamespace(open_vault=open_vault, vault="vault")
+    with pytest.raises(ApiError, match="nothing of it is saved yet") as told:
+        _find_output(fresh, a_job())
+    assert (told.value.status_code, told.value.problem.code) == (404, "no_output")
+    with pytest.raises(ApiError, match="no longer there") as told:
+        _sealed(fresh, a_job(), OUTPUT)
+    assert (told.value.status_code, told.value.problem.code) == (409, "output_changed")
+    assert refused(fresh, OUTPUT).status_code == 503  # it made something, which was there

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from gpunion.coordinator import joblogs, openapi
-from gpunion.coordinator.clock import SteadyClock
-from gpunion.coordinator.crashpoint import CrashPoint
-from gpunion.coordinator.hub import QUEUE_LIMIT, Hub, TooManyWatchers
-from gpunion.coordinator.joblogs import RUN_SPAN, JobLogs, LogGap
-from gpunion.coordinator.naming import JobNames
+from gpunion.coordinator import job_logs as joblogs
+from gpunion.coordinator import openapi
+from gpunion.coordinator.job_ids import JobNames
+from gpunion.coordinator.job_logs import RUN_SPAN, JobLogs, LogGap
+from gpunion.coordinator.loop.clock import SteadyClock
+from gpunion.coordinator.loop.connections import Line, Switchboard
+from gpunion.coordinator.loop.crash_point import CrashPoint
+from gpunion.coordinator.loop.event_watchers import QUEUE_LIMIT, Hub, TooManyWatchers
 from gpunion.coordinator.settings import BadSettings, load
-from gpunion.coordinator.switchboard import Line, Switchboard
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.ports.store import LoggedDecision
+from gpunion.ports.database import LoggedDecision
 
 JOB = JobId("job-1")
 ROOT = Path(__file__).resolve().parents[3]
@@ -96,6 +97,7 @@ def test_arguments_go_before_the_environment_and_that_before_the_file(tmp_path: 
         ({"timing": {"lease_s": -1}}, "seconds"),
         ({"timing": {"lease_s": "inf"}}, "seconds"),
         ({"log_format": "xml"}, "text, json"),
+        ({"preemption": "always"}, "at-once, when-it-pays, off"),
         ({"strict_audit": "perhaps"}, "true or false"),
     ],
 )

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.coordinator import views
-from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.events import ProgramEnded
-from gpunion.domain.frames import Finishing, Heartbeat, SaveNote
+from gpunion.coordinator.api import views
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.reasons import Why
-from gpunion.domain.run import EndReason
-from gpunion.engine.heard_saves import FOR_MAX_S, FRESH_BEATS, SIZE_MAX_BYTES
+from gpunion.domain.jobs.checkpoint import Checkpoint, CheckpointPhase
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import ProgramEnded
+from gpunion.domain.protocol.frames import Finishing, Heartbeat, SaveNote
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.coordinator.heartbeats import FOR_MAX_S, FRESH_BEATS, SIZE_MAX_BYTES
 from gpunion.wire.v1 import convert, jobs
 from tests.builders import TIMING, Campus, Headquarters, a_campus, a_running_job, a_spec
 

@@ -11,17 +11,17 @@ from typing import cast
 
 import pytest
 
-from gpunion.adapters.files.patience import Patience
-from gpunion.adapters.memory.store import MemoryStore
+from gpunion.adapters.memory_database import MemoryStore
 from gpunion.coordinator import compose
-from gpunion.coordinator.keepers import Keepers
-from gpunion.coordinator.places import places_from
+from gpunion.coordinator.locations.configured import places_from
+from gpunion.coordinator.locations.node_disks import Keepers
 from gpunion.coordinator.settings import Settings
 from gpunion.coordinator.whereabouts import Whereabouts
-from gpunion.domain.place import Place, PlaceKind
-from gpunion.ports.storage import Opened
-from gpunion.ports.vault import Vault, VaultDenied, VaultUnavailable
-from gpunion.ports.vault_desk import VaultDesk
+from gpunion.vault.interfaces import VaultDesk
+from gpunion.vault.locations import Place, PlaceKind
+from gpunion.vault.manifest import Vault, VaultDenied, VaultUnavailable
+from gpunion.vault.storage import Opened
+from gpunion.vault.timeout_guard import Patience
 from tests.builders.memory_vault import MemoryVault, a_manifest
 from tests.builders.values import a_job
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+from gpunion.policy.hazard.buckets import DAY_S, HOUR_S, hour_of_week
 from gpunion.policy.hazard.history import LentSpan
-from gpunion.policy.hazard.week import DAY_S, HOUR_S, hour_of_week
 
 # A Monday, 00:00.
 MONDAY_S = 4 * DAY_S

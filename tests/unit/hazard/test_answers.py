@@ -7,16 +7,15 @@ from math import exp
 import pytest
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.signs import Sign
-from gpunion.policy.checkpointing import Young
-from gpunion.policy.hazard.age import NO_AGE_EFFECT
+from gpunion.domain.nodes.signs import Sign
+from gpunion.lab.forecasts.oracle import NEVER_RATE_PER_S, OracleHazard
+from gpunion.lab.forecasts.periods import cut, periods_of
+from gpunion.policy.checkpoint_timing.interval import Young
 from gpunion.policy.hazard.book import HazardBook
-from gpunion.policy.hazard.constant import ConstantHazard, Survival
-from gpunion.policy.hazard.credible import upper_ratio
+from gpunion.policy.hazard.buckets import DAY_S, HOUR_S, NO_AGE_EFFECT, WEEK_S
+from gpunion.policy.hazard.constant import ConstantHazard, Survival, upper_ratio
 from gpunion.policy.hazard.evidence import Evidence, best_answer, pooled
 from gpunion.policy.hazard.history import HALF_LIFE_S
-from gpunion.policy.hazard.oracle import NEVER_RATE_PER_S, OracleHazard
-from gpunion.policy.hazard.periods import cut, periods_of
 from gpunion.policy.hazard.profile import Answer, RateProfile
 from gpunion.policy.hazard.signs import (
     FACTOR_LEAST,
@@ -25,7 +24,6 @@ from gpunion.policy.hazard.signs import (
     SignBook,
     book_of_signs,
 )
-from gpunion.policy.hazard.week import DAY_S, HOUR_S, WEEK_S
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from tests.builders import a_job, a_node
 from tests.unit.hazard.records import MONDAY_S, office_owner, restless_owner

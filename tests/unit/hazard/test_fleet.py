@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from gpunion.policy.hazard.age import NO_AGE_EFFECT
 from gpunion.policy.hazard.answers import profile_of, profiles_of
+from gpunion.policy.hazard.buckets import DAY_S, HOUR_S, NO_AGE_EFFECT
 from gpunion.policy.hazard.constant import PRIOR_DEPARTURES, PRIOR_EXPOSURE_S
 from gpunion.policy.hazard.fleet import AGE_LEAST, AGE_MOST, FleetPrior, fit_fleet
 from gpunion.policy.hazard.history import LentSpan, NodeHistory
 from gpunion.policy.hazard.profile import Answer
-from gpunion.policy.hazard.week import DAY_S, HOUR_S
 from tests.unit.hazard.records import MONDAY_S, office_owner, restless_owner
 
 NOON, NIGHT = 12, 3

@@ -4,9 +4,19 @@ import json
 
 import pytest
 
-from gpunion.policy.hazard.age import AGE_FROM_S, AGES, age_class, ages_of
+from gpunion.policy.hazard.buckets import (
+    AGE_FROM_S,
+    AGES,
+    DAY_S,
+    HOUR_S,
+    WEEK_S,
+    age_class,
+    ages_of,
+    hour_of_week,
+    hours_of,
+    week_position_s,
+)
 from gpunion.policy.hazard.history import HALF_LIFE_S, LentSpan, NodeHistory, departure_cell
-from gpunion.policy.hazard.week import DAY_S, HOUR_S, WEEK_S, hour_of_week, hours_of, week_position_s
 from tests.unit.hazard.records import MONDAY_S, a_span, office_owner
 
 

@@ -7,12 +7,12 @@ from math import exp
 import pytest
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.lending import CalibrationBin, Foretold, Lending, LentSpan
-from gpunion.domain.node import NodePhase
+from gpunion.domain.nodes.lending import CalibrationBin, Foretold, Lending, LentSpan
+from gpunion.domain.nodes.node import NodePhase
 from gpunion.policy.hazard import calibration
 from gpunion.policy.hazard.book import HazardBook
+from gpunion.policy.hazard.buckets import DAY_S, HOUR_S
 from gpunion.policy.hazard.outlook import outlook
-from gpunion.policy.hazard.week import DAY_S, HOUR_S
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from tests.builders import a_node
 

@@ -5,11 +5,11 @@ from math import log
 
 import pytest
 
-from gpunion.policy.hazard.age import NO_AGE_EFFECT
+from gpunion.lab.forecasts.periods import cut, periods_of
+from gpunion.lab.forecasts.prequential import FOLDS_MOST, Examination, folds, later_weeks, left_out
 from gpunion.policy.hazard.book import HazardBook
+from gpunion.policy.hazard.buckets import DAY_S, HOUR_S, NO_AGE_EFFECT, WEEK_S
 from gpunion.policy.hazard.history import LentSpan
-from gpunion.policy.hazard.periods import cut, periods_of
-from gpunion.policy.hazard.prequential import FOLDS_MOST, Examination, folds, later_weeks, left_out
 from gpunion.policy.hazard.profile import Answer, RateProfile
 from gpunion.policy.hazard.scoring import (
     Forecast,
@@ -19,7 +19,6 @@ from gpunion.policy.hazard.scoring import (
     log_likelihood,
     reliability,
 )
-from gpunion.policy.hazard.week import DAY_S, HOUR_S, WEEK_S
 from tests.unit.hazard.records import MONDAY_S, a_span, office_owner, restless_owner
 
 

@@ -96,6 +96,20 @@ def nvmlDeviceGetCudaComputeCapability(handle: Any) -> tuple[int, int]:
     return major, minor
 
 
+def nvmlSystemGetDriverVersion() -> bytes:
+    return str(_of_system("driver")).encode()
+
+
+def nvmlSystemGetCudaDriverVersion_v2() -> int:
+    return int(_of_system("cuda"))
+
+
+def _of_system(name: str) -> Any:
+    if name not in _state():
+        raise NVMLError("Not Supported")
+    return _state()[name]
+
+
 def nvmlDeviceGetTemperature(handle: Any, sensor: int) -> int:
     return int(_field(handle, "temperature"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from gpunion.adapters.nvml.driver import Driver
 from gpunion.adapters.nvml.opened import Openers, pids_are_ours
 from gpunion.adapters.nvml.slices import slice_nodes
 from gpunion.adapters.nvml.words import cards, shown_model
+from gpunion.agent.machine.gpu_verdicts import Quarantine
+from gpunion.domain.gpu_models import UNKNOWN, speed_of
+from gpunion.domain.protocol.events import OwnerReclaimed
 from gpunion.domain.resources import GIB
-from gpunion.domain.speeds import UNKNOWN, speed_of
 from gpunion.ports.gpus import GpuProcess
 from tests.unit.nvml.cards import FakeDriver, a_card
 
@@ -24,10 +27,13 @@ def look(trusts_pids: bool = True, openers: Openers | None = None) -> list[dict]
 
 
 def test_everything_a_card_says_is_heard(driver: FakeDriver) -> None:
-    driver.says(gpus=[a_card(3, processes=[[4711, GIB]], xids=[31, 79])])
+    driver.says(gpus=[a_card(3, processes=[[4711, GIB]], xids=[31, 79])], driver="550.54.15", cuda=12040)
     (card,) = cards(look())
     assert (card.uuid, card.model, card.memory_bytes, card.speed) == ("GPU-3", "H200", 140 * GIB, 3.2)
     assert (card.compute_capability, card.nodes) == ("9.0", ("/dev/nvidia3",))
+    assert (card.driver, card.cuda) == ("550.54.15", "12.4")
+    lent = card.lent(0, None)
+    assert (lent.compute_capability, lent.driver, lent.cuda) == ("9.0", "550.54.15", "12.4")
     sight = card.sight
     assert (sight.utilisation, sight.temperature_c, sight.power_w) == (0.4, 55, 300.5)
     assert (sight.ecc_uncorrected, sight.xids) == (0, (31, 79))
@@ -38,6 +44,7 @@ def test_a_card_that_refuses_every_question_but_its_name_is_still_lent(driver: F
     driver.says(gpus=[{"uuid": "GPU-0", "model": "NVIDIA GeForce RTX 4090"}])
     (card,) = cards(look())
     assert (card.model, card.speed, card.memory_bytes, card.nodes) == ("RTX 4090", 1.0, 0, ())
+    assert (card.compute_capability, card.driver, card.cuda) == ("", "", "")
     sight = card.sight
     assert (sight.memory_used_bytes, sight.utilisation, sight.power_w, sight.processes) == (None,) * 4
 
@@ -120,3 +127,23 @@ def test_nonsense_from_the_child_is_no_card() -> None:
     assert cards([None, {}, {"uuid": ""}]) == []
     (odd,) = cards([{"uuid": "x", "memory_bytes": True, "power_w": float("nan")}])
     assert (odd.memory_bytes, odd.sight.power_w) == (0, None)
+
+
+def test_a_slice_tells_its_card_and_its_shape(driver: FakeDriver) -> None:
+    slices = [
+        a_card(
+            uuid=f"MIG-{n}", model="NVIDIA A100-SXM4-80GB MIG 1g.10gb", memory_bytes=10 * GIB, gpu_instance=n
+        )
+        for n in range(2)
+    ]
+    driver.says(gpus=[a_card(0, slices=slices), a_card(1)])
+    lent = [card.lent(index, None) for index, card in enumerate(cards(look()))]
+    assert [(gpu.card, gpu.profile) for gpu in lent] == [("GPU-0", "1g.10gb")] * 2 + [("", "")]
+
+
+def test_a_fault_of_a_card_is_that_of_all_its_slices(driver: FakeDriver) -> None:
+    slices = [a_card(uuid=f"MIG-{n}", memory_bytes=10 * GIB, gpu_instance=n) for n in range(3)]
+    driver.says(gpus=[a_card(0, slices=slices, ecc=4), a_card(1)])
+    sights = [replace(card.sight, index=index) for index, card in enumerate(cards(look()))]
+    withheld = Quarantine().look(sights, ())
+    assert [word.gpus for word in withheld if isinstance(word, OwnerReclaimed)] == [(0,), (1,), (2,)]

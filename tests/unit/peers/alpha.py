@@ -7,14 +7,14 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from gpunion.adapters.files.ready import DirectoryReady
-from gpunion.adapters.peers.server import BlockServer
-from gpunion.agent.caps import Caps
-from gpunion.agent.peering import PeerDesk
-from gpunion.domain.guest import Tenure
+from gpunion.agent.machine.block_server import desk_for_others
+from gpunion.agent.machine.caps import Caps
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.peer import PeerPass, issue
+from gpunion.domain.jobs.guest import OwnerState
+from gpunion.domain.passes import PeerPass, issue
 from gpunion.domain.resources import GIB
+from gpunion.vault.files_ready import DirectoryReady
+from gpunion.vault.http.server import BlockServer
 
 KEY = "5a" * 32
 JOB = JobId("job-1")
@@ -26,9 +26,9 @@ class Alpha:
     """A machine that serves what lies ready on it."""
 
     def __init__(self, root: Path) -> None:
-        self.tenure = Tenure.SHARING
+        self.owner_state = OwnerState.SHARING
         self.ready = DirectoryReady(root / "alpha", limit_bytes=GIB)
-        self.desk = PeerDesk(self.ready, Caps(), lambda: self.tenure)
+        self.desk = desk_for_others(self.ready, Caps(), lambda: self.owner_state)
         self.desk.welcome(JOB, KEY)
         self.server = BlockServer(self.desk, "127.0.0.1", 0)
         self.server.start()

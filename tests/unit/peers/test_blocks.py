@@ -14,17 +14,18 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.files.ready import DirectoryReady
-from gpunion.adapters.peers import client, lines, server
-from gpunion.adapters.peers.address import address_towards
-from gpunion.adapters.peers.client import TcpPeers
-from gpunion.adapters.peers.server import CONNECTIONS_MAX, SKEW_S, BlockServer
-from gpunion.agent.directly import DirectSource
-from gpunion.domain.guest import Tenure
+from gpunion.adapters.networks import address_towards
+from gpunion.agent.checkpoints.directly import DirectSource
 from gpunion.domain.ids import NodeId
-from gpunion.domain.peer import PASS_VALID_S, PeerPass
+from gpunion.domain.jobs.guest import OwnerState
+from gpunion.domain.passes import PASS_VALID_S, PeerPass
 from gpunion.domain.resources import GIB
-from gpunion.ports.peers import PeerTrouble
+from gpunion.vault import lines
+from gpunion.vault.files_ready import DirectoryReady
+from gpunion.vault.http import client, server
+from gpunion.vault.http.client import TcpPeers
+from gpunion.vault.http.server import CONNECTIONS_MAX, SKEW_S, BlockServer
+from gpunion.vault.peers import Pass, PeerTrouble
 from tests.unit.peers.alpha import DATA, JOB, NAME, Alpha
 
 
@@ -90,9 +91,9 @@ def test_a_pass_is_good_for_its_bearer_and_its_job_only(alpha: Alpha) -> None:
 
 def test_nothing_goes_out_when_the_owner_has_the_machine_and_no_block_within_a_notice(alpha: Alpha) -> None:
     alpha.ready.put(JOB, NAME, DATA)
-    alpha.tenure = Tenure.RECLAIMING
+    alpha.owner_state = OwnerState.RECLAIMING
     assert fetched(alpha.pass_for()) is None
-    alpha.tenure = Tenure.RECLAIMED
+    alpha.owner_state = OwnerState.RECLAIMED
     with pytest.raises(PeerTrouble, match="its owner has this machine"):
         fetched(alpha.pass_for())
 
@@ -110,6 +111,20 @@ def test_strangers_who_only_drip_are_shown_out_and_others_get_in(
             open_until_the_end.enter_context(stranger)
             stranger.sendall(b"p")
         assert _eventually_fetched(alpha) is not None
+
+
+def test_strangers_give_way_to_who_comes_later(alpha: Alpha) -> None:
+    """At once, and not only when their time is over."""
+    alpha.ready.put(JOB, NAME, DATA)
+    host, _, port = alpha.server.address.rpartition(":")
+    with ExitStack() as open_until_the_end:
+        silent = [
+            open_until_the_end.enter_context(socket.create_connection((host, int(port)), timeout=60.0))
+            for _ in range(3 * CONNECTIONS_MAX)
+        ]
+        assert fetched(alpha.pass_for()) is not None
+        greeted = [line.recv(1) for line in silent[-2:]]
+        assert all(greeted)
 
 
 def test_a_connection_that_cannot_be_accepted_does_not_end_the_service(
@@ -218,7 +233,7 @@ class Slow:
         self.now_s, self.asked, self._block_s = 0.0, 0, block_s
 
     @contextmanager
-    def meet(self, job_id: str, given: PeerPass) -> Iterator[Slow]:
+    def meet(self, job_id: str, given: Pass) -> Iterator[Slow]:
         yield self
 
     def fetch(self, name: str) -> bytes | None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.ready import DirectoryReady
-from gpunion.adapters.peers.client import TcpPeers
-from gpunion.agent.peering import keeping
-from gpunion.domain.peer import PeerPass
+from gpunion.domain.passes import PeerPass
 from gpunion.domain.resources import GIB
-from gpunion.ports.vault import CheckpointLabel, Manifest, ShipCancelled
+from gpunion.vault.files_ready import DirectoryReady
+from gpunion.vault.http.client import TcpPeers
+from gpunion.vault.http.running_saves import keeping
+from gpunion.vault.manifest import CheckpointLabel, Manifest, ShipCancelled
+from gpunion.vault.stores.folder.store import DirectoryVault
 from tests.unit.peers.alpha import DATA, JOB, NAME, Alpha
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.containers.runtime import GuestUser
-from gpunion.adapters.podman import room
-from gpunion.adapters.podman.complaints import complaint_of
-from gpunion.adapters.podman.confined import not_confined
-from gpunion.adapters.podman.probing import MEMORY_FILE, gpu_driver, remember, remembered
-from gpunion.adapters.podman.recipe import Recipe, recipe_of, unfit
-from gpunion.adapters.podman.settings import SETTINGS_FILE, only_cgroup, tell_criu, with_settings
-from gpunion.adapters.podman.staging import restaged
+from gpunion.adapters.runtimes.containers.guest_user import GuestUser
+from gpunion.adapters.runtimes.podman import extra_memory as room
+from gpunion.adapters.runtimes.podman.bind_mounts import restaged
+from gpunion.adapters.runtimes.podman.confinement_check import not_confined
+from gpunion.adapters.runtimes.podman.criu_errors import complaint_of
+from gpunion.adapters.runtimes.podman.criu_options import SETTINGS_FILE, only_cgroup, tell_criu, with_settings
+from gpunion.adapters.runtimes.podman.probing import MEMORY_FILE, gpu_driver, remember, remembered
+from gpunion.adapters.runtimes.podman.restore_requirements import Recipe, recipe_of, unfit
 from gpunion.domain.system_tier import SystemAbility
 
 WORDS = [
@@ -168,5 +168,5 @@ def test_a_cgroup_is_told_where_there_is_one_tree(
     text: str, cgroup: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cgroup").write_text(text)
-    monkeypatch.setattr("gpunion.adapters.podman.settings.CGROUPS_OF", f"{tmp_path}/cgroup")
+    monkeypatch.setattr("gpunion.adapters.runtimes.podman.criu_options.CGROUPS_OF", f"{tmp_path}/cgroup")
     assert only_cgroup(7) == cgroup

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from gpunion.lab.calm.world import CalmWorld, Storm
+from gpunion.lab.evaluation.contenders import MAIN, OURS, REDUNDANT, SLURM_YOUNG
+from gpunion.lab.evaluation.page import html, markdown, pictures
+from gpunion.lab.evaluation.statistics import Estimate, change, estimate
+from gpunion.lab.evaluation.summary import as_json, claims
+from gpunion.lab.evaluation.sweep import QUICK, Result, Sources, run_contender
 from gpunion.policy.policies import BASELINE
-from gpunion.sim.calm import CalmWorld, Storm
-from gpunion.sim.report.contenders import MAIN, OURS, REDUNDANT, SLURM_YOUNG
-from gpunion.sim.report.page import html, markdown, pictures
-from gpunion.sim.report.statistics import Estimate, change, estimate
-from gpunion.sim.report.summary import as_json, claims
-from gpunion.sim.report.sweep import QUICK, Result, Sources, run_contender
 from gpunion.sim.run import run_scenario
-from gpunion.sim.scenario import TroublePlan
-from tests.unit.report.test_reference import a_campus
+from gpunion.sim.scenario.values import TroublePlan
+from tests.unit.lab.test_reference import a_campus
 
 # Whole campuses: following every line would triple their time, and the core has tests enough that count.
 pytestmark = pytest.mark.no_cover

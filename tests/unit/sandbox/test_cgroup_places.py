@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.sandbox import cgroups
+from gpunion.adapters.runtimes.keeper import cgroups
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.sandbox.limits import DEADLINE, LEASE_ENDED, Limits, leave_limits
-from gpunion.owner_kill.records import read_json, write_json_over
+from gpunion.adapters.runtimes.keeper.limits import DEADLINE, LEASE_ENDED, Limits, leave_limits
+from gpunion.files import read_json, write_json_over
 
 
 def no_room(path: str, value: dict[str, object]) -> None:

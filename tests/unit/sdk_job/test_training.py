@@ -83,6 +83,7 @@ def test_a_request_is_answered_between_steps_with_files_that_are_there(guest: Gu
     assert saved == {
         "id": "c1",
         "step": 2,
+        "counted": "steps",
         "progress": 0.5,
         "files": ["step-2/deep/total"],
     }

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import gpunion
-from gpunion.domain.job import WRAPPER, CheckpointWish, JobSpec
+from gpunion.domain.jobs.job import WRAPPER, CheckpointWish, JobSpec
 from gpunion.sdk.job import wrapper
 from gpunion.sdk.job.messages import Mailbox, Request
 
@@ -79,6 +79,9 @@ def guest(tmp_path: Path) -> Iterator[Guest]:
     if found.process is not None and found.process.poll() is None:
         os.killpg(found.process.pid, signal.SIGKILL)
         found.process.wait()
+
+
+KEEPS_DATE = "cp -p $GPUNION_CONTROL_DIR/state $GPUNION_CHECKPOINT_DIR/state"
 
 
 def words_of(*command: str) -> list[str]:
@@ -238,6 +241,64 @@ def test_seconds_of_work_are_counted_over_restarts(guest: Guest) -> None:
     assert 5000 <= step < 5000 + PATIENCE_S
 
 
+def test_a_save_is_dated_by_when_it_was_written_and_not_by_when_it_was_copied(guest: Guest) -> None:
+    (guest.checkpoint_dir / wrapper.WORKED_FILE).write_text('{"seconds": 5000}')
+    state = guest.control_dir / "state"
+    state.write_text("written long before it is copied")
+    os.utime(state, (1e9, 1e9))
+    module = "import time; time.sleep(1.5)"
+    copies = f"{sys.executable} -c '{module}'; cp -p {state} $GPUNION_CHECKPOINT_DIR/state"
+    guest.runs(*words_of("sh", "-c", copies), "--", *SLEEPS)
+    said = guest.asked("one")
+    assert (said["step"], said["counted"]) == (5000, "seconds")
+
+
+def test_a_copy_that_does_not_keep_its_date_says_that_nobody_knows_how_old_it_is(guest: Guest) -> None:
+    state = guest.control_dir / "state"
+    state.write_text("written long before it is copied")
+    os.utime(state, (1e9, 1e9))
+    guest.runs(*words_of("sh", "-c", f"cp {state} $GPUNION_CHECKPOINT_DIR/state"), "--", *SLEEPS)
+    assert guest.asked("one")["counted"] == "unknown"
+
+
+# Tells each step, writes what can be saved at every tenth, and waits at the twenty-fifth.
+COUNTS = """
+n=0
+while [ $n -lt 25 ]; do
+  n=$((n + 1))
+  echo "{\\"step\\": $n}" > $GPUNION_CONTROL_DIR/mine
+  mv $GPUNION_CONTROL_DIR/mine $GPUNION_CONTROL_DIR/progress.json
+  [ $((n % 10)) = 0 ] && echo $n > $GPUNION_CONTROL_DIR/state
+  sleep 0.1
+done
+touch $GPUNION_CONTROL_DIR/there
+while :; do sleep 0.02; done
+"""
+
+
+def test_of_a_program_that_tells_its_steps_a_copy_counts_as_the_step_that_it_has(guest: Guest) -> None:
+    guest.runs(*words_of("sh", "-c", KEEPS_DATE), "--", "sh", "-c", COUNTS)
+    guest.until(lambda: (guest.control_dir / "there").exists())
+    said = guest.asked("one", final=True)
+    assert (said["step"], said["counted"]) == (20, "steps")
+    assert guest.ends() == 85
+    assert json.loads((guest.control_dir / "progress.json").read_text())["step"] == 25
+
+
+def test_a_save_that_says_its_step_counts_as_that_however_it_was_copied(guest: Guest) -> None:
+    save = "cd $GPUNION_CHECKPOINT_DIR; echo state > state; echo '{\"step\": 7}' > progress.json"
+    guest.runs(*words_of("sh", "-c", save), "--", *SLEEPS)
+    said = guest.asked("one")
+    assert (said["step"], said["counted"]) == (7, "steps")
+
+
+def test_steps_stay_steps_in_the_next_run_and_never_go_back(guest: Guest) -> None:
+    (guest.checkpoint_dir / wrapper.WORKED_FILE).write_text('{"seconds": 9, "step": 700, "counts": "steps"}')
+    guest.runs(*words_of("true"), "--", *SLEEPS)
+    said = guest.asked("one")
+    assert (said["step"], said["counted"]) == (700, "unknown")
+
+
 def test_the_programs_own_end_is_the_wrappers(guest: Guest) -> None:
     guest.runs(*words_of("true"), "--", "sh", "-c", "sleep 0.2; exit 7")
     assert guest.ends() == 7
@@ -245,8 +306,8 @@ def test_the_programs_own_end_is_the_wrappers(guest: Guest) -> None:
 
 def test_a_job_that_is_saved_from_outside_runs_behind_the_wrapper() -> None:
     plain = JobSpec(name="job", command=("./solver", "-v"), owner="ada")
-    assert plain.guest_command == ("./solver", "-v")
+    assert plain.wrapper == ()
     by_command = replace(plain, checkpoint=CheckpointWish(command=("./save", "-c")))
-    assert by_command.guest_command == (*WRAPPER, "--command=./save", "--command=-c", "--", "./solver", "-v")
+    assert by_command.wrapper == (*WRAPPER, "--command=./save", "--command=-c", "--")
     by_signal = replace(plain, checkpoint=CheckpointWish(signal="SIGUSR2"))
-    assert by_signal.guest_command == (*WRAPPER, "--signal", "SIGUSR2", "--", "./solver", "-v")
+    assert by_signal.wrapper == (*WRAPPER, "--signal", "SIGUSR2", "--")

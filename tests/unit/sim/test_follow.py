@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gpunion.domain.effects import FetchState
-from gpunion.domain.events import StateFetched
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
-from gpunion.domain.orders import StageState
+from gpunion.domain.protocol.effects import FetchState
+from gpunion.domain.protocol.events import StateFetched
+from gpunion.domain.protocol.orders import StageState
 from gpunion.sim.kernel import Kernel
-from gpunion.sim.network import Flow
-from gpunion.sim.scenario import NetworkPlan, NodePlan
-from gpunion.sim.shelf import Shelf
-from gpunion.sim.staging import Stagings
-from gpunion.sim.topology import Topology
+from gpunion.sim.machine.shelf import Shelf
+from gpunion.sim.machine.staging import Stagings
+from gpunion.sim.network.flows import Flow
+from gpunion.sim.network.topology import Topology
+from gpunion.sim.scenario.values import NetworkPlan, NodePlan
 from gpunion.sim.vault import ModelVault, Sealed
 from tests.builders import facts
 

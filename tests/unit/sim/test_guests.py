@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
-from gpunion.domain.orders import StartRun
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.orders import StartRun
 from gpunion.domain.resources import GIB, Capacity, Gpu, Grant
-from gpunion.domain.run import EndReason
-from gpunion.sim.clocks import Clock
 from gpunion.sim.kernel import Kernel
-from gpunion.sim.process import Process
-from gpunion.sim.runtime import FIRST_LEASE_S, GuestRuntime
-from gpunion.sim.scenario import Program
+from gpunion.sim.machine.runtime import FIRST_LEASE_S, GuestRuntime
+from gpunion.sim.observer import Watch
+from gpunion.sim.program.clocks import Clock
+from gpunion.sim.program.process import Process
+from gpunion.sim.scenario.values import Program
 from gpunion.sim.vault import ModelVault, Sealed
-from gpunion.sim.watch import Watch
 
 RUN = RunId("job-e1")
 

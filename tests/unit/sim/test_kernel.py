@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.sim.clocks import Clock
 from gpunion.sim.kernel import STRETCH_S, Kernel
+from gpunion.sim.program.clocks import Clock
 from gpunion.sim.streams import Streams
 
 

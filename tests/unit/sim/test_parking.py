@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpunion.domain.ids import CheckpointId
 from gpunion.sim.kernel import Kernel
-from gpunion.sim.process import Process
-from gpunion.sim.scenario import Program
+from gpunion.sim.program.process import Process
+from gpunion.sim.scenario.values import Program
 
 
 def a_process(kernel: Kernel, saves: list[int], ends: list[int]) -> Process:

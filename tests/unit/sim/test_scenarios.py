@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gpunion.domain.ids import NodeId
-from gpunion.sim.generate import random_scenario
-from gpunion.sim.owner_file import read_acts
-from gpunion.sim.owners import calendar_acts, random_acts
-from gpunion.sim.scenario import Hours, OwnerPlan, RandomOwner
-from gpunion.sim.scenario_file import parse_scenario, read_scenario
-from gpunion.sim.tables import ScenarioError
+from gpunion.domain.jobs.job import Priority
+from gpunion.sim.machine.owners import calendar_acts, random_acts
+from gpunion.sim.scenario.file import parse_scenario, read_scenario
+from gpunion.sim.scenario.generate import random_scenario
+from gpunion.sim.scenario.owner_file import read_acts
+from gpunion.sim.scenario.toml_tables import ScenarioError
+from gpunion.sim.scenario.values import Hours, OwnerPlan, Parks, RandomOwner
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 SMALLEST = """
@@ -119,3 +121,17 @@ def test_random_owners_always_bring_the_machine_back() -> None:
 def test_a_random_campus_is_the_same_for_the_same_seed() -> None:
     assert random_scenario(4) == random_scenario(4)
     assert random_scenario(4) != random_scenario(5)
+
+
+def test_urgent_jobs_are_drawn_apart_from_all_else() -> None:
+    for seed in range(12):
+        calm, busy = (
+            random_scenario(seed, urgent=urgent, liars=False, windows=False) for urgent in (False, True)
+        )
+        others = busy.jobs[: len(calm.jobs)]
+        for job, before in zip(others, calm.jobs, strict=True):
+            program = replace(job.program, parks=Parks.WELL, answers_saves=before.program.answers_saves)
+            assert replace(job, spec=replace(job.spec, preemptible=False), program=program) == before
+        assert all(job.spec.priority is Priority.HIGH for job in busy.jobs[len(calm.jobs) :])
+        apart = replace(busy, jobs=calm.jobs, timing=calm.timing)
+        assert apart == calm or len(apart.nodes) <= 3  # or one of the crowded

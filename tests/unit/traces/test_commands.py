@@ -10,10 +10,10 @@ import pytest
 from gpunion.cli.context import Context
 from gpunion.cli.exits import ERROR, NOT_FOUND, USAGE
 from gpunion.cli.main import main
-from gpunion.cli.screen import Screen
+from gpunion.cli.output.screen import Screen
+from gpunion.lab.traces import study
+from gpunion.lab.traces.lending import read_lending
 from gpunion.policy.hazard.book import HazardBook
-from gpunion.sim.traces import study
-from gpunion.sim.traces.lending import read_lending
 from tests.unit.traces.files import EXAMPLES, an_office_campus, example
 
 

@@ -12,16 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files.caretaker import DirectoryCaretaker
-from gpunion.adapters.files.desk import DirectoryDesk
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.mirror import Hold, MirrorVault
-from gpunion.adapters.files.operations import FileOperations
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.adapters.sandbox.layout import delete_tree
-from gpunion.domain.tree import PATH_LIMIT_BYTES
-from gpunion.ports.vault import (
+from gpunion.adapters.runtimes.keeper.guest_dir import delete_tree
+from gpunion.vault.manifest import (
     BLOCK_SIZE_BYTES,
     MANIFEST_BYTES_MAX,
     BadManifest,
@@ -34,6 +26,14 @@ from gpunion.ports.vault import (
     VaultUnavailable,
     WrongKey,
 )
+from gpunion.vault.stores.folder.caretaker import DirectoryCaretaker
+from gpunion.vault.stores.folder.desk import DirectoryDesk
+from gpunion.vault.stores.folder.operations import FileOperations
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.transfer.ship import ship_directory
+from gpunion.vault.tree import PATH_LIMIT_BYTES
+from gpunion.vault.vault import Hold, MirrorVault
 from tests.builders.checkpoints import a_key, a_label, a_manifest, name_of, sealed
 
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from gpunion.adapters.files.bounded import bounded_vault
-from gpunion.adapters.files.patience import Patience
-from gpunion.adapters.files.room import room
-from gpunion.adapters.http.vault_desk import HttpVaultDesk
-from gpunion.adapters.s3.bucket import Bucket, open_bucket
-from gpunion.ports.vault import JobKey, VaultUnavailable
+from gpunion.vault.bounded import bounded_vault
+from gpunion.vault.http.vault_desk import HttpVaultDesk
+from gpunion.vault.manifest import JobKey, VaultUnavailable
+from gpunion.vault.room import room
+from gpunion.vault.stores.bucket.bucket import Bucket, open_bucket
+from gpunion.vault.timeout_guard import Patience
 from tests.builders.memory_vault import MemoryVault
 from tests.unit.agent.fakes import ManualClock
 

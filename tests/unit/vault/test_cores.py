@@ -11,21 +11,19 @@ from typing import cast
 
 import pytest
 
-from gpunion.adapters.files.bounded import open_own_bounded
-from gpunion.adapters.files.cores import THREADS_MAX, cores, threads
-from gpunion.adapters.files.desk import DirectoryDesk
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.mirror import MirrorVault
-from gpunion.adapters.files.patience import Patience
-from gpunion.adapters.files.pieces import ROW, STRIP
-from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
-from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.ports.vault import Vault, VaultUnavailable
+from gpunion.vault.bounded import open_own_bounded
+from gpunion.vault.cores import THREADS_MAX, cores, threads
+from gpunion.vault.files_ready import DirectoryReady, restore_from_ready
+from gpunion.vault.manifest import Vault, VaultUnavailable
+from gpunion.vault.replicated import NamedVault, ReplicatedVault
+from gpunion.vault.stores.folder.desk import DirectoryDesk
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.timeout_guard import Patience
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.transfer.ship import ship_directory
+from gpunion.vault.vault import MirrorVault
 from tests.builders.checkpoints import a_key, a_label
 
-ROWS_THAT_LET_OTHERS_WORK = 500
 GIB = 1 << 30
 MEETING_LIMIT_S = 60.0
 
@@ -106,7 +104,3 @@ def test_a_restore_from_afar_has_one_thread_more_to_wait_with(
     else:
         restore_directory(cast(Vault, vault), manifest, tmp_path / "restored")
     assert len(vault.seen) == expected
-
-
-def test_exceptions_are_summed_up_in_as_many_rows_as_let_other_threads_work() -> None:
-    assert STRIP // ROW > ROWS_THAT_LET_OTHERS_WORK

@@ -15,22 +15,22 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunion.adapters.files.allowance import ADD_UP_EVERY_S, Allowance, leaving_free
-from gpunion.adapters.files.claim import claimed_by
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.http.vault_desk import HttpVaultDesk
-from gpunion.adapters.memory.store import MemoryStore
-from gpunion.agent.compose.keeping import KeptHere, keeper_server, refuse_own_name
-from gpunion.agent.compose.storage import open_at_keeper
-from gpunion.agent.keeps_settings import Keeps
+from gpunion.adapters.memory_database import MemoryStore
+from gpunion.agent.compose.lent_disk import KeptHere, keeper_server, refuse_own_name
+from gpunion.agent.compose.vault import open_at_keeper
+from gpunion.agent.machine.lend_disk_settings import Keeps
 from gpunion.agent.settings import SettingsTrouble, settings_of
-from gpunion.coordinator.keepers import Keepers
-from gpunion.coordinator.places import places_from
+from gpunion.coordinator.locations.configured import places_from
+from gpunion.coordinator.locations.node_disks import Keepers
 from gpunion.domain.ids import NodeId
-from gpunion.domain.keeping import DAY_S, OVER, SKEW_S, Keeping, admission, key_of_place, why_not_admitted
-from gpunion.domain.node import Node, NodePhase
-from gpunion.domain.place import place_of, table_of
-from gpunion.ports.vault import VaultFull, VaultUnavailable
+from gpunion.domain.nodes.node import Node, NodePhase
+from gpunion.domain.passes import DAY_S, OVER, SKEW_S, Keeping, admission, key_of_place, why_not_admitted
+from gpunion.vault.claim import claimed_by
+from gpunion.vault.disk_quota import ADD_UP_EVERY_S, Allowance, leaving_free
+from gpunion.vault.http.vault_desk import HttpVaultDesk
+from gpunion.vault.locations import place_of, table_of
+from gpunion.vault.manifest import VaultFull, VaultUnavailable
+from gpunion.vault.stores.folder.store import DirectoryVault
 from tests.builders import facts
 
 SECRET = "5a" * 32

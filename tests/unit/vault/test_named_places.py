@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.files.mark import mark_of
-from gpunion.adapters.files.shared import open_shared
-from gpunion.adapters.s3.credentials import credentials_of
-from gpunion.coordinator.places import CampusPlaces, places_from
-from gpunion.coordinator.problems import ApiError
+from gpunion.coordinator.locations.configured import CampusPlaces, LocationRefused, places_from
 from gpunion.coordinator.settings import BadSettings, load
-from gpunion.domain.place import Place, PlaceKind, place_of, table_of
-from gpunion.ports.vault import VaultDenied, VaultUnavailable
+from gpunion.vault.locations import Place, PlaceKind, place_of, table_of
+from gpunion.vault.manifest import VaultDenied, VaultUnavailable
+from gpunion.vault.mark import mark_of
+from gpunion.vault.shared import open_shared
+from gpunion.vault.stores.bucket.credentials import credentials_of
 
 BUCKET = {"kind": "s3", "bucket": "vaults", "endpoint": "https://s3.campus", "credentials": "env:S3"}
 
@@ -94,10 +93,10 @@ def test_the_coordinator_s_settings_name_places_and_the_usual_one(tmp_path: Path
     places = places_from(settings.places, settings.place)
     assert places.choose(None, None) == ("bucket",)
     assert places.choose("campus", None) == ()
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(LocationRefused) as refused:
         places.choose("buckets", None)
-    assert refused.value.problem.code == "unknown_place"
-    assert "there are bucket, campus" in refused.value.problem.detail
+    assert refused.value.code == "unknown_place"
+    assert "there are bucket, campus" in str(refused.value)
     with pytest.raises(ValueError, match="no place is called 'attic'; there are bucket, campus"):
         places_from(settings.places, "attic")
     file.write_text('[places.bucket]\nkind = "s3"\nbucket = "v"\npassword = "hush"\n')
@@ -112,9 +111,9 @@ def test_replicas_go_to_the_places_as_they_are_written_and_to_the_campus_s_own_l
     assert places.choose("attic", 3) == ("attic", "bucket", "campus")
     assert places.choose("campus", 2) == ("campus", "attic")
     assert places.choose("campus", 1) == ()
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(LocationRefused) as refused:
         places.choose(None, 4)
-    assert refused.value.problem.code == "too_few_places"
+    assert refused.value.code == "too_few_places"
     with pytest.raises(ValueError, match="there are 3 places"):
         places_from(tables, "bucket", 4)
 

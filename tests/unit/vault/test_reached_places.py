@@ -10,22 +10,22 @@ from typing import Any, cast
 
 import pytest
 
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.mark import mark_of
-from gpunion.adapters.files.patience import Patience
-from gpunion.adapters.files.replicated import NamedVault, ReplicatedVault
-from gpunion.adapters.files.shared import open_own, open_shared
-from gpunion.agent import storage_watch
-from gpunion.agent.storage import PassedOver, Storage
-from gpunion.agent.storage_watch import StorageWatch
-from gpunion.domain.commit import SavedAgent
+from gpunion.agent.checkpoints import location_watch as storage_watch
+from gpunion.agent.checkpoints.location_watch import StorageWatch
 from gpunion.domain.ids import NodeId
-from gpunion.domain.place import Place, PlaceKind, place_of
+from gpunion.domain.protocol.commit import SavedAgent
 from gpunion.domain.timing import Timing
-from gpunion.engine.agent_station import AgentStation
-from gpunion.ports.storage import Opened
-from gpunion.ports.vault import Vault, VaultFault, VaultFull, VaultOutOfReach, VaultUnavailable
-from gpunion.ports.vault_desk import VaultDesk
+from gpunion.engine.agent.pure_agent import PureAgent
+from gpunion.vault.interfaces import VaultDesk
+from gpunion.vault.locations import Place, PlaceKind, place_of
+from gpunion.vault.manifest import Vault, VaultFault, VaultFull, VaultOutOfReach, VaultUnavailable
+from gpunion.vault.mark import mark_of
+from gpunion.vault.opener import PassedOver, Storage
+from gpunion.vault.replicated import NamedVault, ReplicatedVault
+from gpunion.vault.shared import open_own, open_shared
+from gpunion.vault.storage import Opened
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.timeout_guard import Patience
 from tests.builders import facts
 from tests.builders.memory_vault import MemoryVault, a_manifest
 from tests.unit.agent.fake_link import FakeLink
@@ -121,7 +121,7 @@ async def test_a_campus_vault_that_is_full_behind_the_coordinator_is_told_and_on
     tmp_path: Path,
 ) -> None:
     machine = Machine(tmp_path)
-    station = AgentStation(
+    station = PureAgent(
         node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
     )
     watch = StorageWatch(storage=machine.storage, link=FakeLink(), station=station, greet_again=lambda: None)
@@ -149,7 +149,7 @@ async def test_a_campus_vault_that_is_full_behind_the_coordinator_is_told_and_on
 async def test_what_a_machine_reaches_is_told_to_the_coordinator_when_it_changes(tmp_path: Path) -> None:
     machine, link = Machine(tmp_path), FakeLink()
     link.places = places(store=BUCKET, campus={"kind": "campus"})
-    station = AgentStation(
+    station = PureAgent(
         node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
     )
     greeted: list[tuple[str, ...]] = []
@@ -177,7 +177,7 @@ async def test_neither_a_place_that_breaks_nor_a_full_disk_ends_the_watch(
     monkeypatch.setattr(storage_watch, "LOOK_EVERY_S", 0.0)
     machine, link = Machine(tmp_path / "no room, since this folder is not there"), FakeLink()
     link.places = places(attic={"kind": "directory", "directory": "/attic"}, store=BUCKET)
-    station = AgentStation(
+    station = PureAgent(
         node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
     )
     ask, asked = machine.storage.ask, list[str]()
@@ -228,7 +228,7 @@ async def test_a_place_that_hangs_keeps_nobody_from_the_others(
             hanging(name)
 
     machine.storage.ask = ask  # type: ignore[method-assign]
-    station = AgentStation(
+    station = PureAgent(
         node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
     )
     watch = StorageWatch(storage=machine.storage, link=FakeLink(), station=station, greet_again=lambda: None)
@@ -332,7 +332,7 @@ async def test_a_wrong_folder_for_the_campus_s_vault_is_told_and_takes_no_job_un
         memory=tmp_path / "places.json",
         campus_folder=True,
     )
-    station = AgentStation(
+    station = PureAgent(
         node_id=NodeId("alpha"), facts=facts(), saved=SavedAgent(incarnation="i1"), timing=Timing()
     )
     greeted: list[str] = []

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from gpunion.adapters.files.directory import DirectoryVault
-from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
-from gpunion.adapters.files.ship import ship_directory
-from gpunion.ports.ready import ReadyFault
-from gpunion.ports.vault import CheckpointLabel, Manifest
+from gpunion.vault.files_ready import DirectoryReady, restore_from_ready
+from gpunion.vault.manifest import CheckpointLabel, Manifest
+from gpunion.vault.ready import ReadyFault
+from gpunion.vault.stores.folder.store import DirectoryVault
+from gpunion.vault.transfer.ship import ship_directory
 
 NOISE = [blake3(bytes([n])).digest(length=70_000) for n in range(6)]  # cannot be packed
 

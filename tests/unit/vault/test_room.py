@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from gpunion.adapters.files.room import LARGE_BYTES, room
+from gpunion.vault.room import LARGE_BYTES, room
 
 
 def test_the_same_use_gets_the_same_memory_and_another_use_another() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.files import coding, manifests
-from gpunion.adapters.s3.desk import BucketDesk
-from gpunion.adapters.s3.layout import Copy, session_key
-from gpunion.adapters.s3.ledger import BEGUN_LEASE_S
-from gpunion.adapters.s3.objects import Found, Listed, Objects
-from gpunion.adapters.s3.session import LEASE_S, Session, SessionEnded, living
+from gpunion.vault import codec, manifests
+from gpunion.vault.stores.bucket.layout import Copy, session_key
+from gpunion.vault.stores.bucket.ledger import BEGUN_LEASE_S
+from gpunion.vault.stores.bucket.objects import Found, Listed, Objects
+from gpunion.vault.stores.bucket.session import LEASE_S, UploadSession, UploadSessionEnded, living
+from gpunion.vault.stores.bucket.store import BucketDesk
 from tests.builders.checkpoints import a_manifest, name_of
 
 pytestmark = pytest.mark.requires("s3")
@@ -75,7 +75,7 @@ class Ageing(Objects):
 def test_a_session_that_proves_itself_while_a_collector_looks_is_not_ended(
     store: Any, proves_at_sight: int
 ) -> None:
-    objects, session = Ageing(store), Session()
+    objects, session = Ageing(store), UploadSession()
     session.begin(objects)
     found = objects.get(session_key(session.id))
     assert found is not None
@@ -95,13 +95,13 @@ def test_a_session_that_proves_itself_while_a_collector_looks_is_not_ended(
 
 
 def test_a_session_that_says_nothing_for_a_lease_is_ended(store: Any) -> None:
-    objects, session = Ageing(store), Session()
+    objects, session = Ageing(store), UploadSession()
     session.begin(objects)
     found = objects.get(session_key(session.id))
     assert found is not None
     objects.old = {found.data}
     assert living(objects, objects.now_s() + 1) == set()
-    with pytest.raises(SessionEnded):
+    with pytest.raises(UploadSessionEnded):
         session.prove(objects)
 
 
@@ -139,7 +139,7 @@ def desk(bucket: Bucket) -> BucketDesk:
 def put(desk: BucketDesk, data: bytes) -> str:
     name = name_of(data)
     if not desk.has([name]):
-        desk.put(name, coding.encode(data, None))
+        desk.put(name, codec.encode(data))
     return name
 
 

@@ -11,13 +11,21 @@ from typing import Any
 
 import pytest
 
-from gpunion.adapters.files.cache import DirectoryCache
-from gpunion.adapters.files.operations import Unsynced
-from gpunion.adapters.files.trees import IDLE_S, DirectoryTrees
-from gpunion.domain.tree import BadTree, FileEntry
-from gpunion.ports.block_cache import BlockMissing, CacheFault
-from gpunion.ports.trees import Offer, TreesFull
-from gpunion.wire.trees import BadStream, Unframing, batches, decode_list, digest_of, encode_list, frame
+from gpunion.vault.block_cache import BlockMissing, CacheFault
+from gpunion.vault.cache import DirectoryCache
+from gpunion.vault.directory_store import IDLE_S, DirectoryTrees
+from gpunion.vault.job_directories import (
+    BadStream,
+    Unframing,
+    batches,
+    decode_list,
+    digest_of,
+    encode_list,
+    frame,
+)
+from gpunion.vault.stores.folder.operations import Unsynced
+from gpunion.vault.tree import BadTree, FileEntry
+from gpunion.vault.trees import Offer, TreesFull
 from tests.trees import SmallTree, a_tree
 
 TREE = a_tree({"train.py": b"print(1)", "data/big": bytes(5 * 1024**2)}, {"again": "train.py"})

@@ -12,11 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.frames import (
-    AgentFrame,
+from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.protocol.frames import (
     CoordinatorFrame,
     Finishing,
+    FromAgent,
+    GpuReading,
+    GpuReadings,
     Heartbeat,
     Hello,
     LeaseGrant,
@@ -26,10 +30,8 @@ from gpunion.domain.frames import (
     SaveNote,
     Welcome,
 )
-from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
-from gpunion.domain.node import NodeFacts
-from gpunion.domain.orders import StopRun
-from gpunion.domain.reports import CheckpointFailed, NodePaused, NoticeGiven
+from gpunion.domain.protocol.orders import StopRun
+from gpunion.domain.protocol.reports import CheckpointFailed, NodePaused, NoticeGiven
 from gpunion.domain.resources import GIB, Capacity, Gpu
 from gpunion.domain.timing import Timing
 from gpunion.wire import agent_v1
@@ -67,12 +69,15 @@ GRANT = LeaseGrant(term=3, heartbeat_sent_s=3.0, lease_s=10.0, ack=9, sent_s=4.0
 ORDER = OrderFrame(
     term=3, seq=5, ack=9, sent_s=4.0, order=StopRun(run_id=RunId("r"), job_id=JobId("j"), epoch=1)
 )
-FROM_AGENT: list[AgentFrame] = [HELLO, HEARTBEAT, REPORT]
+READINGS = GpuReadings(
+    gpus=(GpuReading(index=0, uuid="GPU-1a", utilisation=0.5, memory_used_bytes=GIB, power_w=250.0),)
+)
+FROM_AGENT: list[FromAgent] = [HELLO, HEARTBEAT, REPORT, READINGS]
 FROM_COORDINATOR: list[CoordinatorFrame] = [WELCOME, GRANT, ORDER]
 
 
 @pytest.mark.parametrize("frame", [*FROM_AGENT, *FROM_COORDINATOR], ids=lambda frame: type(frame).__name__)
-def test_a_frame_comes_out_as_it_went_in(frame: AgentFrame | CoordinatorFrame) -> None:
+def test_a_frame_comes_out_as_it_went_in(frame: FromAgent | CoordinatorFrame) -> None:
     assert unpack(pack(frame)) == frame
     assert unpack(pack(frame).decode()) == frame
 
@@ -120,7 +125,7 @@ def test_each_side_takes_only_what_the_other_sends() -> None:
             unpack_from_agent(pack(answer))
 
 
-def changed(frame: AgentFrame | CoordinatorFrame, **changes: Any) -> bytes:
+def changed(frame: FromAgent | CoordinatorFrame, **changes: Any) -> bytes:
     return json.dumps({**json.loads(pack(frame)), **changes}).encode()
 
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
-from gpunion.domain.job import CheckpointWish, Job, JobPhase, Priority
-from gpunion.domain.reasons import Verdict, Why, because
+from gpunion.domain.jobs.checkpoint import Checkpoint, CheckpointPhase
+from gpunion.domain.jobs.gang import Seat
+from gpunion.domain.jobs.job import CheckpointWish, Job, JobPhase, Priority, WindowWish
+from gpunion.domain.jobs.run import Run, RunPhase
+from gpunion.domain.reasons.reason import Verdict, Why, because
 from gpunion.domain.resources import Grant, Request
-from gpunion.domain.run import Run, RunPhase
 from gpunion.wire.v1 import convert
+from gpunion.wire.v1.job_requests import JobIn
 from gpunion.wire.v1.sizes import parse_size
 from gpunion.wire.v1.strict import hint
-from gpunion.wire.v1.wishes import JobIn
 
 PENDING = convert.JobNow(phase=JobPhase.PENDING)
 
@@ -100,6 +100,10 @@ def test_the_least_job_has_the_domain_s_defaults() -> None:
         {"expected_s": float("inf")},
         {"resources": {"memory": "99999999TiB"}},
         {"command": ["x"] * 2000},
+        {"command": []},
+        {"entrypoint": ["x"]},
+        {"image": "x:1", "command": [], "entrypoint": []},
+        {"image": "x:1", "entrypoint": [""]},
         {"command": ["x" * 30_000] * 20},
     ],
 )
@@ -170,6 +174,29 @@ def test_a_gang_is_asked_for_by_its_size_and_shown_with_its_members() -> None:
     assert shown.gang is not None
     assert (shown.gang.rank, shown.gang.members) == (1, ["job", "job-r1"])
     assert convert.spec_from(JobIn.model_validate({"name": "x", "command": ["x"]}), owner="sam").seat is None
+
+
+def test_a_job_asks_to_run_in_windows_and_says_how() -> None:
+    asked = {"atomizable": True, "windows": {"shortest_s": 300, "vram": "declared", "safe_every": 10}}
+    spec = convert.spec_from(JobIn.model_validate({"name": "x", "command": ["x"], **asked}), owner="sam")
+    assert spec.atomizable
+    assert spec.windows == WindowWish(shortest_s=300.0, learned_vram=False, safe_every=10)
+    usual = convert.spec_from(JobIn.model_validate({"name": "x", "command": ["x"]}), owner="sam")
+    assert (usual.atomizable, usual.windows) == (False, WindowWish())
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({"atomizable": True, "gang": 2}, "exclude each other"),
+        ({"windows": {"shortest_s": 60}}, "atomizable = true"),
+        ({"atomizable": True, "windows": {"shortest_s": 0}}, "greater than 0"),
+        ({"atomizable": True, "windows": {"safe_every": 0}}, "greater than or equal to 1"),
+    ],
+)
+def test_windows_are_refused_where_they_make_no_sense(wish: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        JobIn.model_validate({"name": "x", "command": ["x"], **wish})
 
 
 @pytest.mark.parametrize("wish", [{"tier": "system"}, {"signal": "SIGUSR2"}, {"command": ["save"]}])

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from gpunion.adapters.agentdisk.text import FromTheFuture, Unreadable, from_text, to_text
-from gpunion.domain.commit import SavedAgent
-from gpunion.domain.guest import Holding, Tenure
+from gpunion.adapters.agentdisk.saved_agent import FromTheFuture, Unreadable, from_text, to_text
+from gpunion.domain.jobs.guest import Holding, OwnerState
+from gpunion.domain.protocol.commit import SavedAgent
+from gpunion.files import NO_ROOM, sync_directory
 from gpunion.owner_kill.processes import boot_id
-from gpunion.owner_kill.records import NO_ROOM, sync_directory
 from gpunion.ports.agent_disk import DiskFault, Remembered
 
 STATE_FILE = "state.json"
@@ -127,7 +127,7 @@ class JsonAgentDisk:
             f"the agent's memory was damaged ({trouble}) and is kept as {aside.name}. All guests are ended "
             "and no new ones come. Next: gpunion resume, to share again"
         )
-        paused = SavedAgent(incarnation=new_incarnation(), records=(Holding(tenure=Tenure.PAUSED),))
+        paused = SavedAgent(incarnation=new_incarnation(), records=(Holding(owner_state=OwnerState.PAUSED),))
         return Remembered(saved=paused, forgot=message)
 
 
@@ -145,7 +145,7 @@ def after_reboot(saved: SavedAgent, now_s: float) -> SavedAgent:
     records = tuple(
         _without_moments(record, now_s) if isinstance(record, Holding) else record for record in saved.records
     )
-    return replace(saved, records=records, timers=tuple((key, now_s) for key, _ in saved.timers))
+    return replace(saved, records=records, timers=tuple((timer, now_s) for timer, _ in saved.timers))
 
 
 def _without_moments(holding: Holding, now_s: float) -> Holding:

@@ -14,9 +14,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from gpunion.adapters.http.requests import faults, refusal
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame
-from gpunion.domain.place import Place, place_of
+from gpunion.domain.protocol.frames import CoordinatorFrame, FromAgent
 from gpunion.ports.coordinator_link import LinkFault
+from gpunion.vault.job_directories import LIST_LIMIT_BYTES, BadStream, Unframing, digest_of
+from gpunion.vault.locations import Place, place_of
 from gpunion.wire.agent_v1 import (
     CLOSE_REPLACED,
     CLOSE_VERSION,
@@ -25,7 +26,6 @@ from gpunion.wire.agent_v1 import (
     unpack_from_coordinator,
 )
 from gpunion.wire.codec import FRAME_LIMIT_BYTES, Malformed
-from gpunion.wire.trees import LIST_LIMIT_BYTES, BadStream, Unframing, digest_of
 
 # A coordinator on a campus answers in milliseconds; a connection that takes longer would not hold either.
 OPEN_LIMIT_S = 10.0
@@ -152,7 +152,7 @@ class HttpSession:
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
 
-    async def send(self, frame: AgentFrame) -> None:
+    async def send(self, frame: FromAgent) -> None:
         try:
             await self._connection.send(pack(frame))
         except ConnectionClosed as error:

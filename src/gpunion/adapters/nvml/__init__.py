@@ -12,9 +12,9 @@ from gpunion.adapters.nvml.child import STAND_IN_VARIABLE
 from gpunion.adapters.nvml.numbers import Numbers
 from gpunion.adapters.nvml.probe import Probe, ProbeTrouble, ask_once
 from gpunion.adapters.nvml.words import Card, cards
-from gpunion.domain.counting import counted
 from gpunion.domain.resources import Gpu
 from gpunion.ports.gpus import GpuDevice, GpuSight, Look
+from gpunion.text import counted
 
 __all__ = ["NvmlGpus", "ProbeTrouble", "driver_is_here", "find_gpus"]
 

@@ -65,7 +65,11 @@ class Driver:
         compute_instance = self._try(self._nvml.nvmlDeviceGetComputeInstanceId, handle)
         nodes = slice_nodes(minor, gpu_instance, compute_instance)
         card_memory = self._try(self._nvml.nvmlDeviceGetMemoryInfo, parent)
-        return self._of(parent, handle) | {"nodes": nodes, "card_bytes": getattr(card_memory, "total", None)}
+        return self._of(parent, handle) | {
+            "nodes": nodes,
+            "card_bytes": getattr(card_memory, "total", None),
+            "card_uuid": _text(self._try(self._nvml.nvmlDeviceGetUUID, parent)),
+        }
 
     def _of(self, card: Any, handle: Any) -> Reading:
         """`card` is the whole GPU: heat, power and faults are the card's even where a slice is asked for."""
@@ -83,6 +87,8 @@ class Driver:
             "utilisation": None if usage is None else usage.gpu / 100.0,
             "temperature_c": ask(nvml.nvmlDeviceGetTemperature, card, nvml.NVML_TEMPERATURE_GPU),
             "power_w": None if milliwatts is None else milliwatts / 1000.0,
+            "driver": _text(ask(nvml.nvmlSystemGetDriverVersion)),
+            "cuda": _cuda(ask(nvml.nvmlSystemGetCudaDriverVersion_v2)),
             "compute_capability": None if capability is None else ".".join(map(str, capability)),
             "ecc_uncorrected": ask(
                 nvml.nvmlDeviceGetTotalEccErrors,
@@ -157,6 +163,11 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return "" if value is None else str(value)
+
+
+def _cuda(number: Any) -> str:
+    """12040 is 12.4: a thousand for each major version, ten for each minor one."""
+    return f"{number // 1000}.{number % 1000 // 10}" if isinstance(number, int) and number > 0 else ""
 
 
 def _memory(value: Any) -> int | None:

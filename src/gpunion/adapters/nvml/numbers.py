@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpunion.adapters.nvml.words import Card, remembered
+from gpunion.files import read_json, write_json
 from gpunion.owner_kill.processes import boot_id
-from gpunion.owner_kill.records import read_json, write_json
 
 
 class Numbers:
@@ -34,7 +34,11 @@ class Numbers:
                 "model": card.model,
                 "memory_bytes": card.memory_bytes,
                 "speed": card.speed,
+                "compute_capability": card.compute_capability,
+                "cuda": card.cuda,
+                "driver": card.driver,
                 "nodes": list(card.nodes),
+                "card_uuid": card.card,
             }
             for card in known
         ]

@@ -1,4 +1,4 @@
 """The store in a SQL database: SQLite today, written so that PostgreSQL fits.
 
-`store.SqlStore(place)` implements `ports.store.Store`. What differs between databases is in `engines`.
+`database.SqlStore(place)` implements `ports.database.Store`. What differs between databases is in `engines`.
 """

@@ -19,8 +19,8 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.sql.dml import Insert
 
-from gpunion.domain.sizes import size_in_words
-from gpunion.ports.store import StoreBroken, StoreFault, StoreFull
+from gpunion.ports.database import StoreBroken, StoreFault, StoreFull
+from gpunion.text import size_in_words
 
 # A backup tool may hold the file for a moment; a commit waits this long for it.
 BUSY_TIMEOUT_MS = 5_000

@@ -10,7 +10,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from gpunion.ports.store import StoreBroken, StoreTaken
+from gpunion.ports.database import StoreBroken, StoreTaken
 
 HOLDER_LIMIT_BYTES = 256
 

@@ -9,7 +9,7 @@ from alembic.config import Config
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection
 
-from gpunion.ports.store import StoreBroken
+from gpunion.ports.database import StoreBroken
 
 SCRIPTS = Path(__file__).parent / "migrations"
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from sqlalchemy import Table
 
-from gpunion.domain.account import Account, Quota
-from gpunion.domain.checkpoint import Checkpoint
-from gpunion.domain.commit import Commit
-from gpunion.domain.decision import Record
-from gpunion.domain.effects import CancelTimer, ForgetOrders, SetTimer
-from gpunion.domain.events import TimerFired
+from gpunion.domain.environment import CampusEnvironment
 from gpunion.domain.ids import NodeId
 from gpunion.domain.image import CampusImage
-from gpunion.domain.job import Job
-from gpunion.domain.lending import CampusMemory, Lending
-from gpunion.domain.migration import Migration
-from gpunion.domain.node import Node
-from gpunion.domain.run import Run
-from gpunion.ports.store import LoggedDecision
+from gpunion.domain.jobs.account import Account, Quota
+from gpunion.domain.jobs.checkpoint import Checkpoint
+from gpunion.domain.jobs.held import HeldJob
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.jobs.migration import Migration
+from gpunion.domain.jobs.run import Run
+from gpunion.domain.nodes.lending import CampusMemory, Lending
+from gpunion.domain.nodes.node import Node
+from gpunion.domain.protocol.aside import SetAside
+from gpunion.domain.protocol.commit import Commit
+from gpunion.domain.protocol.decision import Record
+from gpunion.domain.protocol.effects import CancelTimer, ForgetOrders, SetTimer
+from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.timers import text_of
+from gpunion.ports.database import LoggedDecision
 from gpunion.wire import codec
 
 from . import tables
@@ -39,6 +43,9 @@ RECORD_TABLES: dict[type, Table] = {
     Account: tables.accounts,
     Quota: tables.quotas,
     CampusImage: tables.images,
+    CampusEnvironment: tables.environments,
+    SetAside: tables.set_aside,
+    HeldJob: tables.held_jobs,
 }
 
 
@@ -48,8 +55,8 @@ def record_rows(changes: Iterable[Record]) -> dict[Table, list[Row]]:
     for record in changes:
         table = RECORD_TABLES[type(record)]
         row: Row = {"id": record.id, "body": codec.encode(record).decode()}
-        if not isinstance(record, Lending | CampusMemory | Account | Quota):
-            row["phase"] = record.phase.value
+        if "phase" in table.c:
+            row["phase"] = record.phase.value  # type: ignore[union-attr]
         for column in ("job_id", "node_id"):
             if column in table.c:
                 row[column] = getattr(record, column)
@@ -57,18 +64,26 @@ def record_rows(changes: Iterable[Record]) -> dict[Table, list[Row]]:
     return {table: list(found.values()) for table, found in rows.items()}
 
 
+def record_of(table: Table, row: Row) -> Record:
+    """ValueError where it is not one of this table, or of another name."""
+    record = codec.decode(row["body"])
+    if RECORD_TABLES.get(type(record)) is not table or record.id != row["id"]:
+        raise codec.Malformed(f"not what {table.name} keeps under {row['id']!r}")
+    return cast(Record, record)
+
+
 def timer_changes(commit: Commit) -> tuple[list[Row], list[Row]]:
-    """Timers to set and timers to delete; the last word on a key counts."""
+    """Timers to set and timers to delete; the last word on each counts."""
     last: dict[str, float | None] = {}
     if isinstance(commit.event, TimerFired):
-        last[commit.event.key] = None
+        last[text_of(commit.event.timer)] = None
     for effect in commit.decision.effects:
         if isinstance(effect, SetTimer):
-            last[effect.key] = effect.at_s
+            last[text_of(effect.timer)] = effect.at_s
         elif isinstance(effect, CancelTimer):
-            last[effect.key] = None
+            last[text_of(effect.timer)] = None
     to_set = [{"key": key, "at_s": at_s} for key, at_s in last.items() if at_s is not None]
-    gone = [{"gone": key} for key, at_s in last.items() if at_s is None]
+    gone = [{"key": key} for key, at_s in last.items() if at_s is None]
     return to_set, gone
 
 
@@ -109,6 +124,7 @@ def log_rows(line: LoggedDecision) -> tuple[Row, list[Row]]:
 
 
 def logged(row: Any) -> LoggedDecision:
+    """Of a row whose seal is right."""
     return LoggedDecision(
         seq=row.seq,
         at_s=row.at_s,

@@ -7,57 +7,65 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpunion.adapters.agentdisk import JsonAgentDisk
-from gpunion.adapters.containers.freezing import ContainerFreezer
-from gpunion.adapters.containers.runtime import ContainerRuntime
 from gpunion.adapters.cuda import CudaMemory
-from gpunion.adapters.files.cache import DirectoryCache
-from gpunion.adapters.files.known import KnownFiles
-from gpunion.adapters.files.ready import DirectoryReady, restore_from_ready
-from gpunion.adapters.files.replicas import DeskReplicas
-from gpunion.adapters.files.restore import restore_directory
-from gpunion.adapters.files.ship import ship_directory
 from gpunion.adapters.http.link import HttpLink
-from gpunion.adapters.peers.address import address_towards
-from gpunion.adapters.peers.client import TcpPeers
-from gpunion.adapters.peers.server import BlockServer
-from gpunion.adapters.pip.installed import PipPackages
-from gpunion.adapters.podman.whole import PodmanRuntime
-from gpunion.adapters.sandbox import control
-from gpunion.adapters.sandbox.freezing import GuestFreezer
-from gpunion.agent.caps import Caps
-from gpunion.agent.carrying import Carrier
-from gpunion.agent.compose.folders import AGENT_DIR, CACHE_DIR
+from gpunion.adapters.http.tunnel import WebSocketTunnel
+from gpunion.adapters.networks import address_towards
+from gpunion.adapters.pip_packages import PipPackages
+from gpunion.adapters.runtimes.containers.freezing import ContainerFreezer
+from gpunion.adapters.runtimes.containers.runtime import ContainerRuntime
+from gpunion.adapters.runtimes.keeper import control_files as control
+from gpunion.adapters.runtimes.keeper.freezer import GuestFreezer
+from gpunion.adapters.runtimes.podman.whole import PodmanRuntime
+from gpunion.agent.checkpoints.carrying import Carrier
+from gpunion.agent.checkpoints.replication import Replicator
+from gpunion.agent.checkpoints.shipping import KEEP_CHECKPOINTS
+from gpunion.agent.checkpoints.unsent_outputs import UNSENT_DIR, UnsentOutputs
+from gpunion.agent.compose.calendar import calendar
 from gpunion.agent.compose.gpus import gpus_of
 from gpunion.agent.compose.images import images_of
-from gpunion.agent.compose.keeping import KeptHere, keeper_host, keeper_server, kept_here
+from gpunion.agent.compose.lent_disk import KeptHere, keeper_host, keeper_server, kept_here
+from gpunion.agent.compose.runtime_files import AGENT_DIR, CACHE_DIR
 from gpunion.agent.compose.runtimes import runtime_of
-from gpunion.agent.compose.storage import storage_of
-from gpunion.agent.counter import Counter
-from gpunion.agent.environment import EnvironmentKeeper
-from gpunion.agent.images import ImageKeeper
-from gpunion.agent.owner_word import owner_has_killed
-from gpunion.agent.parking import GuestParker
-from gpunion.agent.peering import PeerDesk
-from gpunion.agent.replicating import Replicator
-from gpunion.agent.run_notes import Notebook
-from gpunion.agent.sending import KEEP_CHECKPOINTS
+from gpunion.agent.compose.vault import storage_of
+from gpunion.agent.dependencies import World
+from gpunion.agent.link.plausible import plausible
+from gpunion.agent.machine.block_server import Counter, desk_for_others
+from gpunion.agent.machine.caps import Caps
+from gpunion.agent.machine.images import ImageKeeper
+from gpunion.agent.machine.packages import EnvironmentKeeper
+from gpunion.agent.machine.parking import GuestParker
+from gpunion.agent.metrics.guest_gpus import GpuUse
+from gpunion.agent.owner.kill_file import owner_has_killed
+from gpunion.agent.run_records.notes import RunNotes
+from gpunion.agent.sessions.gate import StreamGate
 from gpunion.agent.settings import Settings, terms_now
-from gpunion.agent.storage import Storage
-from gpunion.agent.unsent import UNSENT_DIR, UnsentOutputs
-from gpunion.agent.world import World
-from gpunion.domain.events import AgentEvent
-from gpunion.domain.guest import Tenure
-from gpunion.domain.node import NodeFacts
+from gpunion.domain.ids import RunId
+from gpunion.domain.jobs.guest import OwnerState
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.protocol.events import AgentEvent
 from gpunion.domain.resources import Capacity
 from gpunion.domain.system_tier import UNTRIED, SystemAbility
-from gpunion.engine.agent_station import AgentStation
+from gpunion.engine.agent.pure_agent import PureAgent
 from gpunion.ports.agent_disk import AgentDisk
+from gpunion.ports.calendar import Calendar
 from gpunion.ports.checkpointer import Checkpointer
 from gpunion.ports.clock import BootClock, Clock
 from gpunion.ports.coordinator_link import CoordinatorLink
 from gpunion.ports.gpus import Gpus
-from gpunion.ports.peers import BlockServing
+from gpunion.ports.guest_streams import GuestStreams, TunnelLink
 from gpunion.ports.runtime import Runtime
+from gpunion.vault.cache import DirectoryCache
+from gpunion.vault.files_ready import DirectoryReady, restore_from_ready
+from gpunion.vault.http.client import TcpPeers
+from gpunion.vault.http.running_saves import PeerDesk
+from gpunion.vault.http.server import BlockServer
+from gpunion.vault.opener import Storage
+from gpunion.vault.peers import BlockServing
+from gpunion.vault.transfer.download import restore_directory
+from gpunion.vault.transfer.known import KnownFiles
+from gpunion.vault.transfer.replicate import DeskReplicas
+from gpunion.vault.transfer.ship import ship_directory
 
 REPLICAS_FILE = "replicas.json"
 
@@ -76,6 +84,9 @@ class Parts:
     caps: Caps
     replicator: Replicator
     unsent: UnsentOutputs
+    calendar: Calendar
+    tunnel: TunnelLink
+    guest_streams: GuestStreams
     images: ImageKeeper | None = None
     checkpointer: Checkpointer | None = None  # where the runtime can dump its guests whole
     kept: KeptHere | None = None  # where the owner lends disk for checkpoints of others
@@ -106,6 +117,9 @@ def compose(settings: Settings) -> Parts:
             lambda cancelled: lambda sent_bytes: caps.pace(sent_bytes, cancelled),
         ),
         unsent=UnsentOutputs(settings.state_dir / UNSENT_DIR, bound_bytes=lambda: caps.disk_bytes or None),
+        calendar=calendar(),
+        tunnel=WebSocketTunnel(settings.coordinator, settings.credential()),
+        guest_streams=runtime,
         images=images_of(settings, runtime, link),
         checkpointer=runtime if isinstance(runtime, PodmanRuntime) else None,
         kept=kept,
@@ -131,10 +145,12 @@ def world_of(
     parts: Parts,
     post: Callable[[AgentEvent], None],
     look_at_gpus: Callable[[], Awaitable[None]],
-    tenure: Callable[[], Tenure],
+    owner_state: Callable[[], OwnerState],
+    gate: StreamGate,
+    gpu_use: Callable[[RunId], GpuUse | None],
 ) -> World:
     peers, ready = TcpPeers(), ready_of(settings)
-    desk = PeerDesk(ready, parts.caps, tenure) if settings.data_port else None
+    desk = desk_for_others(ready, parts.caps, owner_state) if settings.data_port else None
     carrier = Carrier(
         open_vault=parts.storage.open,
         ready=ready,
@@ -153,16 +169,18 @@ def world_of(
         control=control,
         link=parts.link,
         clock=parts.clock,
-        notebook=Notebook(settings.state_dir / AGENT_DIR / "runs"),
+        run_notes=RunNotes(settings.state_dir / AGENT_DIR / "runs"),
         blocks=DirectoryCache(settings.state_dir / CACHE_DIR / "blocks", limit_bytes=settings.cache_bytes),
         environments=_environments(settings),
         owner_has_killed=lambda: owner_has_killed(settings.state_dir),
         post=post,
         look_at_gpus=look_at_gpus,
+        gpu_use=gpu_use,
         images=parts.images,
         checkpointer=parts.checkpointer,
         parker=parts.parker,
         caps=parts.caps,
+        gate=gate,
         detours=parts.storage.detours,
         ready=ready,
         peers=peers,
@@ -178,7 +196,7 @@ def block_server(settings: Settings, desk: PeerDesk) -> BlockServing:
 
 
 def counter_of(
-    settings: Settings, parts: Parts, station: AgentStation, greet_again: Callable[[], None]
+    settings: Settings, parts: Parts, station: PureAgent, greet_again: Callable[[], None]
 ) -> Counter | None:
     """Where other machines hand over checkpoints to be kept here, if the owner lends disk."""
     kept = parts.kept
@@ -210,7 +228,7 @@ def _environments(settings: Settings) -> EnvironmentKeeper | None:
 
 
 def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
-    return NodeFacts(
+    facts = NodeFacts(
         lab=settings.lab,
         building=settings.building,
         capacity=Capacity(
@@ -227,3 +245,4 @@ def facts_of(settings: Settings, parts: Parts) -> NodeFacts:
         system=SystemAbility() if parts.checkpointer is None else UNTRIED,
         data_address=f"{data_host(settings)}:{settings.data_port}" if settings.data_port else "",
     )
+    return plausible(facts)

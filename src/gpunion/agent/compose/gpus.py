@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpunion.adapters.cuda import cannot_move
-from gpunion.adapters.declared import DeclaredGpus
+from gpunion.adapters.declared_gpus import DeclaredGpus
 from gpunion.adapters.nvml import driver_is_here, find_gpus
-from gpunion.agent.compose.folders import AGENT_DIR
+from gpunion.agent.compose.runtime_files import AGENT_DIR
 from gpunion.agent.settings import Settings
 from gpunion.ports.gpus import Gpus
 

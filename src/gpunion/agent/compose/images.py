@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpunion.adapters.containers.runtime import ContainerRuntime
-from gpunion.agent.compose.folders import IMAGES_DIR
-from gpunion.agent.image_shelf import ImageShelf
-from gpunion.agent.images import ImageKeeper
+from gpunion.adapters.runtimes.containers.runtime import ContainerRuntime
+from gpunion.agent.compose.runtime_files import IMAGES_DIR
+from gpunion.agent.machine.image_budget import ImageShelf
+from gpunion.agent.machine.images import ImageKeeper
 from gpunion.agent.settings import Settings
 from gpunion.ports.images import ArchiveSource
 from gpunion.ports.runtime import Runtime

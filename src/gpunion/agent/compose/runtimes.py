@@ -5,12 +5,12 @@ from __future__ import annotations
 import tempfile
 
 from gpunion.adapters.cuda.hooks import CudaHooks
-from gpunion.adapters.docker.runtime import open_docker
-from gpunion.adapters.podman.runtime import open_podman
-from gpunion.adapters.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
-from gpunion.adapters.sandbox.kept import KeptRuntime
-from gpunion.adapters.sandbox.runtime import SandboxRuntime
-from gpunion.agent.found_here import TriedRuntime
+from gpunion.adapters.runtimes.docker import open_docker
+from gpunion.adapters.runtimes.keeper.kept_runtime import KeptRuntime
+from gpunion.adapters.runtimes.podman.runtime import open_podman
+from gpunion.adapters.runtimes.sandbox.bubblewrap import Bubblewrap, find_bubblewrap
+from gpunion.adapters.runtimes.sandbox.runtime import SandboxRuntime
+from gpunion.agent.machine.abilities import TriedRuntime
 from gpunion.agent.settings import Settings
 from gpunion.ports.gpus import Gpus
 from gpunion.ports.runtime import Runtime, RuntimeFault

@@ -15,8 +15,8 @@ from gpunion.cli.checks.finding import Finding, missing, ok, warning
 from gpunion.cli.connection import trouble_of
 from gpunion.cli.exits import Trouble
 from gpunion.cli.quantities import shown_duration
-from gpunion.domain.place import MARK_FILE
 from gpunion.sdk.errors import ApiProblem, ClientError
+from gpunion.vault.locations import MARK_FILE
 
 # Only an owner's hours and calendar go by the time of day; but people compare what they read.
 CLOCKS_APART_MAX_S = 5.0

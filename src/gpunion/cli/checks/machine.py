@@ -9,11 +9,11 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from gpunion.cli.agent_socket import END_OR_START, guests_without_agent
 from gpunion.cli.checks.finding import Finding, missing, ok, warning
-from gpunion.cli.owner import END_OR_START, guests_without_agent
 from gpunion.cli.quantities import shown_size
-from gpunion.domain.counting import counted
-from gpunion.domain.node import DISK_SHORT_BYTES
+from gpunion.domain.nodes.node import DISK_SHORT_BYTES
+from gpunion.text import counted
 
 PYTHON_LEAST = (3, 11)
 PROBE_LIMIT_S = 10.0  # a driver that takes longer hangs
@@ -59,23 +59,6 @@ def check_libraries(joined: bool) -> Finding:
     mend = f"python -m pip install 'gpunion[{','.join(absent)}]'"
     needed = {"cli", "agent"} if joined else {"cli"}
     return missing("libraries", found, mend) if needed & set(absent) else warning("libraries", found, mend)
-
-
-def check_native_code() -> Finding:
-    """Nothing depends on it but time."""
-    name = "native code"
-    try:
-        from gpunion.agent.compose.storage import why_no_native_code
-    except ImportError as error:
-        return warning(name, f"not tried: no {error.name} here", "python -m pip install 'gpunion[agent]'")
-    why = why_no_native_code()
-    if not why:
-        return ok(name, "checkpoints are restored by it")
-    found = f"{why}: restoring a checkpoint takes twice the processor time, and more for token ids"
-    if os.environ.get("GPUNION_NATIVE") == "0":
-        return warning(name, found, "start the agent without GPUNION_NATIVE")
-    mend = f"with a C compiler (apt install gcc libc6-dev): {sys.executable} -m gpunion.adapters.files.native"
-    return warning(name, found, f"{mend}; then start the agent again")
 
 
 def check_runtime(runtime: str, *, needed: bool) -> Finding:
@@ -151,13 +134,13 @@ def check_gpus(declared: int) -> Finding:
 
 
 def systemd_runs() -> bool:
-    from gpunion.agent.service import Systemd
+    from gpunion.agent.machine.service import Systemd
 
     return Systemd().runs()
 
 
 def agent_process(folder: Path) -> int | None:
-    from gpunion.agent import owner_client
+    from gpunion.agent.owner import client as owner_client
 
     try:
         return int(owner_client.status(folder)["status"]["pid"])
@@ -166,8 +149,8 @@ def agent_process(folder: Path) -> int | None:
 
 
 def check_agent(folder: Path, systemd: bool) -> Finding:
-    from gpunion.agent import owner_client
-    from gpunion.agent.service import installed
+    from gpunion.agent.machine.service import installed
+    from gpunion.agent.owner import client as owner_client
 
     services = ", ".join(str(service.unit_file) for service in installed(folder))
     as_service = "gpunion agent install" if os.geteuid() == 0 else "gpunion agent install --user"
@@ -192,7 +175,7 @@ def check_agent(folder: Path, systemd: bool) -> Finding:
 
 def check_logging_out(lingers: bool) -> Finding:
     """For an ordinary user where systemd runs the machine."""
-    from gpunion.agent.service import LET_LINGER
+    from gpunion.agent.machine.service import LET_LINGER
 
     if lingers:
         return ok("logging out", "the agent and its guests go on when you log out")

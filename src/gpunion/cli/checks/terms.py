@@ -16,7 +16,7 @@ MENDS = {"park": "install NVIDIA's driver 570 or newer"}
 
 
 def check_terms(folder: Path, settings: Settings) -> list[Finding]:
-    from gpunion.agent import owner_client
+    from gpunion.agent.owner import client as owner_client
 
     try:
         terms = owner_client.status(folder)["status"]["terms"]
@@ -37,11 +37,12 @@ def check_terms(folder: Path, settings: Settings) -> list[Finding]:
 
 def _from_files(folder: Path, settings: Settings) -> dict[str, object]:
     """Without an agent: what it would find when it starts."""
-    from gpunion.agent.terms_keeper import Found, TermsKeeper
-    from gpunion.domain.terms import OwnersTerms
+    from gpunion.agent.compose.calendar import calendar
+    from gpunion.agent.terms.in_force import Found, TermsKeeper
+    from gpunion.domain.nodes.terms import OwnersTerms
 
     terms = OwnersTerms(terms=settings.terms, house=settings.house)
-    keeper = TermsKeeper(folder, Found(terms=terms, trouble=settings.terms_trouble))
+    keeper = TermsKeeper(folder, Found(terms=terms, trouble=settings.terms_trouble), calendar())
     trouble = keeper.calendar_problem()
     refused = park_refused(settings, terms)
     return {"trouble": settings.terms_trouble, "calendar_trouble": trouble, "not_enforced": refused}

@@ -1,4 +1,4 @@
-"""The play: placed, saved, reclaimed, moved, lost, recovered, home again, finished."""
+"""The play: placed, saved, making room, home, reclaimed, moved, lost, recovered, home again, finished."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import signal
 import sys
 import tempfile
 from argparse import Namespace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gpunion.agent import owner_client
+from gpunion.agent.owner import client as owner_client
 from gpunion.cli.demo.audience import Audience, DemoFailed, Job, Watch
 from gpunion.cli.demo.campus import CampusTrouble, Lab, LocalCampus
 from gpunion.cli.demo.epilogue import Outcome, compare, outcome_of, show
-from gpunion.cli.demo.training_job import reference_run, submit
+from gpunion.cli.demo.training_job import reference_run, submit, submit_urgent
 
 LABS = (
     Lab(name="alpha", lab="Alpha", model="A100", memory_gib=80, speed=2.0),
@@ -71,9 +72,17 @@ def _play(campus: LocalCampus, audience: Audience) -> Outcome:
     watch.until("placed and running", lambda job: job["phase"] == "running", ACT_LIMIT_S)
     watch.until("two checkpoints", lambda job: _saved_here(watch, job, 2), ACT_LIMIT_S)
 
+    audience.act("A colleague hands in an urgent job, which only alpha's card can run")
+    urgent_id = submit_urgent(client)
+    watch.until("made room for it", lambda job: _moves(job) >= 1, ACT_LIMIT_S)
+    watch.until("the urgent one began", lambda _: _began_after_s(client.job(urgent_id)) > 0, ACT_LIMIT_S)
+    began_s = _began_after_s(client.job(urgent_id))
+    audience.tell(f"the urgent job {urgent_id} began {began_s:.1f} s after it was handed in")
+    watch.until("on alpha again after that", lambda job: _moves(job) >= 2, ACT_LIMIT_S)
+
     audience.act(f"The owner of alpha wants it back in {NOTICE_S:.0f} s")
     owner_client.reclaim(campus.state_dir("alpha"), NOTICE_S)
-    job = watch.until("moved off alpha", lambda job: _moves(job) >= 1, ACT_LIMIT_S)
+    job = watch.until("moved off alpha", lambda job: _moves(job) >= 3, ACT_LIMIT_S)
     second = _where(job)
     watch.until("a checkpoint on the second node", lambda job: _saved_here(watch, job, 1), ACT_LIMIT_S)
     watch.until("work that is not saved yet", lambda job: _unsaved_steps(job) >= UNSAVED_STEPS, ACT_LIMIT_S)
@@ -81,12 +90,12 @@ def _play(campus: LocalCampus, audience: Audience) -> Outcome:
     audience.act(f"{second} dies without a word: agent and guest killed")
     campus.lose_power(second)
     audience.died(second)
-    watch.until("recovered elsewhere", lambda job: _moves(job) >= 2, ACT_LIMIT_S)
+    watch.until("recovered elsewhere", lambda job: _moves(job) >= 4, ACT_LIMIT_S)
     watch.until("a checkpoint on the third node", lambda job: _saved_here(watch, job, 1), ACT_LIMIT_S)
 
     audience.act("The owner of alpha is done and lends it again")
     owner_client.resume(campus.state_dir("alpha"))
-    watch.until("home again", lambda job: _moves(job) >= 3, ACT_LIMIT_S)
+    watch.until("home again", lambda job: _moves(job) >= 5, ACT_LIMIT_S)
     watch.tell_saves = False  # from here on it is the same again and again
     job = watch.until("finished", lambda job: job["phase"] == "succeeded", 2 * ACT_LIMIT_S)
     with audience.finished():
@@ -119,6 +128,12 @@ def _can_sandbox() -> bool:
 
 def _moves(job: Job) -> int:
     return sum(migration["phase"] == "done" for migration in job["migrations"])
+
+
+def _began_after_s(job: Job) -> float:
+    """Nought before it has begun."""
+    began = next((run["started_at"] for run in job["runs"] if run["started_at"]), job["submitted_at"])
+    return (datetime.fromisoformat(began) - datetime.fromisoformat(job["submitted_at"])).total_seconds()
 
 
 def _unsaved_steps(job: Job) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
-from gpunion.cli.screen import screen_width
+from gpunion.cli.output.screen import screen_width
 from gpunion.sdk.client import Client
 
 POLL_S = 0.1

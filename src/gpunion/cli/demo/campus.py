@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gpunion.agent.compose.campus import join
-from gpunion.agent.enrol import JoinRequest, JoinTrouble
+from gpunion.agent.compose.coordinator_requests import join
+from gpunion.agent.link.joining import JoinRequest, JoinTrouble
+from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.resources import GIB, Gpu
-from gpunion.domain.terms import Terms
 from gpunion.owner_kill import kill_all
 from gpunion.owner_kill.guest import guest_dirs, lives, read_keeper, strike
 from gpunion.owner_kill.processes import send_signal

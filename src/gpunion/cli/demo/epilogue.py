@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.cli.demo.audience import Audience, Job
-from gpunion.domain.migration import UNANNOUNCED
+from gpunion.domain.jobs.migration import UNANNOUNCED
 
 WEIGHTS = "weights.npz"
 
@@ -57,7 +57,7 @@ def compare(vault_dir: Path, job: Job, reference: Path) -> tuple[bool, str]:
     """The job's output out of the vault, byte by byte against the uninterrupted run's arrays."""
     import numpy as np
 
-    from gpunion.agent.compose.storage import fetch
+    from gpunion.agent.compose.vault import fetch
 
     with tempfile.TemporaryDirectory(prefix="gpunion-demo-output-") as folder:
         target = Path(folder) / "output"

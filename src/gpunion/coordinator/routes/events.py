@@ -9,12 +9,12 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
 
-from gpunion.coordinator import views
-from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.hub import TooManyWatchers, Watcher
-from gpunion.coordinator.problems import ApiError
-from gpunion.coordinator.routes.access import Admin, TheCampus
-from gpunion.ports.store import LoggedDecision
+from gpunion.coordinator.api import views
+from gpunion.coordinator.api.access import Admin, TheCampus
+from gpunion.coordinator.api.problems import ApiError
+from gpunion.coordinator.loop.event_watchers import TooManyWatchers, Watcher
+from gpunion.coordinator.services import Campus
+from gpunion.ports.database import LoggedDecision
 from gpunion.wire.v1.campus import EventsQuery
 
 router = APIRouter(tags=["events"])
@@ -57,12 +57,14 @@ async def _stream(campus: Campus, watcher: Watcher, since: int | None) -> AsyncI
     yield f"retry: {RECONNECT_MS}\n\n"
     last = since
     while last is not None:
-        page = await campus.store.log(since_seq=last, limit=_PAGE)
-        for line in page:
-            last = line.seq
-            yield _event(line)
-        if len(page) < _PAGE:
+        lines = await campus.store.log(since_seq=last, limit=_PAGE)
+        if not lines:
             break
+        last = lines[-1].seq
+        page = [_event(line) for line in lines]
+        del lines  # a watcher that reads slowly holds the text of a page and no more
+        for told in page:
+            yield told
     while True:
         try:
             async with asyncio.timeout(QUIET_LIMIT_S):

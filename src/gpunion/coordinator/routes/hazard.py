@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from fastapi import APIRouter
 
-from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.problems import not_found
-from gpunion.coordinator.routes.access import Anybody, TheCampus
+from gpunion.coordinator.api.access import Anybody, TheCampus
+from gpunion.coordinator.api.problems import not_found
+from gpunion.coordinator.services import Campus
 from gpunion.domain.ids import NodeId
-from gpunion.domain.lending import CalibrationBin
-from gpunion.domain.node import Node, NodePhase
-from gpunion.engine.lending import LESSON
-from gpunion.engine.memories import Memories
+from gpunion.domain.nodes.lending import CalibrationBin
+from gpunion.domain.nodes.node import Node, NodePhase
+from gpunion.domain.protocol.timers import LessonDue
+from gpunion.engine.coordinator.learned_history import Memories
 from gpunion.policy.hazard import calibration
+from gpunion.policy.hazard.buckets import HOUR_S, WEEK_S
 from gpunion.policy.hazard.outlook import Outlook, outlook
 from gpunion.policy.hazard.signs import SignBook, book_of_signs
-from gpunion.policy.hazard.week import HOUR_S, WEEK_S
 from gpunion.policy.learning import Learning
 from gpunion.wire.v1 import convert, hazard
 
@@ -33,7 +33,7 @@ async def hazards(campus: TheCampus, _caller: Anybody) -> hazard.HazardList:
     return hazard.HazardList(
         learns=engine.policies.learning is not None,
         learned_at=_learned_at(memories),
-        next_lesson_at=convert.shown_time_or_none(engine.timers.at(LESSON)),
+        next_lesson_at=convert.shown_time_or_none(engine.timers.at(LessonDue())),
         horizon_h=calibration.HORIZON_S / HOUR_S,
         announced_share=memories.notices().announced_share,
         signs=_signs(memories),

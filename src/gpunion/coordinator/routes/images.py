@@ -1,25 +1,43 @@
-"""The campus's images: which there are, who added them, and the archives nodes fetch them from."""
+"""What an operator publishes for jobs: images with the archives nodes fetch them from, and environments."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 from starlette.requests import Request
 from starlette.responses import FileResponse
 
-from gpunion.coordinator.archives import NoRoom, OutOfStep
-from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.problems import ApiError, not_found
-from gpunion.coordinator.routes.access import Admin, Anybody, TheCampus
-from gpunion.domain.events import ImageAdded, ImageRemoved
-from gpunion.domain.image import Archive, CampusImage, Image, parse_image, pinned
+from gpunion.coordinator.api.access import Admin, Anybody, TheCampus
+from gpunion.coordinator.api.problems import ApiError, not_found
+from gpunion.coordinator.image_archives import NoRoom, OutOfStep
+from gpunion.coordinator.services import Campus
+from gpunion.domain.environment import (
+    CampusEnvironment,
+    EnvironmentAdded,
+    EnvironmentRemoved,
+    package_list,
+)
+from gpunion.domain.ids import NodeId
+from gpunion.domain.image import (
+    Archive,
+    CampusImage,
+    Image,
+    ImageAdded,
+    ImageRemoved,
+    parse_image,
+    pinned,
+)
+from gpunion.domain.nodes.node import NodePhase
 from gpunion.wire.image_archive import BadArchive
 from gpunion.wire.v1 import convert
 from gpunion.wire.v1 import images as wire
+from gpunion.wire.v1.names import EnvironmentName
 
 router = APIRouter(tags=["images"])
+environments_router = APIRouter(prefix="/environments", tags=["environments"])
 
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -98,6 +116,54 @@ async def get_archive(digest: Digest, campus: TheCampus, _caller: Anybody) -> Fi
     return LargeFile(campus.archives.path(digest), media_type="application/octet-stream")
 
 
+@environments_router.get("")
+async def environments(campus: TheCampus, _caller: Admin) -> wire.EnvironmentList:
+    found = campus.state.environments
+    return wire.EnvironmentList(
+        environments=[_environment(campus, found[name]) for name in sorted(found) if not found[name].removed]
+    )
+
+
+@environments_router.post("", status_code=201)
+async def add_environment(wish: wire.EnvironmentIn, campus: TheCampus, caller: Admin) -> wire.EnvironmentOut:
+    """A list under a name that is there already is for the jobs that are handed in from now on."""
+    packages = package_list(wish.name, wish.requirements)
+    await campus.loop.post(EnvironmentAdded(packages=packages, by=caller.name))
+    return _environment(campus, campus.state.environments[wish.name])
+
+
+@environments_router.delete("/{name}")
+async def remove_environment(name: EnvironmentName, campus: TheCampus, caller: Admin) -> wire.EnvironmentOut:
+    entry = campus.state.environments.get(name)
+    if entry is None or entry.removed:
+        raise not_found(f"environment {name}", "GET /api/v1/environments lists the environments there are")
+    shown = _environment(campus, entry)
+    await campus.loop.post(EnvironmentRemoved(name=name, by=caller.name))
+    return shown
+
+
+def _environment(campus: Campus, entry: CampusEnvironment) -> wire.EnvironmentOut:
+    installed = [
+        wire.InstalledOut(node=node_id, size_bytes=one.size_bytes)
+        for node_id in sorted(campus.state.installed)
+        for one in campus.state.installed[node_id]
+        if one.digest == entry.packages.digest and _is_there(campus, node_id)
+    ]
+    return wire.EnvironmentOut(
+        name=entry.id,
+        digest=entry.packages.digest,
+        packages=entry.packages.requirements.count("\n"),
+        installed=installed,
+        added_at=convert.shown_time(entry.added_s),
+        added_by=entry.added_by,
+    )
+
+
+def _is_there(campus: Campus, node_id: NodeId) -> bool:
+    node = campus.state.nodes.get(node_id)
+    return node is not None and node.phase is not NodePhase.LEFT
+
+
 async def _checked_archive(campus: Campus, digest: str, image: Image) -> Archive:
     archive = await asyncio.to_thread(campus.archives.find, digest)
     if archive is None:
@@ -107,7 +173,8 @@ async def _checked_archive(campus: Campus, digest: str, image: Image) -> Archive
     if actual != image.digest:
         detail = f"the archive holds sha256:{actual}, not sha256:{image.digest}"
         raise ApiError(422, "wrong_digest", detail, f"add it as {image.name}@sha256:{actual}")
-    return archive
+    settings = await asyncio.to_thread(campus.archives.settings, digest)
+    return replace(archive, requires=settings.requires)
 
 
 def _listed(campus: Campus) -> list[CampusImage]:

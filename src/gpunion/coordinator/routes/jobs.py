@@ -9,20 +9,25 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 
-from gpunion.coordinator import views
-from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.place_troubles import wrong_with
-from gpunion.coordinator.problems import ApiError, not_found
-from gpunion.coordinator.routes.access import Admin, TheCampus
-from gpunion.coordinator.way_out import way_out
-from gpunion.domain.events import JobStopAsked, JobSubmitted
+from gpunion.coordinator.api import views
+from gpunion.coordinator.api.access import Admin, TheCampus
+from gpunion.coordinator.api.problems import ApiError, not_found
+from gpunion.coordinator.api.refusal_advice import nearest, way_out
+from gpunion.coordinator.locations.space import wrong_with
+from gpunion.coordinator.services import Campus
+from gpunion.coordinator.usage.past_use import used_before, used_out
 from gpunion.domain.ids import JobId
-from gpunion.domain.job import Job, JobSpec
-from gpunion.domain.place import CAMPUS
-from gpunion.domain.reasons import Reason, Verdict, Why
-from gpunion.engine import story
-from gpunion.ports.store import LoggedDecision
-from gpunion.wire.v1 import convert, wishes
+from gpunion.domain.image import find_listed
+from gpunion.domain.jobs.held import HeldJob
+from gpunion.domain.jobs.job import Job, JobSpec
+from gpunion.domain.protocol.events import JobStopAsked, JobSubmitted
+from gpunion.domain.reasons.reason import Reason, Verdict, Why
+from gpunion.engine.coordinator import story
+from gpunion.ports.database import LoggedDecision
+from gpunion.vault.locations import CAMPUS
+from gpunion.wire.image_archive import BadArchive
+from gpunion.wire.v1 import convert
+from gpunion.wire.v1 import job_requests as wishes
 from gpunion.wire.v1 import jobs as wire
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -32,6 +37,7 @@ STORY_LIMIT_LINES = 20_000
 _PAGE = 1000
 VAULT_KEY_BYTES = 32
 PEER_KEY_BYTES = 32
+SESSION_TOKEN_BYTES = 24
 _KEY = Header(alias="Idempotency-Key", min_length=1, max_length=255)
 
 
@@ -60,42 +66,41 @@ async def submit(
 async def jobs(
     campus: TheCampus, _caller: Admin, query: Annotated[wishes.JobsQuery, Query()]
 ) -> wire.JobPage:
-    found = (campus.state.jobs[job_id] for job_id in sorted(campus.state.jobs, reverse=True))
-    page: list[Job] = []
-    for job in found:
-        if query.cursor is not None and job.id >= query.cursor:
+    state, page = campus.state, list[wire.JobOut]()
+    for job_id in sorted({*state.jobs, *state.held}, reverse=True):
+        if query.cursor is not None and job_id >= query.cursor:
             continue
-        if query.phase and views.shown_phase(campus.state, job).value not in query.phase:
+        job, held = state.jobs.get(job_id), state.held.get(job_id)
+        shown = None if held is None else views.held_out(held)
+        phase = views.shown_phase(state, job).value if job is not None else shown and shown.phase
+        if query.phase and phase not in query.phase:
             continue
         if len(page) == query.limit:
-            return _page(campus, page, next_cursor=page[-1].id)
-        page.append(job)
-    return _page(campus, page, next_cursor=None)
+            return wire.JobPage(jobs=page, next_cursor=page[-1].id)
+        if job is not None:
+            shown = views.job_out(campus, job)
+        if shown is not None:
+            page.append(shown)
+    return wire.JobPage(jobs=page, next_cursor=None)
 
 
 @router.get("/{job_id}")
 async def job(job_id: str, campus: TheCampus, _caller: Admin) -> wire.JobDetail:
-    return views.job_detail(campus, find(campus, job_id))
+    held = campus.state.held.get(JobId(job_id))
+    return views.job_detail(campus, find(campus, job_id)) if held is None else views.held_detail(held)
 
 
 @router.get("/{job_id}/why")
 async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
-    job = find(campus, job_id)
-    entries = [(line.at_s, reason) for line in await _history(campus, job.id) for reason in line.reasons]
+    if (held := campus.state.held.get(JobId(job_id))) is not None:
+        return _why_held(held, await _story(campus, held.id))
+    told = await _story(campus, find(campus, job_id).id)
     job = find(campus, job_id)
     now = views.job_out(campus, job)
     return wire.Why(
         job_id=job.id,
         phase=now.phase,
-        story=[
-            wire.StoryLine(
-                at=convert.shown_time(line.at_s),
-                code=line.why.value,
-                sentence=line.sentence,
-                times=line.times,
-            )
-            for line in story.tell(entries, job.id)
-        ],
+        story=told,
         verdicts=views.verdicts(campus, job) if job.phase.waiting else [],
         waits=views.waits(campus, job),
         preparing=now.preparing,
@@ -107,6 +112,8 @@ async def why(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Why:
 
 @router.post("/{job_id}/stop", status_code=202)
 async def stop(job_id: str, campus: TheCampus, _caller: Admin) -> wire.JobAnswer:
+    if (held := campus.state.held.get(JobId(job_id))) is not None:
+        return await _give_up(campus, held)
     job = find(campus, job_id)
     if job.phase.over:  # not posted: its story is told, and to ask again is no part of it
         raise _is_over(job)
@@ -125,31 +132,90 @@ async def checkpoints(job_id: str, campus: TheCampus, _caller: Admin) -> wire.Ch
     return wire.CheckpointList(checkpoints=views.checkpoints_of(campus, job.id, found, asked_s))
 
 
+def _why_held(held: HeldJob, told: list[wire.StoryLine]) -> wire.Why:
+    return wire.Why(
+        job_id=held.id,
+        phase=views.held_out(held).phase,
+        story=told,
+        verdicts=[],
+        waits=[],
+        preparing=None,
+        saving=None,
+        finishing=None,
+        places={},
+    )
+
+
+async def _give_up(campus: Campus, held: HeldJob) -> wire.JobAnswer:
+    if held.given_up:
+        raise ApiError(409, "job_over", f"{held.id} is already given up", "nothing is left to stop")
+    outcome = await campus.loop.post(JobStopAsked(job_id=held.id))
+    reasons = [convert.reason_out(reason) for reason in outcome.commit.decision.reasons]
+    return wire.JobAnswer(job=views.held_out(campus.state.held[held.id]), reasons=reasons, verdicts=[])
+
+
+async def _story(campus: Campus, job_id: JobId) -> list[wire.StoryLine]:
+    entries = [(line.at_s, reason) for line in await _history(campus, job_id) for reason in line.reasons]
+    return [
+        wire.StoryLine(
+            at=convert.shown_time(line.at_s), code=line.why.value, sentence=line.sentence, times=line.times
+        )
+        for line in story.tell(entries, job_id)
+    ]
+
+
 def _is_over(job: Job) -> ApiError:
     return ApiError(409, "job_over", f"{job.id} is already {job.phase.value}", "nothing is left to stop")
 
 
 def find(campus: Campus, job_id: str) -> Job:
     job = campus.state.jobs.get(JobId(job_id))
+    if job is None and JobId(job_id) in campus.state.held:
+        detail = f"{job_id} is held: not all that was kept of it can be read"
+        raise ApiError(409, "job_held", detail, f"gpunion why {job_id} tells more")
     if job is None:
         raise not_found(f"job {job_id[:64]}", "GET /api/v1/jobs lists the jobs there are")
     return job
 
 
 async def _submit(campus: Campus, spec: JobSpec, key: str | None) -> wire.JobAnswer:
+    await _check_program(campus, spec)
     job_id = campus.names.next()
     # From here on no sweep takes the directory, first because it was asked for just now, then as a job's.
     if spec.bundle is not None and not await asyncio.to_thread(campus.trees.claim, spec.bundle):
         raise _not_sent(campus, job_id, spec)
     vault_key = secrets.token_hex(VAULT_KEY_BYTES) if spec.checkpoint.encrypt else ""
     peer_key = secrets.token_hex(PEER_KEY_BYTES)
-    submitted = JobSubmitted(job_id=job_id, spec=spec, vault_key=vault_key, peer_key=peer_key)
+    session_token = secrets.token_hex(SESSION_TOKEN_BYTES) if spec.session is not None else ""
+    submitted = JobSubmitted(
+        job_id=job_id, spec=spec, vault_key=vault_key, peer_key=peer_key, session_token=session_token
+    )
     outcome = await campus.loop.post(submitted, key=key)
     reasons = outcome.commit.decision.reasons
     job = campus.state.jobs.get(job_id)
     if job is None:
-        raise _not_listed(reasons) or _impossible(job_id, reasons)
-    return views.job_answer(campus, job, reasons)
+        raise _not_listed(job_id, reasons) or _impossible(job_id, reasons)
+    before = used_before(campus.state, job.spec)
+    used = None if before is None else used_out(*before)
+    return views.job_answer(campus, job, reasons).model_copy(update={"used_before": used})
+
+
+async def _check_program(campus: Campus, spec: JobSpec) -> None:
+    """An image that says nothing to run is told at once, where the campus has it; else its machine tells."""
+    if spec.image is None or spec.command or spec.entrypoint:
+        return
+    listed = find_listed(campus.state.images.values(), spec.image)
+    if listed is None or listed.archive is None:
+        return
+    try:
+        settings = await asyncio.to_thread(campus.archives.settings, listed.archive.digest)
+    except (BadArchive, OSError):
+        return
+    if not settings.program(None, ()):
+        detail = (
+            f"nothing is to be run: no command is given, and {listed.image.name} has no ENTRYPOINT and no CMD"
+        )
+        raise ApiError(422, "nothing_to_run", detail, "give a command, like: -- python train.py")
 
 
 def _not_sent(campus: Campus, job_id: JobId, spec: JobSpec) -> ApiError:
@@ -157,16 +223,22 @@ def _not_sent(campus: Campus, job_id: JobId, spec: JobSpec) -> ApiError:
     asked = JobSubmitted(job_id=job_id, spec=spec)
     reasons = campus.station.engine.turns_away(campus.clock.now_s(), asked)
     if reasons:
-        return _not_listed(reasons) or _impossible(job_id, reasons)
+        return _not_listed(job_id, reasons) or _impossible(job_id, reasons)
     detail = f"directory {spec.bundle} is not here, or not all of it"
     return ApiError(422, "bundle_missing", detail, f"PUT /api/v1/trees/{spec.bundle} first")
 
 
-def _not_listed(reasons: tuple[Reason, ...]) -> ApiError | None:
+def _not_listed(job_id: JobId, reasons: tuple[Reason, ...]) -> ApiError | None:
     for reason in reasons:
+        if reason.why is Why.SESSION_EXISTS and reason.subject == job_id:
+            next_step = "open that one (gpunion notebook --name), or choose another name"
+            return ApiError(409, "session_exists", reason.sentence(), next_step)
         if reason.why is Why.IMAGE_NOT_LISTED:
             next_step = "choose one of GET /api/v1/images, or ask the operator to add it"
             return ApiError(422, "image_not_listed", reason.sentence(), next_step)
+        if reason.why is Why.ENVIRONMENT_NOT_PUBLISHED and reason.subject == job_id:
+            next_step = "choose one of gpunion environments ls, or hand in a list of your own"
+            return ApiError(422, "environment_not_published", reason.sentence(), next_step)
     return None
 
 
@@ -175,6 +247,7 @@ def _impossible(job_id: JobId, reasons: tuple[Reason, ...]) -> ApiError:
         Verdict(node=reason.subject, refusal=reason) for reason in reasons if reason.subject != job_id
     ]
     said = [reason.sentence() for reason in reasons if reason.subject == job_id]
+    said += nearest(verdict.refusal for verdict in verdicts if verdict.refusal is not None)
     return ApiError(
         422,
         "impossible",
@@ -199,11 +272,7 @@ async def _history(campus: Campus, subject: str) -> list[LoggedDecision]:
     while len(lines) < STORY_LIMIT_LINES:
         since = lines[-1].seq if lines else 0
         page = await campus.store.log(since_seq=since, subject=subject, limit=_PAGE)
-        lines += page
-        if len(page) < _PAGE:
+        if not page:
             break
+        lines += page
     return lines
-
-
-def _page(campus: Campus, page: list[Job], next_cursor: str | None) -> wire.JobPage:
-    return wire.JobPage(jobs=[views.job_out(campus, job) for job in page], next_cursor=next_cursor)

@@ -9,11 +9,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 
-from gpunion.coordinator.joblogs import LogGap
-from gpunion.coordinator.problems import ApiError, not_found
-from gpunion.coordinator.routes.access import Admin, NodeOnly, TheCampus
+from gpunion.coordinator.api.access import Admin, NodeOnly, TheCampus
+from gpunion.coordinator.api.problems import ApiError, not_found, refused
+from gpunion.coordinator.job_logs import LogGap
 from gpunion.coordinator.routes.jobs import find
-from gpunion.domain.ids import RunId
+from gpunion.domain.ids import NodeId, RunId
+from gpunion.engine.coordinator.vault_rights import why_not_log
 from gpunion.wire.v1.campus import LogPage, LogPushed, LogPushQuery, LogQuery
 
 router = APIRouter(tags=["logs"])
@@ -43,9 +44,8 @@ async def push_log(
     run = campus.state.runs.get(RunId(run_id))
     if run is None:
         raise not_found(f"run {run_id[:64]}", "push only logs of runs this node was given")
-    if run.node_id != caller.name:
-        detail = f"{run.id} is not a run of {caller.name}"
-        raise ApiError(403, "not_your_run", detail, "push only logs of runs this node was given")
+    if refusal := why_not_log(campus.state, NodeId(caller.name), run):
+        raise refused(refusal)
     data = await request.body()
     try:
         end = await asyncio.to_thread(campus.logs.append, run.job_id, run.epoch, query.offset, data)

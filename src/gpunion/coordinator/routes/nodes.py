@@ -9,14 +9,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from gpunion import __version__
-from gpunion.coordinator import views
-from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.problems import ApiError, not_found
-from gpunion.coordinator.routes.access import Admin, Anybody, TheCampus
-from gpunion.domain.events import NodeRemoved
+from gpunion.coordinator.api import views
+from gpunion.coordinator.api.access import Admin, Anybody, TheCampus
+from gpunion.coordinator.api.problems import ApiError, not_found
+from gpunion.coordinator.services import Campus
 from gpunion.domain.ids import NodeId
-from gpunion.domain.node import Node, NodePhase
-from gpunion.domain.reasons import Why
+from gpunion.domain.nodes.node import Node, NodePhase
+from gpunion.domain.nodes.trust import NodeAccepted, NodeRemoved
+from gpunion.domain.reasons.reason import Why
 from gpunion.wire.v1 import campus as wire
 from gpunion.wire.v1 import convert
 
@@ -44,7 +44,7 @@ async def node(node_id: str, campus: TheCampus, _caller: Anybody) -> wire.NodeOu
 
 @router.delete("/nodes/{node_id}")
 async def remove_node(node_id: str, campus: TheCampus, caller: Admin) -> wire.NodeOut:
-    """Off the list: one that has left, or is silent and has nothing of anybody. Joining brings it back."""
+    """Off the list: one that has left, or is silent and has nothing of anybody. Connecting brings it back."""
     found = _find(campus, node_id)
     outcome = await campus.loop.post(NodeRemoved(node_id=found.id, by=caller.name))
     for reason in outcome.commit.decision.reasons:
@@ -54,6 +54,26 @@ async def remove_node(node_id: str, campus: TheCampus, caller: Admin) -> wire.No
             )
             raise ApiError(409, "node_in_use", f"{found.id}: {reason.sentence()}", next_step)
     return views.node_out(campus, campus.state.nodes[found.id])
+
+
+@router.post("/nodes/{node_id}/accept")
+async def accept_node(node_id: str, campus: TheCampus, caller: Admin) -> wire.NodeOut:
+    """One that was isolated gets guests and leases again. Of one that was not, nothing changes."""
+    found = _find(campus, node_id)
+    await campus.loop.post(NodeAccepted(node_id=found.id, by=caller.name))
+    return views.node_out(campus, campus.state.nodes[found.id])
+
+
+@router.get("/free")
+async def free(campus: TheCampus, _caller: Anybody) -> wire.FreeList:
+    """What anybody could have now, of the machines that take new guests. Places kept for jobs on their way
+    are not free."""
+    now_s = campus.clock.now_s()
+    found = campus.station.engine.open_nodes(now_s, campus.places.choose(None, None))
+    return wire.FreeList(
+        nodes=[convert.free_out(view) for view in sorted(found, key=lambda view: view.node.id)],
+        waiting=len(campus.state.waiting),
+    )
 
 
 @router.get("/campus")

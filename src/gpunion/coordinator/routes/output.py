@@ -7,7 +7,6 @@ The coordinator only reads: it must be able to reach the vault's place, as nodes
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -15,25 +14,25 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 from starlette.responses import StreamingResponse
 
-from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.problems import ApiError
-from gpunion.coordinator.routes.access import Admin, TheCampus
+from gpunion.coordinator.api.access import Admin, TheCampus
+from gpunion.coordinator.api.problems import ApiError
 from gpunion.coordinator.routes.jobs import find
-from gpunion.domain.job import Job
-from gpunion.domain.tree import FileEntry
-from gpunion.ports.vault import (
+from gpunion.coordinator.services import Campus
+from gpunion.domain.jobs.job import Job
+from gpunion.vault.job_directories import encode_record, frame
+from gpunion.vault.manifest import (
     BadManifest,
     CorruptBlock,
     JobKey,
     Manifest,
     MissingBlock,
-    NewerFormat,
+    NothingSavedYet,
     UnknownCheckpoint,
     Vault,
     VaultFault,
 )
-from gpunion.wire.trees import encode_record, frame
-from gpunion.wire.v1.trees import OutputBlocksIn
+from gpunion.vault.tree import FileEntry
+from gpunion.wire.v1.job_directories import OutputBlocksIn
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
@@ -57,15 +56,15 @@ async def output(job_id: JobName, campus: TheCampus, _caller: Admin) -> Response
     """{job_id, checkpoint_id, final, step, format, files}, the last two as a directory's list has them."""
     job = find(campus, job_id)
     found = await asyncio.to_thread(_find_output, campus, job)
-    body = {
+    head = {
         "job_id": job.id,
         "checkpoint_id": found.checkpoint_id,
         "final": found.final,
         "step": found.step,
-        **encode_record(found.files),
     }
-    # By hand: names that are not UTF-8 survive as escapes, which the usual encoder refuses.
-    return Response(json.dumps(body), media_type="application/json")
+    # By hand, in a thread: names that are not UTF-8 survive as escapes, which the usual encoder refuses.
+    body = await asyncio.to_thread(lambda: b"".join(encode_record(head, found.files)))
+    return Response(body, media_type="application/json")
 
 
 @router.post(
@@ -89,19 +88,14 @@ async def _stream(vault: Vault, names: list[str]) -> AsyncIterator[bytes]:
     for name in names:
         try:
             yield frame(await asyncio.to_thread(vault.read_block, name), name)
-        except (MissingBlock, CorruptBlock, NewerFormat):
+        except (MissingBlock, CorruptBlock):
             continue
 
 
 def _find_output(campus: Campus, job: Job) -> Output:
-    vault = _open(campus, job)
     if job.output is not None:
-        return _output(_made(vault, campus, job, job.output), final=True)
-    try:
-        sealed = sorted(vault.manifests(job.id), key=lambda manifest: (manifest.epoch, manifest.step))
-    except VaultFault as fault:
-        raise _unavailable(campus, job, fault) from fault
-    for manifest in reversed(sealed):
+        return _output(_made(campus, job, job.output), final=True)
+    for manifest in reversed(_saved(campus, job)):
         if manifest.tier != OUTPUT_TIER:
             return _output(manifest, final=False)
     if job.phase.over:
@@ -111,10 +105,21 @@ def _find_output(campus: Campus, job: Job) -> Output:
     raise ApiError(404, "no_output", detail, "ask again when it has saved a checkpoint, or has ended")
 
 
-def _made(vault: Vault, campus: Campus, job: Job, output: str) -> Manifest:
+def _saved(campus: Campus, job: Job) -> list[Manifest]:
+    """Oldest first."""
+    try:
+        found = _open(campus, job).manifests(job.id)
+    except NothingSavedYet:  # of any job
+        return []
+    except VaultFault as fault:
+        raise _unavailable(campus, job, fault) from fault
+    return sorted(found, key=lambda manifest: (manifest.epoch, manifest.step))
+
+
+def _made(campus: Campus, job: Job, output: str) -> Manifest:
     """What its program left. One that a repair took out of view does not come back by asking again."""
     try:
-        return vault.get(job.id, output)
+        return _open(campus, job).get(job.id, output)
     except UnknownCheckpoint as error:
         detail = f"what {job.id} made is gone: the vault does not have {output} any more"
         next_step = (
@@ -141,10 +146,10 @@ def _output(manifest: Manifest, *, final: bool) -> Output:
 
 
 def _sealed(campus: Campus, job: Job, checkpoint_id: str) -> tuple[Vault, Manifest]:
-    vault = _open(campus, job)
     try:
+        vault = _open(campus, job)
         return vault, vault.get(job.id, checkpoint_id)
-    except UnknownCheckpoint as error:
+    except (UnknownCheckpoint, NothingSavedYet) as error:
         detail = f"{checkpoint_id} of {job.id} is no longer there; a newer one is"
         next_step = f"GET /api/v1/jobs/{job.id}/output again, and fetch what that lists"
         raise ApiError(409, "output_changed", detail, next_step) from error
@@ -153,13 +158,10 @@ def _sealed(campus: Campus, job: Job, checkpoint_id: str) -> tuple[Vault, Manife
 
 
 def _open(campus: Campus, job: Job) -> Vault:
-    try:
-        vault = campus.open_vault(job.spec.places)
-        if not job.vault_key:
-            return vault
-        return vault.keyed(JobKey(job_id=job.id, secret=bytes.fromhex(job.vault_key)))
-    except VaultFault as fault:
-        raise _unavailable(campus, job, fault) from fault
+    vault = campus.open_vault(job.spec.places)
+    if not job.vault_key:
+        return vault
+    return vault.keyed(JobKey(job_id=job.id, secret=bytes.fromhex(job.vault_key)))
 
 
 def _unavailable(campus: Campus, job: Job, fault: VaultFault) -> ApiError:

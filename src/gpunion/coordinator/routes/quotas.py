@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 
-from gpunion.coordinator.campus import Campus
-from gpunion.coordinator.problems import not_found
-from gpunion.coordinator.routes.access import Admin, TheCampus
-from gpunion.domain.account import Account, Quota
-from gpunion.domain.events import QuotaSet
+from gpunion.coordinator.api.access import Admin, TheCampus
+from gpunion.coordinator.api.problems import not_found
+from gpunion.coordinator.services import Campus
+from gpunion.domain.jobs.account import OF_CLASS_HIGH, Account, Quota, user_account
+from gpunion.domain.protocol.events import QuotaSet
 from gpunion.policy.fairness import HALF_LIFE_S, Shares, as_of
 from gpunion.policy.quota import limit_of
 from gpunion.wire.v1 import convert
@@ -19,6 +19,7 @@ from gpunion.wire.v1 import quotas as wire
 router = APIRouter(prefix="/quotas", tags=["campus"])
 
 Name = Annotated[wire.QuotaName, Path(description="user:NAME, lab:NAME, user:* or lab:*")]
+OfClass = Annotated[wire.RationedClass | None, Query(description="count jobs of this class alone")]
 _HOUR_S = 3600.0
 
 
@@ -34,20 +35,28 @@ async def quotas(campus: TheCampus, _caller: Admin) -> wire.QuotaList:
 
 
 @router.put("/{name}")
-async def set_quota(name: Name, wish: wire.QuotaIn, campus: TheCampus, caller: Admin) -> wire.QuotaOut:
-    quota = Quota(id=name, gpus=wish.gpus, set_s=campus.clock.now_s(), by=caller.name)
+async def set_quota(
+    name: Name, wish: wire.QuotaIn, campus: TheCampus, caller: Admin, priority: OfClass = None
+) -> wire.QuotaOut:
+    quota_id = _id(name, priority)
+    quota = Quota(id=quota_id, gpus=wish.gpus, set_s=campus.clock.now_s(), by=caller.name)
     await campus.loop.post(QuotaSet(quota=quota))
-    return _quota_out(campus.state.memories.quotas[name])
+    return _quota_out(campus.state.memories.quotas[quota_id])
 
 
 @router.delete("/{name}")
-async def lift_quota(name: Name, campus: TheCampus, caller: Admin) -> wire.QuotaOut:
-    if not _set(campus, name):
+async def lift_quota(name: Name, campus: TheCampus, caller: Admin, priority: OfClass = None) -> wire.QuotaOut:
+    quota_id = _id(name, priority)
+    if not _set(campus, quota_id):
         raise not_found(f"quota of {name[:64]}", "GET /api/v1/quotas lists the quotas there are")
-    lifted = _quota_out(campus.state.memories.quotas[name])
-    quota = Quota(id=name, gpus=None, set_s=campus.clock.now_s(), by=caller.name)
+    lifted = _quota_out(campus.state.memories.quotas[quota_id])
+    quota = Quota(id=quota_id, gpus=None, set_s=campus.clock.now_s(), by=caller.name)
     await campus.loop.post(QuotaSet(quota=quota))
     return lifted
+
+
+def _id(name: str, priority: str | None) -> str:
+    return name if priority is None else name + OF_CLASS_HIGH
 
 
 def _set(campus: Campus, name: str) -> bool:
@@ -56,9 +65,21 @@ def _set(campus: Campus, name: str) -> bool:
 
 
 def _quota_out(quota: Quota) -> wire.QuotaOut:
+    name = quota.id.removesuffix(OF_CLASS_HIGH)
     return wire.QuotaOut(
-        name=quota.id, gpus=quota.gpus or 0, set_at=convert.shown_time(quota.set_s), by=quota.by
+        name=name,
+        priority=None if name == quota.id else "high",
+        gpus=quota.gpus or 0,
+        set_at=convert.shown_time(quota.set_s),
+        by=quota.by,
     )
+
+
+def _high_limit(campus: Campus, name: str) -> int | None:
+    limit = limit_of(name + OF_CLASS_HIGH, campus.state.memories.quotas)
+    if limit is None and name == user_account(name.partition(":")[2]):
+        return campus.station.engine.policies.high_gpus_a_user
+    return limit
 
 
 def _account_out(campus: Campus, account: Account, known: Shares) -> wire.AccountOut:
@@ -67,6 +88,8 @@ def _account_out(campus: Campus, account: Account, known: Shares) -> wire.Accoun
         name=account.id,
         held_gpus=account.held_gpus,
         limit=limit_of(account.id, campus.state.memories.quotas),
+        high_gpus=account.high_gpus,
+        high_limit=_high_limit(campus, account.id),
         used_gpu_h=now.used_gpu_s / _HOUR_S,
         used_share=known.used_share(account.id),
         lent_gpu_h=now.lent_gpu_s / _HOUR_S,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.job import Job
-from gpunion.domain.reasons import Verdict
-from gpunion.domain.replacing import replace
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.nodes.node_view import NodeView
+from gpunion.domain.reasons.reason import Verdict
 from gpunion.domain.resources import Grant
-from gpunion.domain.snapshot import NodeView
 from gpunion.policy.placement.pick import NotPlaced, Placed, Scoring, place
 
 # A new gang that has waited so long has machines kept for it; one that ran before has them at once.

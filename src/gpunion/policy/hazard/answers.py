@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpunion.policy.hazard.age import NO_AGE_EFFECT
+from gpunion.policy.hazard.buckets import MERGED, MERGED_HOURS, NO_AGE_EFFECT, WEEK_HOURS
 from gpunion.policy.hazard.fleet import FULL_WEEK_LENT_S, FleetPrior
 from gpunion.policy.hazard.history import NodeHistory
 from gpunion.policy.hazard.profile import Answer, RateProfile
 from gpunion.policy.hazard.tally import Tally, level_evidence, level_per_s, sumprod, tally
-from gpunion.policy.hazard.week import MERGED, MERGED_HOURS, WEEK_HOURS
 
 # No machine has been seen to stay for ten thousand years; a rate of zero would end every logarithm.
 RATE_LEAST_PER_S = 1e-12

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gpunion.domain.lending import CalibrationBin, Foretold, Lending
+from gpunion.domain.nodes.lending import CalibrationBin, Foretold, Lending
 
 HORIZON_S = 4 * 3600.0
 BINS = 10

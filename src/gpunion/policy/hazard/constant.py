@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, sqrt
 from typing import Protocol
 
-from gpunion.domain.node import Node
-from gpunion.policy.hazard.credible import upper_ratio
+from gpunion.domain.nodes.node import Node
 
 # GPUnion's campus saw 0.5 to 3.2 interruptions a day and node (HotNets '25); the prior is one a day,
 # worth half a day of evidence.
@@ -45,3 +44,17 @@ class ConstantHazard:
 
     def lower_survival(self, node: Node, now_s: float, horizon_s: float) -> float:
         return exp(-self.upper_rate_per_s(node, now_s) * horizon_s)
+
+
+# The 80 % point of the normal distribution: admission wants to be wrong one time in five at most.
+_UPPER_Z = 0.8416
+
+
+def upper_ratio(evidence: float) -> float:
+    """The 80 % quantile of a Gamma distribution over its mean (Wilson and Hilferty's cube), at least 1.
+
+    With next to no evidence the distribution is so skewed that its quantile falls below its mean; a rate
+    for admission must not.
+    """
+    root = 1.0 - 1.0 / (9.0 * evidence) + _UPPER_Z / (3.0 * sqrt(evidence))
+    return max(1.0, root**3)

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gpunion.policy.hazard.age import AGES, NO_AGE_EFFECT
+from gpunion.policy.hazard.buckets import AGES, MERGED, MERGED_HOURS, NO_AGE_EFFECT, WEEK_HOURS, WEEK_S
 from gpunion.policy.hazard.constant import PRIOR_DEPARTURES, PRIOR_EXPOSURE_S
 from gpunion.policy.hazard.history import NodeHistory
 from gpunion.policy.hazard.tally import Tally, level_per_s, sumprod, tally
-from gpunion.policy.hazard.week import MERGED, MERGED_HOURS, WEEK_HOURS, WEEK_S
 
 # A node's own 168 bins are used once every bin has been seen about four times.
 FULL_WEEK_LENT_S = 4 * WEEK_S

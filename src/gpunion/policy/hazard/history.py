@@ -11,9 +11,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, expm1, log
 
-from gpunion.domain.lending import LentSpan as LentSpan
-from gpunion.policy.hazard.age import AGES, age_class, ages_of
-from gpunion.policy.hazard.week import BLOCK, BLOCKS, DAY_S, WEEK_HOURS, WEEK_S, hour_of_week, hours_of
+from gpunion.domain.nodes.lending import LentSpan as LentSpan
+from gpunion.policy.hazard.buckets import (
+    AGES,
+    BLOCK,
+    BLOCKS,
+    DAY_S,
+    WEEK_HOURS,
+    WEEK_S,
+    age_class,
+    ages_of,
+    hour_of_week,
+    hours_of,
+)
 
 HALF_LIFE_S = 14 * DAY_S
 _FADE_PER_S = log(2.0) / HALF_LIFE_S

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.lending import Lending, LendingMemory
+from gpunion.domain.nodes.lending import Lending, LendingMemory
 from gpunion.policy.hazard.book import HazardBook
 from gpunion.policy.hazard.evidence import Evidence
 from gpunion.policy.hazard.history import NodeHistory

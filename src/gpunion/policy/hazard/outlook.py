@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.lending import CalibrationBin, Lending
-from gpunion.domain.node import Node, NodePhase
+from gpunion.domain.nodes.lending import CalibrationBin, Lending
+from gpunion.domain.nodes.node import Node, NodePhase
+from gpunion.policy.hazard.buckets import HOUR_S, WEEK_HOURS, WEEK_S
 from gpunion.policy.hazard.profile import Answer
-from gpunion.policy.hazard.week import HOUR_S, WEEK_HOURS, WEEK_S
 from gpunion.policy.hazard.weekly import WeeklyHazard
 
 HORIZONS_S = (1 * HOUR_S, 4 * HOUR_S, 12 * HOUR_S)

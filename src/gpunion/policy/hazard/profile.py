@@ -14,10 +14,18 @@ from functools import cached_property
 from itertools import accumulate
 from math import exp
 
-from gpunion.policy.hazard.age import age_class, age_ends_s, ages_of
-from gpunion.policy.hazard.credible import upper_ratio
+from gpunion.policy.hazard.buckets import (
+    HOUR_S,
+    WEEK_HOURS,
+    WEEK_S,
+    age_class,
+    age_ends_s,
+    ages_of,
+    hour_of_week,
+    week_position_s,
+)
+from gpunion.policy.hazard.constant import upper_ratio
 from gpunion.policy.hazard.signs import SPEAK_FOR_S
-from gpunion.policy.hazard.week import HOUR_S, WEEK_HOURS, WEEK_S, hour_of_week, week_position_s
 
 
 class Answer(StrEnum):

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import exp, log
 
-from gpunion.domain.lending import SignTally
-from gpunion.domain.signs import Sign, in_order
+from gpunion.domain.nodes.lending import SignTally
+from gpunion.domain.nodes.signs import Sign, in_order
 from gpunion.policy.hazard.history import HALF_LIFE_S
 
 # Signs count as this many departures' worth of "they mean nothing" until there is evidence.

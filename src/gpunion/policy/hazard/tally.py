@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 
-from gpunion.policy.hazard.age import AGES
-from gpunion.policy.hazard.history import NodeHistory
-from gpunion.policy.hazard.week import (
+from gpunion.policy.hazard.buckets import (
+    AGES,
     BLOCK,
     BLOCK_OF_MERGED,
     BLOCKS,
@@ -16,6 +15,7 @@ from gpunion.policy.hazard.week import (
     MERGED_HOURS,
     WEEK_HOURS,
 )
+from gpunion.policy.hazard.history import NodeHistory
 
 # A level follows the last weeks, but starts from the rate over all time, worth this many departures.
 # Without it a node that leaves once a year would have forgotten its last departure.

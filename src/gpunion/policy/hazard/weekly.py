@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.node import Node
-from gpunion.domain.signs import Signs
+from gpunion.domain.nodes.node import Node
+from gpunion.domain.nodes.signs import Signs
 from gpunion.policy.hazard.book import HazardBook
 from gpunion.policy.hazard.profile import RateProfile
 from gpunion.policy.hazard.signs import SignBook

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from gpunion.domain.cuda_requirement import first_words, runs_here
+from gpunion.domain.gpu_models import is_model
 from gpunion.domain.image import Parcel
-from gpunion.domain.job import Job
-from gpunion.domain.models import is_model
-from gpunion.domain.node import DiskRoom, Node, NodePhase
-from gpunion.domain.place import CAMPUS
-from gpunion.domain.reasons import Reason, Why, because
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.nodes.node import CAMPUS, DiskRoom, Node, NodePhase
+from gpunion.domain.nodes.node_view import NodeView
+from gpunion.domain.reasons.reason import Reason, Why, because
+from gpunion.domain.reasons.wording import lab_in_words
 from gpunion.domain.resources import Gpu, Request
-from gpunion.domain.snapshot import NodeView
 from gpunion.domain.system_tier import UNTRIED, Tier, architecture, differing
-from gpunion.domain.wording import lab_in_words
+from gpunion.domain.version_ranges import distance, is_within
 
 # Refusals that no waiting mends: more than the node has, or against its owner's standing terms.
 FOR_GOOD = frozenset(
@@ -19,6 +20,11 @@ FOR_GOOD = frozenset(
         Why.TOO_FEW_GPUS,
         Why.TOO_LITTLE_VRAM,
         Why.WRONG_MODEL,
+        Why.OTHER_CAPABILITY,
+        Why.CAPABILITY_UNKNOWN,
+        Why.OTHER_CUDA,
+        Why.CUDA_UNKNOWN,
+        Why.IMAGE_NEEDS_CUDA,
         Why.TOO_FEW_CPUS,
         Why.TOO_LITTLE_MEMORY,
         Why.LAB_NOT_ADMITTED,
@@ -30,6 +36,8 @@ FOR_GOOD = frozenset(
         Why.IMAGE_NOT_ADMITTED,
         Why.IMAGE_TOO_LARGE,
         Why.CANNOT_DUMP,
+        Why.SLICES_APART,
+        Why.SLICE_NOT_DUMPED,
     }
 )
 
@@ -53,9 +61,9 @@ def refusal(job: Job, view: NodeView, now_s: float) -> Reason | None:
         _never_fits(job, view)
         or _against_the_terms(job, view)
         or _never_whole(job, view.node)
-        or _not_now(job, view, now_s)
+        or not_now(job, view, now_s)
         or _not_whole(job, view.node)
-        or _not_free(job.request, view)
+        or _not_free(job.request, view, now_s)
     )
 
 
@@ -67,13 +75,24 @@ def has_room(request: Request, view: NodeView) -> bool:
         and view.free_memory_bytes >= request.memory_bytes
         and view.node.phase is _SHARING
         and not view.node.unheard
+        and not view.node.isolated_because
     )
 
 
 def suitable(gpus: tuple[Gpu, ...], request: Request) -> tuple[Gpu, ...]:
-    if not (request.models or request.exclude_models or request.vram_bytes or request.alike):
+    if not request.takes_slices:
+        gpus = tuple(gpu for gpu in gpus if not gpu.card)
+    of_kind = request.models or request.exclude_models or request.alike
+    if not (of_kind or request.vram_bytes or request.compute_capability or request.cuda):
         return gpus  # most ask for any
-    return tuple(gpu for gpu in gpus if _model_fits(gpu, request) and gpu.memory_bytes >= request.vram_bytes)
+    return tuple(
+        gpu
+        for gpu in gpus
+        if _model_fits(gpu, request)
+        and gpu.memory_bytes >= request.vram_bytes
+        and _runs(gpu.compute_capability, request.compute_capability)
+        and _runs(gpu.cuda, request.cuda)
+    )
 
 
 def _never_fits(job: Job, view: NodeView) -> Reason | None:
@@ -83,11 +102,19 @@ def _never_fits(job: Job, view: NodeView) -> Reason | None:
         return because(node.id, Why.NODE_LEFT)
     if len(capacity.gpus) < request.gpus:
         return because(node.id, Why.TOO_FEW_GPUS, has=len(capacity.gpus), needs=request.gpus)
+    if (slices := sum(1 for gpu in capacity.gpus if gpu.card)) and not job.request.takes_slices:
+        if len(capacity.gpus) - slices < request.gpus:
+            why = Why.SLICES_APART if request.gpus > 1 else Why.SLICE_NOT_DUMPED
+            return because(node.id, why, slices=slices, needs=request.gpus)
     if request.models or request.exclude_models:
         of_model = [gpu for gpu in capacity.gpus if _model_fits(gpu, request)]
         if len(of_model) < request.gpus:
             models = ", ".join(sorted({gpu.model for gpu in capacity.gpus}))
             return because(node.id, Why.WRONG_MODEL, models=models)
+    if (request.compute_capability or request.cuda) and (refused := _other_version(node, request)):
+        return refused
+    if job.image is not None and request.gpus and (refused := _image_does_not_run(job.image, node, request)):
+        return refused
     if request.vram_bytes and (has := len(suitable(node.facts.lent_gpus, request))) < request.gpus:
         most_bytes = max((gpu.memory_bytes for gpu in node.facts.lent_gpus), default=0)
         return because(
@@ -106,6 +133,56 @@ def _never_fits(job: Job, view: NodeView) -> Reason | None:
     return None
 
 
+def _other_version(node: Node, request: Request) -> Reason | None:
+    """Of its GPUs of a wanted model: too few can run what the program was built for."""
+    gpus = tuple(gpu for gpu in node.facts.capacity.gpus if _model_fits(gpu, request))
+    for asked, of, unknown, other in (
+        (request.compute_capability, _capability, Why.CAPABILITY_UNKNOWN, Why.OTHER_CAPABILITY),
+        (request.cuda, _cuda, Why.CUDA_UNKNOWN, Why.OTHER_CUDA),
+    ):
+        if sum(_runs(of(gpu), asked) for gpu in gpus) >= request.gpus:
+            continue
+        known = {of(gpu) for gpu in gpus} - {""}
+        if not known:
+            return because(node.id, unknown, asked=asked, mend=_mend(gpus, unknown))
+        # What is nearest comes first: that is the one whose owner may be asked.
+        has = ", ".join(sorted(known, key=lambda version: (distance(version, asked), version)))
+        models = ", ".join(sorted({gpu.model for gpu in gpus}))
+        facts = {"models": models} if other is Why.OTHER_CAPABILITY else {}
+        return because(node.id, other, asked=asked, has=has, **facts)
+    return None
+
+
+def _image_does_not_run(parcel: Parcel, node: Node, request: Request) -> Reason | None:
+    requires = "" if parcel.archive is None else parcel.archive.requires
+    gpus = node.facts.capacity.gpus
+    if not requires or sum(runs_here(requires, gpu) for gpu in gpus) >= request.gpus:
+        return None
+    asked, has = first_words(requires), ", ".join(sorted({gpu.cuda for gpu in gpus} - {""}))
+    if not has:
+        return because(node.id, Why.CUDA_UNKNOWN, asked=asked, mend=_mend(gpus, Why.CUDA_UNKNOWN))
+    return because(node.id, Why.IMAGE_NEEDS_CUDA, asked=asked, has=has, image=parcel.image.name)
+
+
+def _mend(gpus: tuple[Gpu, ...], unknown: Why) -> str:
+    if not all(gpu.declared for gpu in gpus):
+        return "update its NVIDIA driver, which does not say"
+    key = 'compute_capability = "8.6"' if unknown is Why.CAPABILITY_UNKNOWN else 'cuda = "12.4"'
+    return f"write what is true into agent.toml, under [[gpu]]: {key}"
+
+
+def _capability(gpu: Gpu) -> str:
+    return gpu.compute_capability
+
+
+def _cuda(gpu: Gpu) -> str:
+    return gpu.cuda
+
+
+def _runs(version: str, asked: str) -> bool:
+    return not asked or is_within(version, asked)
+
+
 def _against_the_terms(job: Job, view: NodeView) -> Reason | None:
     facts = view.node.facts
     if not facts.terms.admits(job.spec.lab, job.spec.owner):
@@ -116,6 +193,10 @@ def _against_the_terms(job: Job, view: NodeView) -> Reason | None:
         return because(view.node.id, Why.UNSANDBOXED)
     if job.spec.request.network and not facts.terms.egress:
         return because(view.node.id, Why.NO_NETWORK_HERE)
+    if job.spec.session is not None and not facts.terms.sessions:
+        return because(view.node.id, Why.NO_SESSIONS_HERE)
+    if job.packages is not None and job.packages_barred:
+        return because(view.node.id, Why.ENVIRONMENT_NOT_PUBLISHED, environment=job.packages.name)
     return None if job.image is None else _image_refused(job.image, job.image_barred, view.node)
 
 
@@ -136,8 +217,11 @@ def _image_refused(parcel: Parcel, barred: bool, node: Node) -> Reason | None:
     return None
 
 
-def _not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
+def not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
+    """Why nobody new comes there at the moment, whatever else is free."""
     node = view.node
+    if node.isolated_because:
+        return because(node.id, Why.NODE_ISOLATED, node=node.id, because=node.isolated_because)
     if node.unheard:
         return because(node.id, Why.NODE_UNHEARD)
     phase = _PHASES.get(node.phase)
@@ -168,7 +252,9 @@ def _place_for_people(places: tuple[str, ...]) -> str:
 def _never_whole(job: Job, node: Node) -> Reason | None:
     """Before what is so now: no waiting mends it."""
     here = node.facts.system
-    if (job.tier is not Tier.SYSTEM and job.dump is None) or here.able or here == UNTRIED:
+    if job.spec.session is not None or (job.tier is not Tier.SYSTEM and job.dump is None):
+        return None  # a session goes on from its variables where it cannot be brought back whole
+    if here.able or here == UNTRIED:
         return None
     return because(node.id, Why.CANNOT_DUMP, why_not=here.why_not)
 
@@ -176,11 +262,16 @@ def _never_whole(job: Job, node: Node) -> Reason | None:
 def _not_whole(job: Job, node: Node) -> Reason | None:
     """Of a job that is saved whole, or was once, on a machine that may do that: could it be dumped there, and
     brought back from what it has?"""
-    if job.tier is not Tier.SYSTEM and job.dump is None:
+    if job.spec.session is not None or (job.tier is not Tier.SYSTEM and job.dump is None):
         return None
-    here = node.facts.system
-    if here == UNTRIED:
+    if node.facts.system == UNTRIED:
         return because(node.id, Why.DUMPING_UNTRIED)
+    return not_brought_back(job, node)
+
+
+def not_brought_back(job: Job, node: Node) -> Reason | None:
+    """Why the dump it has is of no use on a machine that could dump guests."""
+    here = node.facts.system
     if job.dump is None:
         return None
     if job.dump.gpu and all(gpu.model != job.dump.gpu for gpu in node.facts.capacity.gpus):
@@ -198,11 +289,11 @@ def _not_whole(job: Job, node: Node) -> Reason | None:
     return None
 
 
-def _not_free(request: Request, view: NodeView) -> Reason | None:
+def _not_free(request: Request, view: NodeView, now_s: float) -> Reason | None:
     node = view.node
     free = len(suitable(view.free_gpus, request))
     if free < request.gpus:
-        return _too_few_free(request, view, free)
+        return _too_few_free(request, view, free, now_s)
     if view.free_cpus < request.cpus:
         return because(node.id, Why.TOO_FEW_FREE_CPUS, free=view.free_cpus, needs=request.cpus)
     if view.free_memory_bytes < request.memory_bytes:
@@ -211,12 +302,12 @@ def _not_free(request: Request, view: NodeView) -> Reason | None:
     return None
 
 
-def _too_few_free(request: Request, view: NodeView, free: int) -> Reason:
+def _too_few_free(request: Request, view: NodeView, free: int, now_s: float) -> Reason:
     """Where GPUs are missing because they are not lent, who waits for them is told by whom."""
     node, withheld = view.node, []
     if node.withheld:
         able = {gpu.index for gpu in suitable(node.facts.lent_gpus, request)}
-        withheld = [gpu.because() for gpu in node.withheld if gpu.index in able]
+        withheld = [gpu.because(now_s) for gpu in node.withheld if gpu.index in able]
     if not withheld:
         return because(node.id, Why.TOO_FEW_FREE_GPUS, free=free, needs=request.gpus)
     return because(node.id, Why.GPU_WITHHELD, free=free, needs=request.gpus, because="; ".join(withheld))

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from gpunion.domain.counting import counted
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import Job
-from gpunion.domain.reasons import Verdict
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.nodes.node_view import NodeView
+from gpunion.domain.reasons.reason import Verdict
 from gpunion.domain.resources import Gpu, Grant
-from gpunion.domain.snapshot import NodeView
 from gpunion.domain.ties import tie_break
 from gpunion.policy.placement.filters import refusal, suitable
+from gpunion.text import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,20 @@ class FastThenTight:
         )
 
 
+class TightThenFast:
+    """The node with the least left over; among those, the fastest GPUs. Small jobs fill up what is broken
+    into already, and whole machines stay free for jobs that need several GPUs."""
+
+    def score(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...], now_s: float) -> float:
+        leftover = len(view.free_gpus) - job.spec.request.gpus
+        return LEFTOVER_WEIGHT * _speed(gpus) - leftover
+
+    def because(self, job: Job, view: NodeView, gpus: tuple[Gpu, ...]) -> str:
+        leftover = len(view.free_gpus) - job.spec.request.gpus
+        model = gpus[0].model if gpus else "no GPU needed"
+        return f"the fullest of those with room ({model}, {counted(leftover, 'GPU')} left over)"
+
+
 def place(
     job: Job, views: Iterable[NodeView], now_s: float, scoring: Scoring, prefer: NodeId | None = None
 ) -> Placed | NotPlaced:
@@ -91,10 +105,17 @@ def _liking(job: Job, view: NodeView) -> int:
 
 
 def choose_gpus(job: Job, view: NodeView) -> tuple[Gpu, ...]:
-    """The fastest that do, but no bigger than needed: memory is what the next job may lack."""
+    """The fastest that do, but no bigger than needed: memory is what the next job may lack. Of slices the
+    smallest that does, and any of them before a whole card."""
     able = suitable(view.free_gpus, job.request)
-    ranked = sorted(able, key=lambda gpu: (-gpu.speed, gpu.memory_bytes, gpu.index))
+    ranked = sorted(able, key=_first_taken)
     return tuple(sorted(ranked[: job.spec.request.gpus], key=lambda gpu: gpu.index))
+
+
+def _first_taken(gpu: Gpu) -> tuple[bool, float, float, int]:
+    if gpu.card:
+        return (False, gpu.memory_bytes, -gpu.speed, gpu.index)
+    return (True, -gpu.speed, gpu.memory_bytes, gpu.index)
 
 
 def grant(job: Job, gpus: tuple[Gpu, ...]) -> Grant:

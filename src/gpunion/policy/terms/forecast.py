@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from gpunion.policy.terms.appointments import Appointment, Span, busy_spans
+from gpunion.policy.terms.busy import Span
 from gpunion.policy.terms.civil import Zone, shown
 from gpunion.policy.terms.hours import ALWAYS, LOOK_AHEAD_S, WeeklyHours
-
-ZoneOf = Callable[[str | None], Zone]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,48 +22,41 @@ class Forecast:
 class Times:
     """When an owner lends, in all: within the hours and outside the appointments."""
 
-    zone_of: ZoneOf
+    zone: Zone
     hours: WeeklyHours = ALWAYS
-    appointments: tuple[Appointment, ...] = ()
-    _busy: list[tuple[float, list[Span]]] = field(default_factory=list, compare=False, repr=False)
+    busy: tuple[Span, ...] = ()  # in order and apart from each other
 
     def forecast(self, now_s: float) -> Forecast:
-        busy = self._busy_from(now_s)
-        lent = self._lent(now_s, busy)
+        lent = self._lent(now_s)
         at_s = now_s
         while at_s < now_s + LOOK_AHEAD_S:
-            change_s = self._next_s(at_s, busy)
+            change_s = self._next_s(at_s)
             if change_s is None:
                 break
-            if self._lent(change_s, busy) is not lent:
-                because = "" if lent else self._because(now_s, change_s, busy)
+            if self._lent(change_s) is not lent:
+                because = "" if lent else self._because(now_s, change_s)
                 return Forecast(lent=lent, changes_s=change_s, because=because)
             at_s = change_s
-        return Forecast(lent=lent, changes_s=None, because="" if lent else self._because(now_s, None, busy))
+        return Forecast(lent=lent, changes_s=None, because="" if lent else self._because(now_s, None))
 
-    def _lent(self, at_s: float, busy: list[Span]) -> bool:
-        return self.hours.cover(at_s, self.zone_of(None)) and not _in_one(at_s, busy)
+    def _lent(self, at_s: float) -> bool:
+        return self.hours.cover(at_s, self.zone) and not _in_one(at_s, self.busy)
 
-    def _next_s(self, at_s: float, busy: list[Span]) -> float | None:
-        bounds = [bound for span in busy for bound in span if bound > at_s]
-        of_hours_s = self.hours.next_change_s(at_s, self.zone_of(None))
+    def _next_s(self, at_s: float) -> float | None:
+        bounds = [bound for span in self.busy for bound in span if bound > at_s]
+        of_hours_s = self.hours.next_change_s(at_s, self.zone)
         return min([*bounds, *([] if of_hours_s is None else [of_hours_s])], default=None)
 
-    def _because(self, now_s: float, back_s: float | None, busy: list[Span]) -> str:
+    def _because(self, now_s: float, back_s: float | None) -> str:
         what = (
-            "it is its owner's by their calendar" if _in_one(now_s, busy) else "it is not lent at this hour"
+            "it is its owner's by their calendar"
+            if _in_one(now_s, self.busy)
+            else "it is not lent at this hour"
         )
         if back_s is None:
             return what
-        return f"{what}, again from {shown(back_s, self.zone_of(None))}"
-
-    def _busy_from(self, now_s: float) -> list[Span]:
-        """Spans of the days ahead, worked out once a day: a calendar may have thousands of events."""
-        if not self._busy or not self._busy[0][0] <= now_s <= self._busy[0][0] + LOOK_AHEAD_S / 8:
-            spans = busy_spans(self.appointments, self.zone_of, now_s, now_s + 1.25 * LOOK_AHEAD_S)
-            self._busy[:] = [(now_s, spans)]
-        return self._busy[0][1]
+        return f"{what}, again from {shown(back_s, self.zone)}"
 
 
-def _in_one(at_s: float, spans: list[Span]) -> bool:
+def _in_one(at_s: float, spans: tuple[Span, ...]) -> bool:
     return any(begin <= at_s < end for begin, end in spans)

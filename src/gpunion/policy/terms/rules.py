@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gpunion.domain.events import OwnerReclaimed, OwnerResumed
-from gpunion.domain.guest import Holding, Tenure
-from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu, withheld_of
+from gpunion.domain.jobs.guest import Holding, OwnerState
+from gpunion.domain.nodes.withheld import GpuPhase, HoldCause, WithheldGpu, withheld_of
+from gpunion.domain.protocol.events import OwnerReclaimed, OwnerResumed
 
 Word = OwnerReclaimed | OwnerResumed
 
@@ -46,10 +46,10 @@ class WholeMachine:
     def look(self, now_s: float, rules: Sequence[Rule], holding: Holding) -> Word | None:
         active = {rule.name for rule in rules}
         self.excused &= active
-        if holding.tenure is Tenure.LEFT or holding.leaving:
+        if holding.owner_state is OwnerState.LEFT or holding.leaving:
             return None
-        if holding.tenure in (Tenure.SHARING, Tenure.PAUSED):
-            if self._withheld_for and holding.tenure is Tenure.SHARING:
+        if holding.owner_state in (OwnerState.SHARING, OwnerState.PAUSED):
+            if self._withheld_for and holding.owner_state is OwnerState.SHARING:
                 self.excused |= self._withheld_for & active  # only the owner's word can have lent it
             fresh = self._counting(rules)
             self._withheld_for = frozenset(rule.name for rule in fresh)
@@ -79,7 +79,7 @@ def _withhold(rules: Sequence[Rule], gpus: tuple[int, ...] = ()) -> OwnerReclaim
 def _sooner(now_s: float, rules: Sequence[Rule], holding: Holding) -> OwnerReclaimed | None:
     """Said again where the wall's clock was set, or another rule gives less time."""
     word = _withhold(rules)
-    if word is None or holding.tenure is not Tenure.RECLAIMING or holding.deadline_s is None:
+    if word is None or holding.owner_state is not OwnerState.RECLAIMING or holding.deadline_s is None:
         return None
     due = [rule.notice_s for rule in rules if rule.due]
     if not due or now_s + min(due) >= holding.deadline_s - SAME_MOMENT_S:

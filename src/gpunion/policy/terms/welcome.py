@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpunion.domain.counting import counted
-from gpunion.domain.guest import Guest
 from gpunion.domain.ids import RunId
-from gpunion.domain.sizes import size_in_words
-from gpunion.domain.terms import Terms
+from gpunion.domain.jobs.guest import Guest
+from gpunion.domain.nodes.terms import Terms
+from gpunion.text import counted, size_in_words
 
 
 def unwelcome(terms: Terms, guests: Iterable[Guest]) -> dict[RunId, str]:
@@ -25,6 +24,8 @@ def unwelcome(terms: Terms, guests: Iterable[Guest]) -> dict[RunId, str]:
 
 
 def _not_admitted(terms: Terms, guest: Guest) -> str:
+    if guest.session and not terms.sessions:
+        return "its owner no longer lets anybody work in guests"
     if terms.admits(guest.lab, guest.user):
         return ""
     if not terms.admits_lab(guest.lab):
@@ -35,7 +36,7 @@ def _not_admitted(terms: Terms, guest: Guest) -> str:
 def _too_much(terms: Terms, guests: list[Guest]) -> str:
     if len(guests) > terms.max_guests:
         return f"its owner now allows {counted(terms.max_guests, 'guest')}"
-    cpus = sum(guest.grant.cpus for guest in guests)
+    cpus = sum(guest.grant.cpus for guest in guests if not guest.gave_place)
     if terms.cpus is not None and cpus > terms.cpus:
         return f"its owner now lends {terms.cpus:g} CPUs"
     memory_bytes = sum(guest.grant.memory_bytes for guest in guests)

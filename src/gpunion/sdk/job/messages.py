@@ -47,8 +47,9 @@ class Saved:
 
     step: int
     progress: float
-    files: list[str]
+    files: list[str] | None  # None: all that is in the directory
     stall_s: float
+    counted: str = "steps"  # or "seconds", or "unknown": what `step` is counted in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,7 @@ class Mailbox:
             "progress": saved.progress,
             "files": saved.files,
             "stall_s": round(saved.stall_s, 6),
+            "counted": saved.counted,
         }
         write(self.directory / "saved.json", message)
         self._answered = request.id

@@ -10,7 +10,11 @@ checkpoint is wanted:
 - with a signal, the program gets it. Its checkpoint is whole when the directory has changed and then stood
   still for a while, or when the program ends with status 85, "saved, run me again".
 
-After a last save the program is ended. How far it is, is told as seconds of work: it has no steps to count.
+After a last save the program is ended. How far it is, is told as seconds of work, unless the program tells
+its steps: what it writes into $GPUNION_CONTROL_DIR/progress.json stays. A save counts as the step that a
+progress.json in it says, else as that at which the program was when it wrote what is saved. When that was,
+the files themselves say. Where a command has made them anew, as `cp` without `-p` does, nobody knows how old
+their content is, and that is told instead.
 A save that hangs is given up in time: any other for the last one, and the last one before the machine has to
 be free, so that what kept it can be told.
 """
@@ -25,6 +29,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,9 +49,53 @@ LAST_WORDS_SHARE = 0.25
 # what the longest took so far. If it hangs the rest is for another try.
 IN_THE_WAY_SHARE = 0.5
 LONGEST_TIMES = 1.5
+WRAPPER_MARK = "from_outside"  # of progress.json, where the program has not written it
 ANSWER_S = 120.0  # how long an agent waits for a last save that nobody set a deadline for
 END_LIMIT_S = 3.0  # SIGTERM comes 5 s before the end: a program that has not gone by then is killed
 WORKED_FILE = ".gpunion-seconds.json"
+STEPS, SECONDS, UNKNOWN = "steps", "seconds", "unknown"  # what the step of a save is counted in
+# A program that tells every step is heard 20 times a second: a quarter of an hour.
+HEARD_MOST = 18_000
+
+
+class OwnWords:
+    """What the program itself says of its steps, and when it said so. What the wrapper writes in its place is
+    marked."""
+
+    def __init__(self, control_dir: Path | None) -> None:
+        self._file = None if control_dir is None else control_dir / "progress.json"
+        self._heard: deque[tuple[int, int]] = deque(maxlen=HEARD_MOST)  # when, which step
+
+    @property
+    def any(self) -> bool:
+        return bool(self._heard)
+
+    @property
+    def step(self) -> int:
+        return self._heard[-1][1] if self._heard else 0
+
+    def listen(self) -> None:
+        if self._file is None:
+            return
+        try:
+            said_ns = self._file.stat().st_mtime_ns
+        except OSError:
+            return
+        if self._heard and self._heard[-1][0] == said_ns:
+            return
+        step = _step_in(self._file)
+        if step is not None and step >= self.step:
+            self._heard.append((said_ns, step))
+
+    def step_at(self, when_ns: int) -> int | None:
+        """None: it was before anything that is remembered."""
+        steps = [step for said_ns, step in self._heard if said_ns <= when_ns]
+        return steps[-1] if steps else None
+
+    def tell_in_its_place(self, step: int) -> None:
+        if self._file is not None and not self.any:
+            with contextlib.suppress(OSError):
+                write(self._file, {"step": step, "total_steps": 0, "progress": 0.0, WRAPPER_MARK: True})
 
 
 class Allowance:
@@ -88,7 +137,12 @@ class Wrapped:
         self._folder = Path(os.environ["GPUNION_CHECKPOINT_DIR"])
         self._command, self._signum = list(command), signum
         self._mailbox = Mailbox()
-        self._began_s, self._worked_s = time.monotonic(), self._worked_before()
+        self._own = OwnWords(self._mailbox.directory)
+        before = self._before()
+        self._began_s, self._worked_s = time.monotonic(), _number(before.get("seconds"))
+        # Steps and seconds are not mixed: what the first save is counted in holds for all, on every machine.
+        self._counts = str(before["counts"]) if before.get("counts") in (STEPS, SECONDS) else ""
+        self._saved_step = int(_number(before.get("step")))
         self._told_s = float("-inf")
         self._longest_s = 0.0  # that a save took which came to something
         self._child = subprocess.Popen(list(program))
@@ -104,12 +158,13 @@ class Wrapped:
                 self._child.wait(LOOK_S)
         code = self._child.returncode
         if code == SAVED_RUN_ME_AGAIN:
-            self._note_worked()
+            self._note(*self._at_save(began_ns=0))
+        self._tell_how_far(now=True)
         return 128 - code if code < 0 else code
 
     def _save(self, request: Request) -> bool:
         """Whether that was the last one, and the program has ended."""
-        began_s = time.monotonic()
+        began_s, began_ns = time.monotonic(), time.time_ns()
         allowance = Allowance(self._mailbox, request, self._longest_s)
         trouble = self._run_command(allowance) if self._command else self._send_and_wait(allowance)
         if trouble or self._child.poll() is not None:
@@ -118,16 +173,18 @@ class Wrapped:
                 self._mailbox.could_not(request, trouble)
             return False  # a program that has gone speaks for itself
         self._longest_s = max(self._longest_s, time.monotonic() - began_s)
-        self._note_worked()
+        step, counted = self._at_save(began_ns)
+        self._note(step, counted)
         sync_tree(self._folder)
         stall_s = time.monotonic() - began_s if self._command else 0.0
-        saved = Saved(step=self._seconds(), progress=0.0, files=self._files(), stall_s=stall_s)
+        saved = Saved(step=step, progress=0.0, files=self._files(), stall_s=stall_s, counted=counted)
         self._mailbox.ask_again_soon()
         # A notice may have come meanwhile, with no time in it for another save that takes as long.
         request = self._mailbox.request() or request
         self._mailbox.answer(request, saved)
         if request.final:
             self._end()
+            self._tell_how_far(now=True)
         return request.final
 
     def _run_command(self, allowance: Allowance) -> str:
@@ -185,21 +242,59 @@ class Wrapped:
     def _seconds(self) -> int:
         return int(self._worked_s + time.monotonic() - self._began_s)
 
-    def _worked_before(self) -> float:
+    def _before(self) -> dict[str, object]:
         try:
-            return float(json.loads((self._folder / WORKED_FILE).read_bytes())["seconds"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return 0.0
+            found = json.loads((self._folder / WORKED_FILE).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
-    def _note_worked(self) -> None:
-        write(self._folder / WORKED_FILE, {"seconds": self._seconds()})
+    def _at_save(self, began_ns: int) -> tuple[int, str]:
+        """How far it was when it wrote what is saved, and what that is counted in: what lies there may be
+        older than the asking, as a command may copy what the program wrote minutes ago."""
+        self._own.listen()
+        speaks = self._own.any or _step_in(self._folder / "progress.json") is not None
+        self._counts = self._counts or (STEPS if speaks else SECONDS)
+        written_ns = max((mtime_ns for name, _, mtime_ns in self._look() if name != WORKED_FILE), default=0)
+        said = _step_in(self._folder / "progress.json")
+        if self._counts == STEPS and said is not None:
+            return max(self._saved_step, said), STEPS
+        # A command that keeps the dates of what it copies leaves none that are younger than itself.
+        dated = written_ns > 0 and (not self._command or written_ns < began_ns)
+        if self._counts == STEPS:
+            at_save = self._own.step_at(written_ns) if dated else None
+            step = max(self._saved_step, self._own.step if at_save is None else at_save)
+            return step, UNKNOWN if at_save is None else STEPS
+        age_s = max(0.0, time.time() - written_ns / 1e9) if written_ns else 0.0
+        seconds = max(int(self._worked_s), self._seconds() - int(age_s))
+        return seconds, SECONDS if dated else UNKNOWN
 
-    def _tell_how_far(self) -> None:
-        if self._mailbox.directory is not None and time.monotonic() >= self._told_s + 1.0:
+    def _note(self, step: int, counted: str) -> None:
+        self._saved_step = max(self._saved_step, step)
+        seconds = self._seconds() if self._counts == STEPS else step
+        write(self._folder / WORKED_FILE, {"seconds": seconds, "step": step, "counts": self._counts})
+
+    def _tell_how_far(self, *, now: bool = False) -> None:
+        self._own.listen()
+        if now or time.monotonic() >= self._told_s + 1.0:
             self._told_s = time.monotonic()
-            with contextlib.suppress(OSError):
-                message = {"step": self._seconds(), "total_steps": 0, "progress": 0.0}
-                write(self._mailbox.directory / "progress.json", message)
+            self._own.tell_in_its_place(self._saved_step if self._counts == STEPS else self._seconds())
+
+
+def _step_in(file: Path) -> int | None:
+    """What a program, and not its wrapper, says there of its steps."""
+    try:
+        message = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(message, dict) or WRAPPER_MARK in message:
+        return None
+    step = message.get("step")
+    return step if isinstance(step, int) and not isinstance(step, bool) and step >= 0 else None
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def _mend(program: str, error: OSError) -> str:

@@ -1,1 +1,1 @@
-"""The ten invariants of the architecture, judged on the truth of the simulated world."""
+"""The fifteen invariants of the architecture, judged on the truth of the simulated world."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpunion.domain.commit import Commit
 from gpunion.domain.ids import CheckpointId, JobId
-from gpunion.domain.job import Job
-from gpunion.engine.coordinator_station import CoordinatorStation
-from gpunion.sim.box import Box
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.protocol.commit import Commit
+from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.sim.checkers.court import Checker, Court
+from gpunion.sim.program.box import Box
 from gpunion.sim.vault import Sealed
 
 
@@ -48,7 +48,7 @@ class DurableStaysDurable(Checker):
         self._given_up: set[JobId] = set()  # whose dump came to life nowhere, as was told
         self._seats = {job.id: job.spec.seat for job in self.world.scenario.jobs}
 
-    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+    def coordinator_committed(self, commit: Commit, station: PureCoordinator) -> None:
         for record in commit.decision.changes:
             if isinstance(record, Job):
                 self._judge(record)

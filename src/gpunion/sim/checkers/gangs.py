@@ -6,15 +6,15 @@ to save at one moment, and from no older one than before.
 
 from __future__ import annotations
 
-from gpunion.domain.commit import Commit
-from gpunion.domain.effects import SendOrder
-from gpunion.domain.gang import leader_of
 from gpunion.domain.ids import CheckpointId, JobId
-from gpunion.domain.job import Job
-from gpunion.domain.orders import TakeCheckpoint
-from gpunion.engine.coordinator_station import CoordinatorStation
-from gpunion.sim.box import Box
+from gpunion.domain.jobs.gang import leader_of
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.protocol.commit import Commit
+from gpunion.domain.protocol.effects import SendOrder
+from gpunion.domain.protocol.orders import TakeCheckpoint
+from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.sim.checkers.court import Checker, Court
+from gpunion.sim.program.box import Box
 
 
 class OneStepForAGang(Checker):
@@ -25,7 +25,7 @@ class OneStepForAGang(Checker):
         self._asked: dict[CheckpointId, float] = {}
         self._newest: dict[JobId, tuple[tuple[CheckpointId, ...], float]] = {}
 
-    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+    def coordinator_committed(self, commit: Commit, station: PureCoordinator) -> None:
         for effect in commit.decision.effects:
             if isinstance(effect, SendOrder) and isinstance(effect.order, TakeCheckpoint):
                 self._asked[effect.order.checkpoint_id] = commit.at_s

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpunion.domain.commit import AgentCommit
-from gpunion.domain.events import OwnerReclaimed
 from gpunion.domain.ids import NodeId
-from gpunion.sim.box import Box
+from gpunion.domain.protocol.commit import AgentCommit
+from gpunion.domain.protocol.events import OwnerReclaimed
 from gpunion.sim.checkers.court import Checker
-from gpunion.sim.machine import Word
-from gpunion.sim.network import Flow
+from gpunion.sim.machine.machine import Word
+from gpunion.sim.network.flows import Flow
+from gpunion.sim.program.box import Box
 
 # Time for the keeper's and the agent's timers to come up in the same instant.
 INSTANT_S = 0.01

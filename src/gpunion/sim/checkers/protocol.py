@@ -3,20 +3,20 @@ reason, and every job ends."""
 
 from __future__ import annotations
 
-from gpunion.domain.commit import Commit
-from gpunion.domain.events import JobSubmitted
-from gpunion.domain.frames import AgentFrame, CoordinatorFrame, Welcome
-from gpunion.domain.gang import member_ids
 from gpunion.domain.ids import NodeId, run_id
-from gpunion.domain.job import Job, JobPhase
-from gpunion.domain.node import NodePhase
-from gpunion.domain.run import EndReason, Run
-from gpunion.engine import audit
-from gpunion.engine.coordinator_station import CoordinatorStation
-from gpunion.engine.going_back import GOES_BACK_MOST
-from gpunion.engine.state import CampusState
-from gpunion.sim.box import Box
+from gpunion.domain.jobs.gang import member_ids
+from gpunion.domain.jobs.job import Job, JobPhase
+from gpunion.domain.jobs.run import EndReason, Run
+from gpunion.domain.nodes.node import NodePhase
+from gpunion.domain.protocol.commit import Commit
+from gpunion.domain.protocol.events import JobSubmitted
+from gpunion.domain.protocol.frames import AgentFrame, CoordinatorFrame, Welcome
+from gpunion.engine.coordinator import audit
+from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
+from gpunion.engine.coordinator.runs.retry_limits import Trouble, reached
+from gpunion.engine.coordinator.state import CampusState
 from gpunion.sim.checkers.court import Checker, Court
+from gpunion.sim.program.box import Box
 
 
 class NothingAcknowledgedIsLost(Checker):
@@ -55,7 +55,7 @@ class NothingAcknowledgedIsLost(Checker):
 
 
 class EverythingHasAReason(Checker):
-    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+    def coordinator_committed(self, commit: Commit, station: PureCoordinator) -> None:
         subjects = set()
         for reason in commit.decision.reasons:
             subjects.add(reason.subject)
@@ -66,7 +66,7 @@ class EverythingHasAReason(Checker):
         if isinstance(commit.event, JobSubmitted):
             self._ask_why(commit, station)
 
-    def _judge(self, run: Run, subjects: set[str], station: CoordinatorStation) -> None:
+    def _judge(self, run: Run, subjects: set[str], station: PureCoordinator) -> None:
         if run.end_reason is None:
             self.court.find(8, run.job_id, f"{run.id} ended without a reason")
         elif run.end_reason is not EndReason.FINISHED and run.job_id not in subjects:
@@ -74,7 +74,7 @@ class EverythingHasAReason(Checker):
             if job.migration is None:
                 self.court.find(8, run.job_id, f"{run.id} ended ({run.end_reason}) and nobody was told why")
 
-    def _ask_why(self, commit: Commit, station: CoordinatorStation) -> None:
+    def _ask_why(self, commit: Commit, station: PureCoordinator) -> None:
         assert isinstance(commit.event, JobSubmitted)
         job = station.engine.state.jobs.get(commit.event.job_id)
         if job is None:
@@ -118,7 +118,7 @@ class EveryJobEndsAsItShould(Checker):
         if box.exit_code == 0:
             self._finished.add(box.job_id)
 
-    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+    def coordinator_committed(self, commit: Commit, station: PureCoordinator) -> None:
         for record in commit.decision.changes:
             if isinstance(record, Job) and record.phase.over:
                 self._judge(record, station.engine.state)
@@ -138,11 +138,11 @@ class EveryJobEndsAsItShould(Checker):
         if not any(run.restored_from in self.world.vault.ruined for run in runs):
             what = "failed though there is nothing wrong with its program, nor with what it was given"
             self.court.find(10, job.id, what)
-        elif job.earlier and job.went_back < GOES_BACK_MOST:
+        elif job.earlier and not reached(Trouble.SAVE_USELESS, job.went_back):
             self.court.find(10, job.id, "failed though all members had an earlier save to go back to")
 
 
 class EnginesOwnAudit(Checker):
-    def coordinator_committed(self, commit: Commit, station: CoordinatorStation) -> None:
+    def coordinator_committed(self, commit: Commit, station: PureCoordinator) -> None:
         for found in audit.check(station.engine.state, commit.decision):
             self.court.find(found.invariant, found.subject, f"audit: {found.what}")

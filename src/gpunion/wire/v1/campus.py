@@ -11,7 +11,7 @@ from gpunion.wire.v1.jobs import ReasonOut, VerdictOut
 from gpunion.wire.v1.names import Lab
 from gpunion.wire.v1.strict import Answer, Strict
 
-NodeName = Annotated[str, StringConstraints(pattern=patterns.NODE_NAME)]
+NodeName = Annotated[str, StringConstraints(max_length=63, pattern=patterns.NODE_NAME)]
 LOG_PAGE_LIMIT_BYTES = 1024 * 1024
 # Opaque positions in logs and event numbers stay where JavaScript can count.
 OFFSET_LIMIT = 2**53 - 1
@@ -42,8 +42,10 @@ class TimingOut(Answer):
     save_timeout_s: float
     stop_grace_s: float
     own_save_patience_s: float
+    parked_at_most_s: float
     start_timeout_s: float
     avoid_s: float
+    session_idle_s: float
     replan_s: float
 
 
@@ -67,6 +69,11 @@ class GpuOut(Answer):
     memory_bytes: int
     speed: float
     declared: bool
+    compute_capability: str  # like 8.6; empty: it is not known
+    cuda: str  # the highest version of CUDA that its driver supports; empty: it is not known
+    driver: str
+    card: str  # of a slice: the card it is cut from; empty: it is a whole one
+    profile: str  # of a slice: its shape, like 1g.10gb
     run_id: str | None
     withheld: str | None = None  # why it is not lent although its node is, in words
 
@@ -88,8 +95,10 @@ class TermsOut(Answer):
     autonomy_s: float
     images: list[str]
     egress: list[str]
+    sessions: bool
     park: bool
     park_bytes: int | None
+    figures: str  # what may be told and kept of its GPUs, its comings and goings: sums, or full
 
 
 class NodeOut(Answer):
@@ -98,6 +107,7 @@ class NodeOut(Answer):
     building: str
     phase: str
     connected: bool
+    isolated_because: str  # why it gets neither guests nor leases until it is accepted; empty: it is not
     fingerprint: str | None
     runtime: str
     sandboxed: bool
@@ -120,6 +130,34 @@ class NodeOut(Answer):
     departures: int
     lent_gpu_s: float  # what runs there now counts up to this moment
     runs: list[str]
+
+
+class FreeGpuOut(Answer):
+    index: int
+    model: str
+    memory_bytes: int
+    speed: float
+
+
+class FreeOut(Answer):
+    """Whom its owner's terms name is in the four lists; empty ones: everybody."""
+
+    node: str
+    lab: str
+    gpus: list[FreeGpuOut]
+    cpus: float
+    memory_bytes: int
+    until: str | None  # by its owner's terms it is lent until then; null: nobody has said
+    notice_s: float
+    allow_labs: list[str]
+    deny_labs: list[str]
+    allow_people: list[str]
+    deny_people: list[str]
+
+
+class FreeList(Answer):
+    nodes: list[FreeOut]
+    waiting: int  # jobs that wait for a place now
 
 
 class NodeQuery(Strict):
@@ -199,3 +237,33 @@ class Problem(Answer):
     errors: list[FieldError] | None = None
     verdicts: list[VerdictOut] | None = None
     next_offset: int | None = None
+
+
+class BidOut(Answer):
+    job_id: str
+    job_name: str
+    steps: int = Field(description="0: it counts none, so as many as fit")
+    useful_s: float
+    length_s: float = Field(description="with coming up and saving")
+    vram_bytes: int
+    finishes: bool
+
+
+class WindowOut(Answer):
+    node_id: str
+    gpus: list[int]
+    ends_at: str | None = Field(description="null: as long as nobody else wants it")
+    end: str
+    because: str
+    job_id: str | None = Field(description="who has it; null: nobody")
+    job_name: str | None
+    turn_over_at: str | None = Field(description="from then on others may have its place")
+    next_job_id: str | None = Field(description="to whom it is promised")
+    bids: list[BidOut]
+    unused_because: str | None
+
+
+class WindowList(Answer):
+    policy: str | None = Field(description="null: this campus gives no windows")
+    turn_s: list[float] | None = Field(description="the shortest and the longest turn")
+    windows: list[WindowOut]

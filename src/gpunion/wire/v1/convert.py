@@ -7,20 +7,23 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from gpunion.domain.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.frames import Preparing, SaveNote
-from gpunion.domain.gang import Seat, member_ids
-from gpunion.domain.job import CheckpointWish, DurablePoint, Job, JobPhase, JobSpec, Priority
-from gpunion.domain.migration import Migration
-from gpunion.domain.node import Node
-from gpunion.domain.reasons import Reason, Verdict, told
+from gpunion.domain.ids import JobId
+from gpunion.domain.jobs.checkpoint import Checkpoint, CheckpointPhase, Counted
+from gpunion.domain.jobs.gang import Seat, member_ids
+from gpunion.domain.jobs.job import CheckpointWish, DurablePoint, Job, JobPhase, JobSpec, Priority
+from gpunion.domain.jobs.migration import Migration
+from gpunion.domain.jobs.run import Run
+from gpunion.domain.nodes.node import Node
+from gpunion.domain.nodes.node_view import NodeView
+from gpunion.domain.nodes.withheld import WithheldGpu, withheld_of
+from gpunion.domain.protocol.frames import Preparing, SaveNote
+from gpunion.domain.reasons.reason import Reason, Verdict, told
+from gpunion.domain.reasons.wording import TROUBLE_IN_WORDS
 from gpunion.domain.resources import Request
-from gpunion.domain.run import Run
 from gpunion.domain.system_tier import Tier
 from gpunion.domain.timing import Timing
-from gpunion.domain.withheld import WithheldGpu, withheld_of
-from gpunion.domain.wording import TROUBLE_IN_WORDS
-from gpunion.wire.v1 import campus, jobs, wishes
+from gpunion.wire.v1 import campus, jobs
+from gpunion.wire.v1 import job_requests as wishes
 
 
 def shown_time(at_s: float) -> str:
@@ -37,6 +40,7 @@ def spec_from(job: wishes.JobIn, owner: str) -> JobSpec:
     return JobSpec(
         name=job.name,
         command=tuple(job.command),
+        entrypoint=None if job.entrypoint is None else tuple(job.entrypoint),
         owner=owner,
         lab=job.lab,
         request=Request(
@@ -44,6 +48,8 @@ def spec_from(job: wishes.JobIn, owner: str) -> JobSpec:
             vram_bytes=asked.vram,
             models=tuple(asked.models),
             exclude_models=tuple(asked.exclude),
+            compute_capability=asked.compute_capability,
+            cuda=asked.cuda,
             cpus=asked.cpus,
             memory_bytes=asked.memory,
             network=job.network == "allowed",
@@ -51,6 +57,9 @@ def spec_from(job: wishes.JobIn, owner: str) -> JobSpec:
         environment=tuple(sorted(job.environment.items())),
         bundle=job.bundle,
         priority=Priority[job.priority.upper()],
+        preemptible=job.preemptible,
+        atomizable=job.atomizable,
+        windows=job.windows.wish(),
         checkpoint=CheckpointWish(
             max_interval_s=job.checkpoint.max_interval_s,
             min_interval_s=job.checkpoint.min_interval_s,
@@ -62,8 +71,10 @@ def spec_from(job: wishes.JobIn, owner: str) -> JobSpec:
         expected_s=job.expected_s,
         finish_within_s=job.finish_within_s,
         lockfile=job.lockfile,
+        packages=job.packages,
         image=job.image,
         seat=Seat(size=job.gang) if job.gang > 1 else None,
+        session=None if job.session is None else job.session.asked(),
     )
 
 
@@ -78,6 +89,8 @@ class JobNow:
     saving: jobs.UnderWayOut | None = None
     finishing: jobs.FinishingOut | None = None
     moves: int = 0  # how often it has gone on elsewhere
+    room_for: JobId | None = None  # whom it made room for, while it does not run
+    pieces: jobs.PiecesOut | None = None  # of a job that runs in windows
 
 
 def job_out(job: Job, now: JobNow) -> jobs.JobOut:
@@ -90,6 +103,7 @@ def job_out(job: Job, now: JobNow) -> jobs.JobOut:
         phase=now.phase.value,
         priority=spec.priority.name.lower(),
         command=list(spec.command),
+        entrypoint=None if spec.entrypoint is None else list(spec.entrypoint),
         resources=_resources_out(spec.request),
         bundle=spec.bundle,
         submitted_at=shown_time(job.submitted_s),
@@ -101,20 +115,23 @@ def job_out(job: Job, now: JobNow) -> jobs.JobOut:
         durable=_durable_out(job.durable),
         live=jobs.LiveOut(run_id=run.id, step=live[0], progress=live[1]) if run and live else None,
         lockfile=spec.lockfile,
+        packages=spec.packages,
         image=job.image.image.ref if job.image else None,
         preparing=jobs.PreparingOut(**asdict(now.preparing)) if now.preparing else None,
         saving=now.saving,
         finishing=now.finishing,
+        room_for=now.room_for,
         exit_code=job.exit_code,
         output=job.output,
         places=list(spec.places),
         gang=_gang_out(job),
+        session=spec.session.kind.value if spec.session else None,
+        pieces=now.pieces,
     )
 
 
 def _gang_out(job: Job) -> jobs.GangOut | None:
-    seat = job.spec.seat
-    if seat is None:
+    if (seat := job.spec.seat) is None:
         return None
     return jobs.GangOut(rank=seat.rank, size=seat.size, members=list(member_ids(job.id, seat)))
 
@@ -136,6 +153,9 @@ def job_detail(
         ),
         expected_s=spec.expected_s,
         finish_within_s=spec.finish_within_s,
+        preemptible=spec.preemptible,
+        atomizable=spec.atomizable,
+        windows=wishes.WindowsIn.of(spec.windows),
         runs=[run_out(run) for run in runs],
         migrations=[migration_out(migration) for migration in migrations],
     )
@@ -172,9 +192,13 @@ def migration_out(migration: Migration) -> jobs.MigrationOut:
         stopped_at=shown_time_or_none(migration.stopped_s),
         resumed_at=shown_time_or_none(migration.resumed_s),
         downtime_s=migration.downtime_s,
-        steps_redone=migration.steps_redone,
+        steps_redone=migration.steps_redone if migration.counted is Counted.STEPS else None,
+        work_redone_s=migration.steps_redone if migration.counted is Counted.SECONDS else None,
         shipped_bytes=migration.shipped_bytes,
         fell_back=migration.fell_back,
+        room_for=migration.room_for,
+        way=migration.way,
+        left_after_s=migration.left_after_s,
         tier=migration.tier.value if migration.tier else None,
     )
 
@@ -236,13 +260,8 @@ def under_way_out(note: SaveNote, *, for_s: float, heard_s: float) -> jobs.Under
 
 
 def nobody_knows(heard_s: float | None) -> jobs.UnderWayOut:
-    return jobs.UnderWayOut(
-        stage="unknown",
-        for_s=None,
-        done_bytes=0,
-        total_bytes=None,
-        heard_at=shown_time_or_none(heard_s),
-    )
+    heard_at = shown_time_or_none(heard_s)
+    return jobs.UnderWayOut(stage="unknown", for_s=None, done_bytes=0, total_bytes=None, heard_at=heard_at)
 
 
 def reason_out(reason: Reason) -> jobs.ReasonOut:
@@ -279,6 +298,7 @@ def node_out(
         building=node.facts.building,
         phase=node.phase.value,
         connected=connected,
+        isolated_because=node.isolated_because,
         fingerprint=fingerprint,
         runtime=node.facts.runtime,
         sandboxed=node.facts.sandboxed,
@@ -287,7 +307,9 @@ def node_out(
         dumps_kind=node.facts.system.kind,
         gpus=[
             campus.GpuOut(
-                **asdict(gpu), run_id=holders.get(gpu.index), withheld=_not_lent(node.withheld, gpu.index)
+                **asdict(gpu),
+                run_id=holders.get(gpu.index),
+                withheld=_not_lent(node.withheld, gpu.index, now_s),
             )
             for gpu in capacity.gpus
         ],
@@ -309,13 +331,35 @@ def node_out(
     )
 
 
+def free_out(view: NodeView) -> campus.FreeOut:
+    facts, terms = view.node.facts, view.node.facts.terms
+    return campus.FreeOut(
+        node=view.node.id,
+        lab=facts.lab,
+        gpus=[
+            campus.FreeGpuOut(
+                index=gpu.index, model=gpu.model, memory_bytes=gpu.memory_bytes, speed=gpu.speed
+            )
+            for gpu in view.free_gpus
+        ],
+        cpus=max(0.0, view.free_cpus),
+        memory_bytes=max(0, view.free_memory_bytes),
+        until=shown_time_or_none(view.node.known_end_s),
+        notice_s=terms.notice_s,
+        allow_labs=list(terms.allow_labs),
+        deny_labs=list(terms.deny_labs),
+        allow_people=list(terms.allow_people),
+        deny_people=list(terms.deny_people),
+    )
+
+
 def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _not_lent(gpus: Iterable[WithheldGpu], index: int) -> str | None:
+def _not_lent(gpus: Iterable[WithheldGpu], index: int, now_s: float) -> str | None:
     withheld = withheld_of(gpus, index)
-    return None if withheld is None else withheld.because()
+    return None if withheld is None else withheld.because(now_s)
 
 
 def timing_out(timing: Timing) -> campus.TimingOut:
@@ -328,6 +372,8 @@ def _resources_out(request: Request) -> jobs.ResourcesOut:
         vram_bytes=request.vram_bytes,
         models=list(request.models),
         exclude=list(request.exclude_models),
+        compute_capability=request.compute_capability,
+        cuda=request.cuda,
         cpus=request.cpus,
         memory_bytes=request.memory_bytes,
         network="allowed" if request.network else "none",

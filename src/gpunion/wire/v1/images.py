@@ -1,14 +1,15 @@
-"""The campus's images as they are added and shown."""
+"""What an operator publishes for jobs, as it is added and shown: images and environments."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from gpunion.domain.environment import LIST_LIMIT_BYTES, package_list
 from gpunion.domain.image import pinned
 from gpunion.wire.v1.campus import OFFSET_LIMIT
-from gpunion.wire.v1.names import Digest, ImageName
+from gpunion.wire.v1.names import Digest, EnvironmentName, ImageName
 from gpunion.wire.v1.strict import Answer, Strict
 
 # A piece of an archive: small enough to hold in memory, large enough that a gigabit is not spent waiting.
@@ -58,3 +59,33 @@ class ArchiveOut(Answer):
     digest: str
     next_offset: int
     complete: bool
+
+
+class EnvironmentIn(Strict):
+    name: EnvironmentName
+    requirements: str = Field(
+        max_length=LIST_LIMIT_BYTES, description="as pip reads them: name==version, one a line"
+    )
+
+    @model_validator(mode="after")
+    def _can_be_installed_alike(self) -> EnvironmentIn:
+        package_list(self.name, self.requirements)
+        return self
+
+
+class InstalledOut(Answer):
+    node: str
+    size_bytes: int
+
+
+class EnvironmentOut(Answer):
+    name: str
+    digest: str = Field(description="of the list: equal lists are equal environments")
+    packages: int = Field(description="how many the list names")
+    installed: list[InstalledOut] = Field(description="where it lies ready, as machines last said")
+    added_at: str
+    added_by: str
+
+
+class EnvironmentList(Answer):
+    environments: list[EnvironmentOut]

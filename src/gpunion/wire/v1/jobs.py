@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from gpunion.wire.v1.job_requests import CheckpointIn, WindowsIn
 from gpunion.wire.v1.names import PhaseName
 from gpunion.wire.v1.strict import Answer
-from gpunion.wire.v1.wishes import CheckpointIn
 
 
 class ReasonOut(Answer):
@@ -87,9 +87,13 @@ class MigrationOut(Answer):
     stopped_at: str | None
     resumed_at: str | None
     downtime_s: float | None
-    steps_redone: int
+    steps_redone: int | None  # null: it is saved from outside and counts no steps
+    work_redone_s: float | None = Field(description="instead of steps; null also where nobody can know")
     shipped_bytes: int
     fell_back: bool
+    room_for: str | None = Field(description="the job of a higher class it made room for")
+    way: str | None = Field(description="how it did: park, dump, save or unsaved")
+    left_after_s: float | None = Field(description="from being asked to until it was off its GPUs for that")
     tier: str | None
 
 
@@ -157,9 +161,32 @@ class ResourcesOut(Answer):
     vram_bytes: int
     models: list[str]
     exclude: list[str]
+    compute_capability: str  # the range asked for; empty: any
+    cuda: str
     cpus: float
     memory_bytes: int
     network: Literal["none", "allowed"]
+
+
+class UsedOut(Answer):
+    """What was taken of a machine, as measured there; null where nobody could see it."""
+
+    jobs: int = Field(description="of how many jobs this is the most")
+    for_s: float = Field(description="of their programs, in all")
+    cpus: float = Field(description="processors in use, on average")
+    memory_bytes: int = Field(description="the most at once that could not be taken away again")
+    gpu_utilisation: float | None = Field(description="of the GPUs held, on average, 0 to 1")
+    gpu_memory_bytes: int | None = Field(description="the most at once on one GPU")
+
+
+class PiecesOut(Answer):
+    """Of a job that runs in windows."""
+
+    windows: int = Field(description="it has had so far")
+    worked_s: float
+    overhead_s: float = Field(description="of that, coming and going")
+    ends_at: str | None = Field(description="when its present one ends; null: nobody knows, or it has none")
+    because: str | None
 
 
 class JobOut(Answer):
@@ -169,7 +196,8 @@ class JobOut(Answer):
     lab: str
     phase: PhaseName
     priority: str
-    command: list[str]
+    command: list[str] = Field(description="empty: what its image says")
+    entrypoint: list[str] | None = Field(description="in place of its image's; null: the image's own")
     resources: ResourcesOut
     bundle: str | None
     submitted_at: str
@@ -181,14 +209,18 @@ class JobOut(Answer):
     durable: DurableOut | None
     live: LiveOut | None
     lockfile: str | None
+    packages: str | None = Field(description="the environment of the campus's that it has")
     image: str | None
     preparing: PreparingOut | None
     saving: UnderWayOut | None = Field(description="its newest save, while that is under way")
     finishing: FinishingOut | None = Field(description="while its last output is being sent")
+    room_for: str | None = Field(description="the job of a higher class it made room for, until it goes on")
     exit_code: int | None
     output: str | None
     places: list[str]  # where its checkpoints are kept; none: the campus's own vault
     gang: GangOut | None = Field(description="of a job that is a member of one")
+    session: Literal["notebook", "shell"] | None = Field(description="what of, where somebody works in it")
+    pieces: PiecesOut | None = Field(description="of a job that runs in windows")
 
 
 class JobDetail(JobOut):
@@ -196,6 +228,10 @@ class JobDetail(JobOut):
     checkpoint: CheckpointIn
     expected_s: float | None
     finish_within_s: float | None
+    preemptible: bool
+    atomizable: bool
+    windows: WindowsIn
+    used: UsedOut | None = Field(default=None, description="by its runs that are over")
     runs: list[RunOut]
     migrations: list[MigrationOut]
 
@@ -204,6 +240,9 @@ class JobAnswer(Answer):
     job: JobOut
     reasons: list[ReasonOut]
     verdicts: list[VerdictOut]
+    used_before: UsedOut | None = Field(
+        default=None, description="when handed in: by its user's newest jobs of the same program"
+    )
 
 
 class JobPage(Answer):
@@ -225,3 +264,49 @@ class Why(Answer):
 
 class CheckpointList(Answer):
     checkpoints: list[CheckpointOut]
+
+
+class MissingOut(Answer):
+    name: str
+    why: str
+
+
+class SessionOut(Answer):
+    name: str
+    job_id: str
+    kind: Literal["notebook", "shell"]
+    user: str
+    lab: str
+    phase: PhaseName
+    where: str = Field(description="in words, where it is or what it waits for")
+    here: bool = Field(description="it runs and may be asked; else what is sent to it waits")
+    node: str | None
+    node_lab: str | None
+    ready: bool = Field(description="its own server answers")
+    idle_s: float | None = Field(description="since somebody worked in it; null: nothing is known")
+    idle_end_s: float | None = Field(description="it ends when nobody has worked in it for so long")
+    ends_in_s: float | None = Field(description="if nobody works in it from now on")
+    level: str = Field(description="how it would be kept, were it moved now: whole, variables or files")
+    level_why_not: str = Field(description="why it is kept no better")
+    kernels: int
+    saved_ago_s: float | None
+    saved_bytes: int | None
+    restored: str = Field(description="the level at which it came to this machine; empty: it began here")
+    missing: list[MissingOut] = Field(description="what did not come along to this machine")
+    unsaved: list[MissingOut] = Field(description="what the last save could not take")
+    no_ssh: str = Field(description="why nobody can enter by ssh; empty: one can, or nobody knows")
+    leaving_in_s: float | None = Field(
+        description="its machine is wanted back, and it has to be gone by then"
+    )
+    leaving_why: str
+    moves: int
+    submitted_at: str
+    ended_at: str | None
+
+
+class SessionDetail(SessionOut):
+    token: str = Field(description="what its own server asks for")
+
+
+class SessionList(Answer):
+    sessions: list[SessionOut]

@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from gpunion.domain.environment import NAME_LIMIT_CHARS, check_name
 from gpunion.domain.image import parse_image
 from gpunion.domain.lockfile import refuse_other_kinds
-from gpunion.domain.tree import check_path
+from gpunion.limits import SSH_KEY_MAX_CHARS
+from gpunion.vault.tree import check_path
 from gpunion.wire.v1 import patterns
 
 ARGUMENT_LIMIT_CHARS = 32 * 1024  # of one word; `wishes` limits them all together
@@ -17,8 +19,11 @@ Name = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=pa
 Lab = Annotated[str, StringConstraints(max_length=64, pattern=patterns.WORD)]
 Argument = Annotated[str, StringConstraints(max_length=ARGUMENT_LIMIT_CHARS, pattern=r"^[^\x00]*$")]
 VariableName = Annotated[str, StringConstraints(max_length=128, pattern=patterns.VARIABLE_NAME)]
+SshKey = Annotated[
+    str, StringConstraints(min_length=1, max_length=SSH_KEY_MAX_CHARS, pattern=patterns.SSH_KEY)
+]
 PlaceName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Digest = Annotated[str, StringConstraints(max_length=64, pattern=r"^[0-9a-f]{64}$")]
 
 
 def _names_an_image(text: str) -> str:
@@ -34,8 +39,10 @@ PhaseName = Literal[
     "running",
     "leaving",
     "migrating",
+    "between",
     "stopping",
     "finishing",
+    "held",
     "succeeded",
     "failed",
     "cancelled",
@@ -49,3 +56,4 @@ def _stays_inside(path: str) -> str:
 
 
 Lockfile = Annotated[str, Field(max_length=1024), AfterValidator(_stays_inside)]
+EnvironmentName = Annotated[str, Field(max_length=NAME_LIMIT_CHARS), AfterValidator(check_name)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -15,12 +15,17 @@ QuotaName = Annotated[
 ]
 
 
+# The class whose jobs it counts; all of them where it is left out.
+RationedClass = Literal["high"]
+
+
 class QuotaIn(Strict):
     gpus: int = Field(ge=0, le=GPUS_MOST)
 
 
 class QuotaOut(Answer):
     name: str
+    priority: RationedClass | None = Field(description="the class whose jobs it counts; null: all of them")
     gpus: int
     set_at: str
     by: str
@@ -32,6 +37,8 @@ class AccountOut(Answer):
     name: str
     held_gpus: int
     limit: int | None
+    high_gpus: int = Field(description="of those held, what jobs of class high hold")
+    high_limit: int | None
     used_gpu_h: float
     used_share: float
     lent_gpu_h: float

@@ -39,5 +39,12 @@ SizeBytes = Annotated[
     int,
     BeforeValidator(parse_size),
     Field(ge=0, le=SIZE_LIMIT_BYTES),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "examples": ["16GiB"]}]}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": SIZE_LIMIT_BYTES},
+                {"type": "string", "examples": ["16GiB"]},
+            ]
+        }
+    ),
 ]

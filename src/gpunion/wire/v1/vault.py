@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gpunion.wire.trees import BATCH_BLOCKS_MAX
+from gpunion.limits import EPOCH_MAX
+from gpunion.vault.job_directories import BATCH_BLOCKS_MAX
+from gpunion.wire.v1.job_directories import BlockName
 from gpunion.wire.v1.strict import Answer, Strict
-from gpunion.wire.v1.trees import BlockName
 
 # A block and its head, and a manifest of the largest checkpoint there may be.
 STORED_LIMIT_BYTES = 4 * 1024**2 + 4096
@@ -18,7 +19,7 @@ CheckpointName = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class EpochIn(Strict):
-    epoch: int = Field(ge=0)
+    epoch: int = Field(ge=0, le=EPOCH_MAX)
 
 
 class NamesIn(Strict):

@@ -6,18 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.commit import AgentCommit
-from gpunion.domain.decision import AgentDecision, Decision
-from gpunion.domain.effects import CancelTimer
-from gpunion.domain.events import LeaseRenewed, OwnerPaused
-from gpunion.domain.guest import GuestPhase
 from gpunion.domain.ids import JobId, RunId, checkpoint_id, migration_id, own_checkpoint_id, run_id
-from gpunion.domain.job import JobPhase
-from gpunion.domain.migration import Cause, Migration, MigrationPhase
-from gpunion.domain.reasons import Why, because
+from gpunion.domain.jobs.guest import GuestPhase
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.migration import Cause, Migration, MigrationPhase
+from gpunion.domain.jobs.run import RunPhase
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.commit import AgentCommit
+from gpunion.domain.protocol.decision import AgentDecision, Decision
+from gpunion.domain.protocol.effects import CancelTimer
+from gpunion.domain.protocol.events import LeaseRenewed, OwnerPaused
+from gpunion.domain.protocol.timers import LeaseOver
+from gpunion.domain.reasons.reason import Why, because
 from gpunion.domain.resources import GIB, Capacity
-from gpunion.domain.run import RunPhase
-from gpunion.domain.terms import Terms
 from gpunion.domain.ties import tie_break
 from gpunion.domain.timing import Timing
 from tests.builders import a_guest, a_node, a_run, a_view, facts, some_gpus
@@ -92,7 +93,8 @@ def test_phases_know_what_they_mean() -> None:
         JobPhase.FAILED,
         JobPhase.CANCELLED,
     }
-    assert {phase for phase in JobPhase if phase.waiting} == {JobPhase.PENDING, JobPhase.MIGRATING}
+    waiting = {JobPhase.PENDING, JobPhase.MIGRATING, JobPhase.BETWEEN}
+    assert {phase for phase in JobPhase if phase.waiting} == waiting
     assert [phase for phase in RunPhase if not a_run(phase=phase).living] == [RunPhase.ENDED]
     assert {phase for phase in GuestPhase if a_guest(phase=phase).living} == {
         GuestPhase.STARTING,
@@ -109,7 +111,7 @@ def test_a_decision_that_says_nothing_is_empty() -> None:
 
 
 def test_only_what_a_restart_would_miss_is_worth_a_write() -> None:
-    something = AgentDecision(effects=(CancelTimer(key="lease"),))
+    something = AgentDecision(effects=(CancelTimer(timer=LeaseOver()),))
     assert AgentCommit(at_s=0, event=OwnerPaused(), decision=AgentDecision()).volatile
     assert AgentCommit(at_s=0, event=LeaseRenewed(until_s=1), decision=something).volatile
     assert not AgentCommit(at_s=0, event=OwnerPaused(), decision=something).volatile

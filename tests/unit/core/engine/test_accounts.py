@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.account import Quota
-from gpunion.domain.events import QuotaSet, TimerFired
-from gpunion.domain.gang import Seat
 from gpunion.domain.ids import JobId
-from gpunion.domain.job import JobPhase, JobSpec, Priority
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
-from gpunion.domain.run import EndReason
-from gpunion.engine import lending as lessons
+from gpunion.domain.jobs.account import Quota
+from gpunion.domain.jobs.gang import Seat
+from gpunion.domain.jobs.job import JobPhase, JobSpec, Priority
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import QuotaSet, TimerFired
+from gpunion.domain.protocol.reports import NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.protocol.timers import LessonDue
+from gpunion.domain.reasons.reason import Why
 from gpunion.policy.ordering import PATIENCE_S
 from gpunion.policy.policies import LIVE
 from tests.builders import Headquarters, a_job, a_spec, a_view, facts, whys
@@ -208,7 +208,7 @@ def test_a_late_job_goes_where_it_can_stay_though_that_be_slower(within_s: float
     for _ in range(40):
         headquarters.later(HOUR_S).reported("flighty", NodeReclaimed(freed_after_s=0.0, killed=True))
         headquarters.later(60.0).reported("flighty", NodeResumed())
-    headquarters.hears(TimerFired(key=lessons.LESSON))
+    headquarters.hears(TimerFired(timer=LessonDue()))
     dated = of("ada", expected_s=HOUR_S / 4, finish_within_s=within_s)
     job = a_job(spec=dated, submitted_s=headquarters.now_s)
     later_s = headquarters.now_s + HOUR_S
@@ -280,3 +280,47 @@ def test_a_place_kept_for_a_job_that_its_quota_holds_back_is_free_for_others(
     assert headquarters.job("job").phase is JobPhase.MIGRATING
     headquarters.later(1).submits("other", of("ann"))
     assert headquarters.run("other-e1").node_id in {one.destination for one in kept}
+
+
+def a_rationed_campus() -> Headquarters:
+    headquarters = Headquarters(policies=replace(LIVE, high_gpus_a_user=1), now_s=0.0)
+    headquarters.joins("x", facts(gpus=4, lab="x"))
+    return headquarters
+
+
+def test_a_user_holds_one_gpu_of_class_high_unless_a_quota_says_otherwise() -> None:
+    headquarters = a_rationed_campus()
+    for number in range(3):
+        headquarters.submits(f"urgent-{number}", of("ada", priority=Priority.HIGH))
+    headquarters.submits("other", of("bob", priority=Priority.HIGH))
+    headquarters.submits("plain", of("ada"))
+    assert holders(headquarters) == ["other", "plain", "urgent-0"]
+    assert waits(headquarters, "urgent-1") == (
+        "waits: user ada holds 1 of the 1 GPU allowed at once for jobs of class high; this needs 1"
+    )
+    headquarters.hears(QuotaSet(quota=Quota(id="user:ada/high", gpus=2, set_s=0.0, by="root")))
+    assert "user ada may hold 2 GPUs at once for jobs of class high, says root" in str(
+        [reason.sentence() for _, reason in headquarters.told]
+    )
+    assert holders(headquarters) == ["other", "plain", "urgent-0", "urgent-1"]
+
+
+def test_whoever_asks_for_more_of_class_high_than_is_allowed_is_told_what_to_do() -> None:
+    headquarters = a_rationed_campus()
+    headquarters.submits("wide", of("ada", priority=Priority.HIGH, request=a_spec(gpus=2).request))
+    assert holders(headquarters) == []
+    assert waits(headquarters, "wide").endswith(
+        "Next: stop it and hand it in without --priority high, or have whoever runs the campus allow more "
+        "(gpunion quotas set user:ada 2 --class high)"
+    )
+
+
+def test_a_flood_of_urgent_jobs_of_one_user_drives_out_no_more_than_the_ration() -> None:
+    headquarters = a_rationed_campus()
+    for number in range(4):
+        headquarters.submits(f"low-{number}", of("bob", priority=Priority.LOW))
+        headquarters.started(f"low-{number}-e1")
+    for number in range(10):
+        headquarters.submits(f"urgent-{number}", of("ada", priority=Priority.HIGH))
+    leaving = [job.id for job in headquarters.state.jobs.values() if job.phase is JobPhase.LEAVING]
+    assert len(leaving) == 1

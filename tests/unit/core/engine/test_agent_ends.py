@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import (
+from gpunion.domain.ids import CheckpointId, RunId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import GuestPhase, Saving
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.effects import (
     AskToSave,
     CancelShipping,
     KillGuest,
@@ -16,7 +19,7 @@ from gpunion.domain.effects import (
     ShipOutput,
     TerminateGuest,
 )
-from gpunion.domain.events import (
+from gpunion.domain.protocol.events import (
     GuestExited,
     KeptOutputSent,
     OutputShipped,
@@ -24,10 +27,8 @@ from gpunion.domain.events import (
     OwnerReclaimed,
     TimerFired,
 )
-from gpunion.domain.guest import GuestPhase, Saving
-from gpunion.domain.ids import CheckpointId, RunId
-from gpunion.domain.reports import CheckpointDurable, OutputArrived, RunEnded
-from gpunion.domain.run import EndReason
+from gpunion.domain.protocol.reports import CheckpointDurable, OutputArrived, RunEnded
+from gpunion.domain.protocol.timers import agent_timer
 from tests.builders import (
     TIMING,
     LoneAgent,
@@ -52,7 +53,7 @@ def test_a_guest_that_is_stopped_is_asked_first_and_killed_later(phase: GuestPha
     decision = agent.ordered(a_stop())
     assert decision.effects == (
         TerminateGuest(run_id=RUN),
-        SetTimer(key="kill:job-e1", at_s=agent.now_s + TIMING.stop_grace_s),
+        SetTimer(timer=agent_timer("kill:job-e1"), at_s=agent.now_s + TIMING.stop_grace_s),
     )
     assert deeds(agent.fires("kill:job-e1")) == [KillGuest(run_id=RUN, cause=EndReason.STOPPED)]
     ended = agent.exits(code=None, cause=EndReason.STOPPED)
@@ -105,7 +106,7 @@ def test_a_stopped_guest_that_leaves_with_zero_was_stopped_and_did_not_finish() 
 
 
 def test_nobody_is_killed_for_a_stop_after_they_left() -> None:
-    assert LoneAgent().hears(TimerFired(key="kill:job-e1")).empty
+    assert LoneAgent().hears(TimerFired(timer=agent_timer("kill:job-e1"))).empty
 
 
 def test_a_guest_that_finishes_has_its_output_shipped_before_it_is_reported() -> None:

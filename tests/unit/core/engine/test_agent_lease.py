@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import AskToSave, CancelTimer, KillGuest, LimitGuest, SetTimer, ShipCheckpoint
-from gpunion.domain.events import LeaseRenewed
-from gpunion.domain.guest import GuestPhase, Lease
 from gpunion.domain.ids import CheckpointId, RunId
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import CheckpointDurable, CheckpointFailed, RunEnded
-from gpunion.domain.run import EndReason
-from gpunion.domain.terms import Terms
-from gpunion.engine.handlers.saves import OUT_OF_TOUCH_PATIENCE_S
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import GuestPhase, Lease
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.effects import (
+    AskToSave,
+    CancelTimer,
+    KillGuest,
+    LimitGuest,
+    SetTimer,
+    ShipCheckpoint,
+)
+from gpunion.domain.protocol.events import LeaseRenewed
+from gpunion.domain.protocol.reports import CheckpointDurable, CheckpointFailed, RunEnded
+from gpunion.domain.protocol.timers import LeaseGraceOver, LeaseOver
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.agent.saves import OUT_OF_TOUCH_PATIENCE_S
 from tests.builders import (
     TIMING,
     LoneAgent,
@@ -36,7 +44,7 @@ def test_a_renewal_moves_the_timer_and_the_keepers_limits() -> None:
     until_s = agent.now_s + TIMING.lease_s
     assert decision.changes == (Lease(until_s=until_s),)
     assert decision.effects == (
-        SetTimer(key="lease", at_s=until_s),
+        SetTimer(timer=LeaseOver(), at_s=until_s),
         LimitGuest(run_id=RUN, lease_until_s=until_s + TIMING.grace_s, kill_at_s=None),
     )
 
@@ -87,14 +95,14 @@ def test_a_renewal_in_the_grace_keeps_the_guests() -> None:
     agent = an_agent_with_a_guest()
     agent.fires("lease")
     decision = agent.later(1).renews()
-    assert CancelTimer(key="lease_end") in decision.effects
+    assert CancelTimer(timer=LeaseGraceOver()) in decision.effects
     assert agent.guest().phase is GuestPhase.RUNNING
-    assert agent.timers.at("lease_end") is None
+    assert agent.timer_at("lease_end") is None
 
 
 def test_an_owner_may_let_guests_go_on_longer_alone() -> None:
     agent = an_agent_with_a_guest(of=facts(gpus=2, terms=Terms(autonomy_s=3600)))
-    assert agent.timers.at("lease") == agent.now_s + TIMING.lease_s + 3600
+    assert agent.timer_at("lease") == agent.now_s + TIMING.lease_s + 3600
 
 
 def test_a_last_save_already_asked_for_is_not_asked_for_again() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import AskToSave, SetTimer
-from gpunion.domain.events import OwnerReclaimed, TimerFired
 from gpunion.domain.ids import CheckpointId, RunId
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import CheckpointFailed
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.protocol.effects import AskToSave, SetTimer
+from gpunion.domain.protocol.events import OwnerReclaimed, TimerFired
+from gpunion.domain.protocol.reports import CheckpointFailed
+from gpunion.domain.protocol.timers import agent_timer
+from gpunion.domain.reasons.reason import Why
 from tests.builders import TIMING, a_save_order, a_stop, an_agent_with_a_guest, deeds, reports, whys
 
 RUN = RunId("job-e1")
@@ -17,7 +18,9 @@ def test_while_the_coordinator_is_near_its_plan_is_waited_for() -> None:
     agent = an_agent_with_a_guest()
     agent.hears(OwnerReclaimed(notice_s=60))
     decision = agent.fires("own_save")
-    assert decision.effects == (SetTimer(key="own_save", at_s=agent.now_s + TIMING.own_save_patience_s),)
+    assert decision.effects == (
+        SetTimer(timer=agent_timer("own_save"), at_s=agent.now_s + TIMING.own_save_patience_s),
+    )
 
 
 def test_the_last_wait_for_a_plan_ends_with_the_deadline() -> None:
@@ -82,7 +85,7 @@ def test_a_guest_on_its_way_out_is_not_asked_to_save() -> None:
 
 def test_nobody_is_saved_for_a_notice_that_is_over() -> None:
     agent = an_agent_with_a_guest()
-    assert agent.hears(TimerFired(key="own_save")).empty
+    assert agent.hears(TimerFired(timer=agent_timer("own_save"))).empty
 
 
 def test_a_last_save_that_runs_out_of_time_says_what_kept_it_from_arriving() -> None:

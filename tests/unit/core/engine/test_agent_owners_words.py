@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.effects import (
+from gpunion.domain.ids import RunId
+from gpunion.domain.jobs.guest import Holding, OwnerState
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.effects import (
     CancelShipping,
     CancelTimer,
     KillGuest,
@@ -13,7 +16,7 @@ from gpunion.domain.effects import (
     SendReport,
     TellNotice,
 )
-from gpunion.domain.events import (
+from gpunion.domain.protocol.events import (
     AgentEvent,
     GuestStarted,
     OwnerKilled,
@@ -21,10 +24,8 @@ from gpunion.domain.events import (
     OwnerReclaimed,
     OwnerResumed,
 )
-from gpunion.domain.guest import Holding, Tenure
-from gpunion.domain.ids import RunId
-from gpunion.domain.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed
-from gpunion.domain.run import EndReason
+from gpunion.domain.protocol.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed
+from gpunion.domain.protocol.timers import LeaseOver, agent_timer
 from tests.builders import (
     TIMING,
     LoneAgent,
@@ -43,7 +44,7 @@ def test_a_pause_lets_guests_stay() -> None:
     agent = an_agent_with_a_guest()
     decision = agent.hears(OwnerPaused())
     assert (deeds(decision), reports(decision)) == ([], [NodePaused()])
-    assert agent.tenure() is Tenure.PAUSED
+    assert agent.owner_state() is OwnerState.PAUSED
     assert agent.hears(OwnerPaused()).empty
 
 
@@ -57,7 +58,7 @@ def test_resume_after_a_pause_lends_again() -> None:
     agent = LoneAgent()
     agent.hears(OwnerPaused())
     assert reports(agent.hears(OwnerResumed())) == [NodeResumed()]
-    assert agent.tenure() is Tenure.SHARING
+    assert agent.owner_state() is OwnerState.SHARING
     assert agent.hears(OwnerResumed()).empty
 
 
@@ -67,14 +68,14 @@ def test_resume_during_a_notice_takes_everything_back() -> None:
     decision = agent.hears(OwnerResumed())
     until_s = agent.now_s + TIMING.lease_s + TIMING.grace_s
     assert decision.effects == (
-        CancelTimer(key="deadline"),
-        CancelTimer(key="term"),
-        CancelTimer(key="own_save"),
+        CancelTimer(timer=agent_timer("deadline")),
+        CancelTimer(timer=agent_timer("term")),
+        CancelTimer(timer=agent_timer("own_save")),
         TellNotice(run_id=RUN, deadline_s=None),
         LimitGuest(run_id=RUN, lease_until_s=until_s, kill_at_s=None),
         SendReport(report=NodeResumed()),
     )
-    assert agent.state.holding == Holding(tenure=Tenure.SHARING, asked_s=agent.now_s)
+    assert agent.state.holding == Holding(owner_state=OwnerState.SHARING, asked_s=agent.now_s)
 
 
 def test_a_kill_ends_everything_now_and_is_said_at_once() -> None:
@@ -83,8 +84,8 @@ def test_a_kill_ends_everything_now_and_is_said_at_once() -> None:
     decision = agent.hears(OwnerKilled())
     assert deeds(decision) == [KillGuest(run_id=RUN, cause=EndReason.KILLED_BY_OWNER)]
     assert reports(decision) == [NodeReclaimed(freed_after_s=0.0, killed=True)]
-    assert agent.state.holding == Holding(tenure=Tenure.RECLAIMED, asked_s=agent.now_s, killed=True)
-    assert agent.timers.items() == (("lease", agent.now_s + TIMING.lease_s),)
+    assert agent.state.holding == Holding(owner_state=OwnerState.RECLAIMED, asked_s=agent.now_s, killed=True)
+    assert agent.timers.items() == ((LeaseOver(), agent.now_s + TIMING.lease_s),)
     ended = agent.exits(code=None, cause=EndReason.KILLED_BY_OWNER)
     assert ends(ended) == [EndReason.KILLED_BY_OWNER]
 
@@ -119,7 +120,7 @@ def test_leave_with_guests_is_a_notice_and_then_a_goodbye() -> None:
     agent.hears(OwnerReclaimed(notice_s=30, leaving=True))
     decision = agent.exits(code=None)
     assert reports(decision)[-1] == NodeLeft()
-    assert agent.tenure() is Tenure.LEFT
+    assert agent.owner_state() is OwnerState.LEFT
 
 
 def test_leave_without_guests_is_a_goodbye_at_once() -> None:
@@ -132,7 +133,7 @@ def test_leave_after_a_reclaim_is_a_goodbye_at_once() -> None:
     agent.hears(OwnerReclaimed(notice_s=30))
     assert agent.hears(OwnerReclaimed(notice_s=30)).empty
     assert reports(agent.hears(OwnerReclaimed(notice_s=30, leaving=True))) == [NodeLeft()]
-    assert agent.tenure() is Tenure.LEFT
+    assert agent.owner_state() is OwnerState.LEFT
 
 
 def test_a_kill_while_leaving_is_a_goodbye() -> None:
@@ -141,7 +142,7 @@ def test_a_kill_while_leaving_is_a_goodbye() -> None:
     assert reports(agent.hears(OwnerKilled())) == []
     told = reports(agent.exits(code=137, cause=EndReason.KILLED_BY_OWNER))
     assert [type(report).__name__ for report in told] == ["RunEnded", "NodeLeft"]  # the goodbye comes last
-    assert agent.tenure() is Tenure.LEFT
+    assert agent.owner_state() is OwnerState.LEFT
 
 
 @pytest.mark.parametrize("word", [OwnerReclaimed(notice_s=5), OwnerPaused(), OwnerResumed()])
@@ -150,4 +151,4 @@ def test_a_machine_that_left_takes_no_word_but_a_kill(word: AgentEvent) -> None:
     agent.hears(OwnerReclaimed(notice_s=30, leaving=True))
     assert agent.hears(word).empty
     agent.hears(OwnerKilled())
-    assert agent.tenure() is Tenure.LEFT
+    assert agent.owner_state() is OwnerState.LEFT

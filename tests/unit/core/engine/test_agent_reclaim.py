@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import (
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import GuestPhase, Holding, OwnerState
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.terms import TERM_BEFORE_DEADLINE_S
+from gpunion.domain.protocol.effects import (
     CancelShipping,
     KillGuest,
     LimitGuest,
@@ -17,13 +21,10 @@ from gpunion.domain.effects import (
     TellNotice,
     TerminateGuest,
 )
-from gpunion.domain.events import GuestStarted, OwnerReclaimed
-from gpunion.domain.guest import GuestPhase, Holding, Tenure
-from gpunion.domain.ids import CheckpointId, JobId, RunId
-from gpunion.domain.reports import CheckpointFailed, NodeReclaimed, NoticeGiven, RunEnded
-from gpunion.domain.run import EndReason
-from gpunion.domain.terms import TERM_BEFORE_DEADLINE_S
-from gpunion.engine.handlers.guests import EXIT_SAVED
+from gpunion.domain.protocol.events import GuestStarted, OwnerReclaimed
+from gpunion.domain.protocol.reports import CheckpointFailed, NodeReclaimed, NoticeGiven, RunEnded
+from gpunion.domain.protocol.timers import agent_timer
+from gpunion.engine.agent.guests import EXIT_SAVED
 from tests.builders import (
     TIMING,
     LoneAgent,
@@ -45,13 +46,13 @@ def test_a_notice_sets_the_agent_s_own_timers_and_tells_the_guests_and_their_kee
     decision = agent.hears(OwnerReclaimed(notice_s=60))
     until_s = agent.now_s + TIMING.lease_s + TIMING.grace_s
     assert decision.changes == (
-        Holding(tenure=Tenure.RECLAIMING, asked_s=agent.now_s, deadline_s=deadline_s),
+        Holding(owner_state=OwnerState.RECLAIMING, asked_s=agent.now_s, deadline_s=deadline_s),
     )
     assert decision.effects == (
         SendReport(report=NoticeGiven(deadline_s=deadline_s)),
-        SetTimer(key="deadline", at_s=deadline_s),
-        SetTimer(key="term", at_s=deadline_s - TERM_BEFORE_DEADLINE_S),
-        SetTimer(key="own_save", at_s=agent.now_s + TIMING.own_save_patience_s),
+        SetTimer(timer=agent_timer("deadline"), at_s=deadline_s),
+        SetTimer(timer=agent_timer("term"), at_s=deadline_s - TERM_BEFORE_DEADLINE_S),
+        SetTimer(timer=agent_timer("own_save"), at_s=agent.now_s + TIMING.own_save_patience_s),
         TellNotice(run_id=RUN, deadline_s=deadline_s),
         LimitGuest(run_id=RUN, lease_until_s=until_s, kill_at_s=deadline_s),
     )
@@ -60,7 +61,7 @@ def test_a_notice_sets_the_agent_s_own_timers_and_tells_the_guests_and_their_kee
 def test_an_empty_machine_is_the_owner_s_at_once() -> None:
     agent = LoneAgent()
     decision = agent.hears(OwnerReclaimed(notice_s=60))
-    assert agent.tenure() is Tenure.RECLAIMED
+    assert agent.owner_state() is OwnerState.RECLAIMED
     assert reports(decision) == [
         NoticeGiven(deadline_s=agent.now_s + 60),
         NodeReclaimed(freed_after_s=0.0),
@@ -73,9 +74,9 @@ def test_the_machine_is_free_as_soon_as_the_last_guest_is_gone() -> None:
     agent = an_agent_with_a_guest()
     agent.hears(OwnerReclaimed(notice_s=60))
     decision = agent.later(7).exits(code=EXIT_SAVED)
-    assert agent.tenure() is Tenure.RECLAIMING
+    assert agent.owner_state() is OwnerState.RECLAIMING
     decision = agent.later(3).ships("job-e1-a1")
-    assert agent.tenure() is Tenure.RECLAIMED
+    assert agent.owner_state() is OwnerState.RECLAIMED
     assert NodeReclaimed(freed_after_s=10.0) in reports(decision)
     assert timers_of(decision) == {"deadline": None, "term": None, "own_save": None}
 
@@ -114,7 +115,7 @@ def test_the_deadline_ends_guests_and_cuts_what_they_ship() -> None:
     ]
     last = agent.exits("other-e1", None, cause=EndReason.DEADLINE)
     assert ends(last) == [EndReason.DEADLINE]
-    assert agent.tenure() is Tenure.RECLAIMED
+    assert agent.owner_state() is OwnerState.RECLAIMED
 
 
 def test_output_that_is_not_out_by_the_deadline_stays_behind() -> None:
@@ -127,7 +128,7 @@ def test_output_that_is_not_out_by_the_deadline_stays_behind() -> None:
         EndReason.DEADLINE,
         "finished, but its output could not be saved in time",
     )
-    assert agent.tenure() is Tenure.RECLAIMED
+    assert agent.owner_state() is OwnerState.RECLAIMED
 
 
 @pytest.mark.parametrize("code", [0, EXIT_SAVED])
@@ -159,7 +160,7 @@ def test_a_notice_of_nothing_ends_guests_at_once() -> None:
     assert deeds(decision) == [KillGuest(run_id=RUN, cause=EndReason.DEADLINE)]
     assert reports(decision) == [NoticeGiven(deadline_s=agent.now_s)]
     agent.exits(code=None, cause=EndReason.DEADLINE)
-    assert agent.tenure() is Tenure.RECLAIMED
+    assert agent.owner_state() is OwnerState.RECLAIMED
 
 
 def test_a_short_notice_needs_no_polite_word() -> None:
@@ -201,4 +202,4 @@ def test_a_guest_with_a_last_save_written_is_still_saved_when_killed_by_the_dead
     agent.fires("deadline")
     decision = agent.exits(code=None, cause=EndReason.DEADLINE)
     assert ends(decision) == [EndReason.SAVED]
-    assert replace(agent.state.holding, asked_s=0.0) == Holding(tenure=Tenure.RECLAIMED)
+    assert replace(agent.state.holding, asked_s=0.0) == Holding(owner_state=OwnerState.RECLAIMED)

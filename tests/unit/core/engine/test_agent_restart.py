@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.effects import (
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.jobs.guest import Guest, GuestPhase, Holding, OwnerState, Saving
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.effects import (
     AskToSave,
     CancelShipping,
     KillGuest,
@@ -16,13 +20,10 @@ from gpunion.domain.effects import (
     ShipCheckpoint,
     ShipOutput,
 )
-from gpunion.domain.events import AgentStarted, GuestFound, OwnerReclaimed, OwnerResumed
-from gpunion.domain.guest import Guest, GuestPhase, Holding, Saving, Tenure
-from gpunion.domain.ids import CheckpointId, JobId, RunId
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, RunStarted
-from gpunion.domain.run import EndReason
-from gpunion.domain.terms import Terms
+from gpunion.domain.protocol.events import AgentStarted, GuestFound, OwnerReclaimed, OwnerResumed
+from gpunion.domain.protocol.reports import NodeReclaimed, RunStarted
+from gpunion.domain.protocol.timers import LeaseOver
+from gpunion.domain.reasons.reason import Why
 from tests.builders import TIMING, LoneAgent, a_guest, deeds, ends, facts, reports, timers_of, whys
 
 RUN = RunId("job-e1")
@@ -38,7 +39,7 @@ def restarted(*guests: Guest, found: tuple[GuestFound, ...] = (ALIVE,), **more: 
 
 def test_a_running_guest_is_adopted_and_its_lease_watched() -> None:
     agent, decision = restarted(a_guest())
-    assert decision.effects == (SetTimer(key="lease", at_s=agent.now_s + TIMING.lease_s),)
+    assert decision.effects == (SetTimer(timer=LeaseOver(), at_s=agent.now_s + TIMING.lease_s),)
     assert decision.reasons[0].sentence() == "job-e1 was still alive after the agent's restart"
 
 
@@ -115,7 +116,7 @@ def test_a_guest_that_is_gone_has_its_last_save_shipped_on() -> None:
     agent, decision = restarted(a_guest(phase=GuestPhase.SHIPPING, saving=SAVED), found=())
     assert [type(deed) for deed in deeds(decision)] == [ShipCheckpoint]
     assert agent.guest().phase is GuestPhase.SHIPPING
-    assert "lease" not in agent.timers
+    assert agent.timer_at("lease") is None
 
 
 def test_a_guest_that_finished_has_its_output_shipped_on() -> None:
@@ -180,23 +181,23 @@ def test_an_owner_who_killed_while_no_agent_listened_is_heard() -> None:
 
 def test_a_kill_that_is_already_known_is_not_told_again() -> None:
     agent = LoneAgent(lease=False)
-    agent.state.holding = Holding(tenure=Tenure.RECLAIMED, killed=True)
+    agent.state.holding = Holding(owner_state=OwnerState.RECLAIMED, killed=True)
     assert agent.hears(AgentStarted(found=(), killed_meanwhile=True)).empty
 
 
 def test_a_deadline_that_came_while_no_agent_listened_is_kept() -> None:
     agent = LoneAgent(a_guest(), lease=False)
-    agent.state.holding = Holding(tenure=Tenure.RECLAIMING, asked_s=50.0, deadline_s=90.0)
+    agent.state.holding = Holding(owner_state=OwnerState.RECLAIMING, asked_s=50.0, deadline_s=90.0)
     decision = agent.hears(AgentStarted(found=(ALIVE,)))
     assert KillGuest(run_id=RUN, cause=EndReason.DEADLINE) in deeds(decision)
 
 
 def test_what_was_being_shipped_to_a_deadline_that_came_is_cut() -> None:
     agent = LoneAgent(a_guest(phase=GuestPhase.SHIPPING, saving=SAVED, final_saved=True), lease=False)
-    agent.state.holding = Holding(tenure=Tenure.RECLAIMING, asked_s=50.0, deadline_s=90.0)
+    agent.state.holding = Holding(owner_state=OwnerState.RECLAIMING, asked_s=50.0, deadline_s=90.0)
     decision = agent.hears(AgentStarted(found=()))
     assert set(map(type, deeds(decision))) == {CancelShipping, RemoveGuest}
-    assert agent.state.holding.tenure is Tenure.RECLAIMED
+    assert agent.state.holding.owner_state is OwnerState.RECLAIMED
 
 
 def test_before_the_first_welcome_keepers_learn_deadlines_and_keep_their_lease() -> None:
@@ -212,9 +213,9 @@ def test_before_the_first_welcome_keepers_learn_deadlines_and_keep_their_lease()
 
 def test_a_notice_that_a_reboot_cut_through_is_over() -> None:
     agent = LoneAgent(a_guest(), lease=False)
-    agent.state.holding = Holding(tenure=Tenure.RECLAIMING, asked_s=50.0, deadline_s=1e9)
+    agent.state.holding = Holding(owner_state=OwnerState.RECLAIMING, asked_s=50.0, deadline_s=1e9)
     agent.hears(AgentStarted(found=(), rebooted=True))
-    assert agent.state.holding.tenure is Tenure.RECLAIMED
+    assert agent.state.holding.owner_state is OwnerState.RECLAIMED
 
 
 GIVEN = CheckpointId("job-e0-c3")

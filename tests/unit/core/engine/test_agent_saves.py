@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import (
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import GuestPhase
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.effects import (
     AskToSave,
     CancelShipping,
     CancelTimer,
@@ -15,20 +18,18 @@ from gpunion.domain.effects import (
     ShipCheckpoint,
     ShipOutput,
 )
-from gpunion.domain.events import GuestCouldNotSave, TimerFired
-from gpunion.domain.guest import GuestPhase
-from gpunion.domain.ids import CheckpointId, JobId, RunId
-from gpunion.domain.reports import (
+from gpunion.domain.protocol.events import GuestCouldNotSave, TimerFired
+from gpunion.domain.protocol.reports import (
     Capture,
     CheckpointCaptured,
     CheckpointDurable,
     CheckpointFailed,
     RunEnded,
 )
+from gpunion.domain.protocol.timers import agent_timer
 from gpunion.domain.resources import MIB
-from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import Tier
-from gpunion.engine.handlers.guests import EXIT_SAVED
+from gpunion.engine.agent.guests import EXIT_SAVED
 from tests.builders import (
     TIMING,
     LoneAgent,
@@ -53,14 +54,14 @@ def test_a_save_is_asked_for_written_shipped_and_reported() -> None:
     asked = agent.ordered(a_save_order(rate_bps=5e6))
     assert asked.effects == (
         AskToSave(run_id=RUN, checkpoint_id=C1, final=False, by_s=None),
-        SetTimer(key="save:job-e1", at_s=agent.now_s + TIMING.save_timeout_s),
+        SetTimer(timer=agent_timer("save:job-e1"), at_s=agent.now_s + TIMING.save_timeout_s),
     )
     written = agent.saves(step=10)
     assert written.effects == (
         ShipCheckpoint(run_id=RUN, checkpoint_id=C1, step=10, progress=0.5, rate_bps=5e6),
     )
     arrived = agent.later(7).ships(step=10, elsewhere="attic: no room")
-    assert CancelTimer(key="save:job-e1") in arrived.effects
+    assert CancelTimer(timer=agent_timer("save:job-e1")) in arrived.effects
     assert reports(arrived) == [
         CheckpointDurable(
             run_id=RUN,
@@ -87,7 +88,7 @@ def test_a_save_that_takes_long_to_arrive_is_told_of_meanwhile() -> None:
     on_its_way = CheckpointCaptured(
         run_id=RUN, job_id=JOB, epoch=1, checkpoint_id=C1, step=10, progress=0.5, stall_s=1.0
     )
-    assert reports(agent.hears(TimerFired(key="save:job-e1"))) == [on_its_way]
+    assert reports(agent.hears(TimerFired(timer=agent_timer("save:job-e1")))) == [on_its_way]
     (arrived,) = reports(agent.ships(step=10))
     assert isinstance(arrived, CheckpointDurable)
     assert arrived.capture is None
@@ -133,15 +134,15 @@ def test_a_save_the_program_does_not_answer_is_given_up_and_the_guest_goes_on() 
     assert reports(decision) == [not_saved(CheckpointTrouble.NOT_ANSWERED)]
     assert (agent.guest().phase, agent.guest().saving) == (GuestPhase.RUNNING, None)
     assert agent.saves().empty
-    assert agent.hears(TimerFired(key="save:job-e1")).empty
-    assert agent.hears(TimerFired(key="save:ghost-e1")).empty
+    assert agent.hears(TimerFired(timer=agent_timer("save:job-e1"))).empty
+    assert agent.hears(TimerFired(timer=agent_timer("save:ghost-e1"))).empty
 
 
 def test_a_save_written_in_time_is_not_given_up() -> None:
     agent = an_agent_with_a_guest()
     agent.ordered(a_save_order())
     agent.saves()
-    agent.hears(TimerFired(key="save:job-e1"))
+    agent.hears(TimerFired(timer=agent_timer("save:job-e1")))
     assert agent.guest().saving is not None
 
 

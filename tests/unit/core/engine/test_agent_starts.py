@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from gpunion.domain.decision import AgentDecision
-from gpunion.domain.effects import LimitGuest, RemoveGuest, SendReport, SetTimer, StartGuest, TellNotice
-from gpunion.domain.events import (
+from gpunion.domain.ids import CheckpointId, JobId, RunId
+from gpunion.domain.jobs.guest import GuestPhase, JobEpoch
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.decision import AgentDecision
+from gpunion.domain.protocol.effects import (
+    LimitGuest,
+    RemoveGuest,
+    SendReport,
+    SetTimer,
+    StartGuest,
+    TellNotice,
+)
+from gpunion.domain.protocol.events import (
     GuestStarted,
     GuestStartFailed,
     OutputShipped,
@@ -14,13 +28,10 @@ from gpunion.domain.events import (
     OwnerPaused,
     OwnerReclaimed,
 )
-from gpunion.domain.guest import GuestPhase, JobEpoch
-from gpunion.domain.ids import CheckpointId, JobId, RunId
-from gpunion.domain.orders import Order
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import RunEnded, RunStarted
-from gpunion.domain.run import EndReason
-from gpunion.domain.terms import Terms
+from gpunion.domain.protocol.orders import Order
+from gpunion.domain.protocol.reports import RunEnded, RunStarted
+from gpunion.domain.protocol.timers import LeaseOver
+from gpunion.domain.reasons.reason import Why
 from tests.builders import (
     TIMING,
     LoneAgent,
@@ -51,7 +62,7 @@ def test_a_start_is_obeyed_with_the_lease_s_limit_in_force_from_the_first_moment
     assert decision.effects == (
         StartGuest(order=a_start(), lease_until_s=until_s),
         LimitGuest(run_id=RUN, lease_until_s=until_s, kill_at_s=None),
-        SetTimer(key="lease", at_s=until_s - TIMING.grace_s),
+        SetTimer(timer=LeaseOver(), at_s=until_s - TIMING.grace_s),
     )
 
 
@@ -160,6 +171,31 @@ def test_a_granted_gpu_that_is_still_held_is_refused() -> None:
 def test_two_incarnations_of_a_job_are_not_on_one_machine() -> None:
     agent = an_agent_with_a_guest("job-e1")
     refused(agent, a_start("job-e2", gpu=1), Why.GPU_BUSY)
+
+
+@pytest.mark.parametrize(
+    ("grant", "said"),
+    [
+        ({"gpu_indices": (7,)}, "no GPU 7"),
+        ({"gpu_indices": (0, 0)}, "twice"),
+        ({"cpus": 1e9}, "it has 16 CPUs"),
+        ({"cpus": -1.0}, "it has 16 CPUs"),
+        ({"memory_bytes": 2**60}, "it has 64 GiB of memory"),
+        ({"memory_bytes": -1}, "it has 64 GiB of memory"),
+    ],
+)
+def test_what_the_machine_does_not_have_is_granted_to_nobody(grant: dict[str, Any], said: str) -> None:
+    start = a_start()
+    decision = refused(LoneAgent(), replace(start, grant=replace(start.grant, **grant)), Why.BEYOND_MACHINE)
+    assert said in decision.reasons[0].sentence()
+
+
+def test_nobody_is_granted_what_another_guest_has() -> None:
+    agent = an_agent_with_a_guest(of=facts(gpus=2, cpus=4))
+    start = a_start("other-e1", gpu=1)
+    mine = agent.guest().grant.cpus
+    refused(agent, replace(start, grant=replace(start.grant, cpus=4.5 - mine)), Why.BEYOND_MACHINE)
+    assert deeds(agent.ordered(replace(start, run_id=RunId("x-e2"), epoch=2))) != []
 
 
 def test_a_start_that_fails_is_reported_and_cleared_away() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from gpunion.domain.events import CoordinatorStarted, NodeFellSilent
 from gpunion.domain.ids import NodeId
-from gpunion.domain.orders import StartRun
-from gpunion.domain.reasons import Why
-from gpunion.domain.run import EndReason
-from gpunion.engine.handlers.runs import START_ATTEMPTS
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import CoordinatorStarted, NodeFellSilent
+from gpunion.domain.protocol.orders import StartRun
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.coordinator.runs.retry_limits import AT_MOST, Trouble
 from tests.builders import TIMING, Headquarters, orders
 from tests.builders.gangs import a_gang_spec
+
+START_ATTEMPTS = AT_MOST[Trouble.START_FAILED]
 
 
 def begun_again(*nodes: str) -> Headquarters:

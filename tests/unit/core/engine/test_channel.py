@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-from gpunion.domain.effects import CancelTimer, SetTimer
-from gpunion.domain.ids import NodeId
-from gpunion.domain.reports import NodePaused, NoticeGiven
+from gpunion.domain.ids import NodeId, RunId
+from gpunion.domain.protocol.effects import CancelTimer, SetTimer
+from gpunion.domain.protocol.reports import NodePaused, NoticeGiven
+from gpunion.domain.protocol.timers import CoordinatorTimer, LessonDue, ReplanDue, SaveDue
 from gpunion.engine.channel import (
     SKEW_MEMORY_S,
     WINDOW,
@@ -16,7 +15,6 @@ from gpunion.engine.channel import (
     order_in_our_time,
     report_in_our_time,
 )
-from gpunion.engine.leases import LeaseBook
 from gpunion.engine.timers import Timers
 from tests.builders import a_save_order, a_stop
 
@@ -121,60 +119,39 @@ def test_deadlines_are_told_in_the_receiver_s_time_and_nothing_else_is_touched()
 # --- timers -----------------------------------------------------------------------------------------
 
 
+EARLY, LATE = (SaveDue(run_id=RunId(name)) for name in ("early", "late"))
+
+
 def test_the_earliest_moment_is_due_until_it_is_told_to_have_fired() -> None:
-    timers = Timers([("late", 9.0), ("early", 5.0)])
+    timers: Timers[CoordinatorTimer] = Timers([(LATE, 9.0), (EARLY, 5.0)])
     assert timers.next_s() == 5.0
     assert timers.due(4.9) is None
-    assert timers.due(5.0) == timers.due(20.0) == "early"
-    timers.fired("early")
-    assert timers.due(20.0) == "late"
-    timers.fired("late")
+    assert timers.due(5.0) == timers.due(20.0) == EARLY
+    timers.fired(EARLY)
+    assert timers.due(20.0) == LATE
+    timers.fired(LATE)
     assert (timers.due(20.0), timers.next_s()) == (None, None)
 
 
-def test_setting_a_name_again_moves_it_and_cancelling_removes_it() -> None:
-    timers = Timers()
-    timers.apply([SetTimer(key="a", at_s=5.0), SetTimer(key="a", at_s=9.0), SetTimer(key="b", at_s=1.0)])
-    timers.apply([CancelTimer(key="b"), CancelTimer(key="nothing"), "something else"])
-    assert timers.items() == (("a", 9.0),)
-    assert "a" in timers
-    assert "b" not in timers
-    assert (timers.at("a"), timers.at("b")) == (9.0, None)
+def test_setting_a_timer_again_moves_it_and_cancelling_removes_it() -> None:
+    timers: Timers[CoordinatorTimer] = Timers()
+    moved = [SetTimer(timer=EARLY, at_s=5.0), SetTimer(timer=EARLY, at_s=9.0)]
+    timers.apply([*moved, SetTimer(timer=LATE, at_s=1.0)])
+    timers.apply([CancelTimer(timer=LATE), CancelTimer(timer=LessonDue()), "something else"])
+    assert timers.items() == ((EARLY, 9.0),)
+    assert EARLY in timers
+    assert LATE not in timers
+    assert (timers.at(EARLY), timers.at(LATE)) == (9.0, None)
     assert timers.due(5.0) is None
-    timers.apply([SetTimer(key="a", at_s=2.0)])
-    assert timers.due(2.0) == "a"
+    timers.apply([SetTimer(timer=EARLY, at_s=2.0)])
+    assert timers.due(2.0) == EARLY
 
 
-# --- leases -----------------------------------------------------------------------------------------
-
-
-def test_whoever_is_not_heard_for_long_enough_is_overdue_the_longest_silent_first() -> None:
-    leases = LeaseBook(6.0)
-    assert leases.next_s() is None
-    leases.heard(BETA, 1.0)
-    leases.heard(ALPHA, 2.0)
-    assert leases.next_s() == 7.0
-    assert leases.overdue(6.9) == []
-    assert leases.overdue(8.0) == [(BETA, 1.0), (ALPHA, 2.0)]
-    leases.forget(BETA)
-    leases.forget(NodeId("unknown"))
-    assert leases.overdue(8.0) == [(ALPHA, 2.0)]
-
-
-def test_an_earlier_word_does_not_make_a_later_one_unheard() -> None:
-    leases = LeaseBook(6.0)
-    leases.heard(ALPHA, 5.0)
-    leases.heard(ALPHA, 3.0)
-    assert leases.last_heard_s(ALPHA) == 5.0
-    assert leases.last_heard_s(BETA) is None
-
-
-@pytest.mark.parametrize("silence_s", [1.0, 6.0, 0.1])
-@pytest.mark.parametrize("heard_s", [4.0, 1022.1, 0.3, 1e9 + 0.1])
-def test_next_is_exactly_when_somebody_becomes_overdue(heard_s: float, silence_s: float) -> None:
-    """1022.1 + 6.0 - 1022.1 < 6.0 in floating point: that once made a virtual clock stand still."""
-    leases = LeaseBook(silence_s)
-    leases.heard(ALPHA, heard_s)
-    at_s = leases.next_s()
-    assert at_s is not None
-    assert leases.overdue(at_s) == [(ALPHA, heard_s)]
+def test_of_timers_that_are_due_at_one_moment_the_first_by_text_fires_first() -> None:
+    together: tuple[CoordinatorTimer, ...] = (ReplanDue(), LessonDue(), LATE, EARLY)
+    timers: Timers[CoordinatorTimer] = Timers((timer, 5.0) for timer in together)
+    fired = []
+    while (timer := timers.due(5.0)) is not None:
+        fired.append(timer)
+        timers.fired(timer)
+    assert fired == [EARLY, LATE, LessonDue(), ReplanDue()]

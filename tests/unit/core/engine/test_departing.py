@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.job import CheckpointWish, JobPhase
-from gpunion.domain.orders import TakeCheckpoint
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
-from gpunion.domain.run import EndReason, RunPhase
+from gpunion.domain.jobs.job import CheckpointWish, JobPhase
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.protocol.orders import TakeCheckpoint
+from gpunion.domain.protocol.reports import NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.reasons.reason import Why
+from gpunion.policy.checkpoint_timing.same_owner_alarm import BURSTS
 from gpunion.policy.policies import BASELINE
-from gpunion.policy.scheduling.alarm import BURSTS
 from tests.builders import TIMING, Headquarters, a_spec, facts, orders, whys
 
 PATIENT = replace(BASELINE, takes_turns=True)
@@ -54,7 +54,7 @@ def test_who_has_nowhere_to_go_works_on_until_the_last_moment() -> None:
     headquarters = two_guests(spare=False)
     deadline_s = headquarters.now_s + 300.0
     assert wanted(headquarters) == []
-    at_s = headquarters.timers.at("leave:alpha")
+    at_s = headquarters.timer_at("leave:alpha")
     assert at_s is not None
     assert deadline_s - 60.0 < at_s < deadline_s - 5.0
     asked: list[str] = []
@@ -158,7 +158,7 @@ def test_a_big_last_save_on_its_way_home_is_waited_for() -> None:
     headquarters.captured("job-e2-c1", step=10)
     headquarters.durable("job-e2-c1", step=10, shipped_bytes=12 * 10**9)
     headquarters.joins("home", facts(speed=4.0), incarnation="second")
-    at_s = headquarters.timers.at("flush:job-m2")
+    at_s = headquarters.timer_at("flush:job-m2")
     assert at_s is not None
     sending_s = 8 * 12e9 / 0.5e9
     assert at_s - headquarters.now_s > TIMING.save_timeout_s + sending_s
@@ -170,12 +170,12 @@ def test_guests_of_the_owners_other_machines_save_sooner() -> None:
         headquarters.joins(node, replace(facts(), lab=lab))
         headquarters.submits(f"on-{node}")
         headquarters.started(f"on-{node}-e1")
-    planned = {node: headquarters.timers.at(f"checkpoint:on-{node}-e1") for node in ("beta", "gamma")}
+    planned = {node: headquarters.timer_at(f"checkpoint:on-{node}-e1") for node in ("beta", "gamma")}
     began_s = headquarters.now_s
     headquarters.later(1.0).reported("alpha", NodeReclaimed(freed_after_s=0, killed=True))
     assert planned["beta"] is not None
-    assert headquarters.timers.at("checkpoint:on-beta-e1") == began_s + (planned["beta"] - began_s) / 2
-    assert headquarters.timers.at("checkpoint:on-gamma-e1") == planned["gamma"]
+    assert headquarters.timer_at("checkpoint:on-beta-e1") == began_s + (planned["beta"] - began_s) / 2
+    assert headquarters.timer_at("checkpoint:on-gamma-e1") == planned["gamma"]
 
 
 def test_an_owner_who_comes_makes_nobody_save_more_often_than_its_user_wants() -> None:
@@ -185,7 +185,7 @@ def test_an_owner_who_comes_makes_nobody_save_more_often_than_its_user_wants() -
         headquarters.joins(node, replace(facts(), lab="vision"))
         headquarters.submits(f"on-{node}", seldom)
         headquarters.started(f"on-{node}-e1")
-    planned_s = headquarters.timers.at("checkpoint:on-beta-e1")
+    planned_s = headquarters.timer_at("checkpoint:on-beta-e1")
     assert planned_s == headquarters.now_s + 3600.0
     headquarters.later(1.0).reported("alpha", NodeReclaimed(freed_after_s=0, killed=True))
-    assert headquarters.timers.at("checkpoint:on-beta-e1") == planned_s
+    assert headquarters.timer_at("checkpoint:on-beta-e1") == planned_s

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import DepartureForetold
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.reports import DepartureForetold
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB
-from gpunion.domain.run import EndReason
-from gpunion.policy.checkpointing import FixedInterval
+from gpunion.policy.checkpoint_timing.interval import FixedInterval
 from gpunion.policy.policies import BASELINE, Policies
 from tests.builders import Headquarters, facts, timers_of, whys
 from tests.builders.gangs import RUNS, a_gang_spec

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from gpunion.domain.account import Quota, user_account
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.decision import Decision
-from gpunion.domain.events import NodeHeard, ProgramEnded, QuotaSet, TimerFired
-from gpunion.domain.frames import Finishing, Heartbeat
 from gpunion.domain.ids import NodeId, RunId
-from gpunion.domain.job import JobPhase, Priority
-from gpunion.domain.orders import StartRun
-from gpunion.domain.reasons import Why, told
-from gpunion.domain.reports import NoticeGiven
+from gpunion.domain.jobs.account import Quota, user_account
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.job import JobPhase, Priority
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.events import NodeHeard, ProgramEnded, QuotaSet, TimerFired
+from gpunion.domain.protocol.frames import Finishing, Heartbeat
+from gpunion.domain.protocol.orders import StartRun
+from gpunion.domain.protocol.reports import NoticeGiven
+from gpunion.domain.protocol.timers import coordinator_timer
+from gpunion.domain.reasons.reason import Why, told
 from gpunion.domain.resources import GIB, Request
-from gpunion.domain.run import EndReason, RunPhase
 from tests.builders import Campus, Headquarters, a_campus, a_running_job, a_spec, facts, orders, whys
 from tests.builders.gangs import a_running_gang
 
@@ -39,11 +40,11 @@ def test_that_its_program_has_ended_is_told_once_and_nobody_asks_it_to_save() ->
     headquarters = a_running_job()
     decision = ended(headquarters)
     assert whys(decision, "job") == [Why.OUTPUT_ON_ITS_WAY]
-    assert headquarters.timers.at("checkpoint:job-e1") is None
+    assert headquarters.timer_at("checkpoint:job-e1") is None
     assert headquarters.run().over_s == headquarters.now_s
     assert ended(headquarters.later(2)).empty
     assert headquarters.hears(
-        TimerFired(key="checkpoint:job-e1")
+        TimerFired(timer=coordinator_timer("checkpoint:job-e1"))
     ).empty  # a save that it broke off had set it
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.events import TimerFired
-from gpunion.domain.job import JobPhase
-from gpunion.domain.orders import StopRun
-from gpunion.domain.reasons import Why
-from gpunion.domain.run import EndReason
-from gpunion.engine.vanishing import VANISHED_MOST
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.orders import StopRun
+from gpunion.domain.protocol.timers import ReplanDue
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.coordinator.runs.retry_limits import AT_MOST, Trouble
 from tests.builders import Headquarters
 from tests.builders.gangs import MEMBERS, RUNS, a_gang_spec, a_running_gang, of_kind, phases, told
+
+VANISHED_MOST = AT_MOST[Trouble.VANISHED]
 
 
 def test_a_gang_succeeds_when_the_last_member_has_finished() -> None:
@@ -59,7 +62,7 @@ def test_a_member_that_cannot_be_started_anywhere_fails_the_gang() -> None:
         headquarters.ended(f"job-e{epoch}", EndReason.START_FAILED, detail="no such file")
         headquarters.ended(f"job-r1-e{epoch}", EndReason.STOPPED)
         if epoch < 3:
-            headquarters.later(31).hears(TimerFired(key="replan"))
+            headquarters.later(31).hears(TimerFired(timer=ReplanDue()))
     assert phases(headquarters) == ["failed", "failed"]
     assert "could not be started in 3 tries: no such file" in told(headquarters, "job", Why.FAILED)[0]
 
@@ -70,7 +73,7 @@ def test_a_member_that_vanishes_wherever_it_is_put_fails_the_gang() -> None:
         headquarters.ended(f"job-r1-e{epoch}", EndReason.GUEST_LOST)
         headquarters.ended(f"job-e{epoch}", EndReason.STOPPED)
         if epoch < VANISHED_MOST:
-            headquarters.later(headquarters.engine.timing.avoid_s + 1).hears(TimerFired(key="replan"))
+            headquarters.later(headquarters.engine.timing.avoid_s + 1).hears(TimerFired(timer=ReplanDue()))
             for member in MEMBERS:
                 headquarters.started(f"{member}-e{epoch + 1}")
     assert phases(headquarters) == ["failed", "failed"]

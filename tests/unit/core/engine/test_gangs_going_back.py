@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.decision import Decision
-from gpunion.domain.job import Job, JobPhase
-from gpunion.domain.migration import Cause
-from gpunion.domain.orders import StartRun, TakeCheckpoint
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed
-from gpunion.domain.run import EndReason
-from gpunion.engine.going_back import GOES_BACK_MOST
+from gpunion.domain.jobs.job import Job, JobPhase
+from gpunion.domain.jobs.migration import Cause
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.orders import StartRun, TakeCheckpoint
+from gpunion.domain.protocol.reports import NodeReclaimed
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.coordinator.runs.retry_limits import AT_MOST, Trouble
 from tests.builders import Headquarters
 from tests.builders.gangs import MEMBERS, RUNS, a_running_gang, of_kind, phases, saved_together, told
+
+GOES_BACK_MOST = AT_MOST[Trouble.SAVE_USELESS]
 
 
 def save_round(headquarters: Headquarters, step: int, number: int) -> Decision:

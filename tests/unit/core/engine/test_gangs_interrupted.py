@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpunion.domain.job import JobPhase
-from gpunion.domain.orders import StartRun, StopRun, TakeCheckpoint
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, NoticeGiven
-from gpunion.domain.run import EndReason, RunPhase
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.protocol.orders import StartRun, StopRun, TakeCheckpoint
+from gpunion.domain.protocol.reports import NodeReclaimed, NoticeGiven
+from gpunion.domain.reasons.reason import Why
 from tests.builders import Headquarters, orders
 from tests.builders.gangs import RUNS, a_gang_spec, a_running_gang, of_kind, phases, saved_together, told
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpunion.domain.effects import AskToSave, ParkGuest, ShipCheckpoint
-from gpunion.domain.events import AgentStarted, GuestFound, GuestStarted, OwnerReclaimed
-from gpunion.domain.gang import Seat
 from gpunion.domain.ids import CheckpointId
-from gpunion.domain.terms import Terms
+from gpunion.domain.jobs.gang import Seat
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.effects import AskToSave, ParkGuest, ShipCheckpoint
+from gpunion.domain.protocol.events import AgentStarted, GuestFound, GuestStarted, OwnerReclaimed
 from tests.builders import LoneAgent, a_save_order, a_start, deeds, facts
 
 

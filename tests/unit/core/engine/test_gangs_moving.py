@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gpunion.domain.events import TimerFired
 from gpunion.domain.ids import CheckpointId
-from gpunion.domain.job import Priority
-from gpunion.domain.orders import StartRun, TakeCheckpoint
-from gpunion.domain.reports import NodeReclaimed, NodeResumed
+from gpunion.domain.jobs.job import Priority
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.orders import StartRun, TakeCheckpoint
+from gpunion.domain.protocol.reports import NodeReclaimed, NodeResumed
+from gpunion.domain.protocol.timers import ReplanDue
 from gpunion.domain.resources import Request
-from gpunion.domain.run import EndReason
 from gpunion.policy.policies import LIVE
 from tests.builders import Headquarters, a_spec, facts, orders
 from tests.builders.gangs import RUNS, a_gang_spec, of_kind
@@ -20,10 +21,8 @@ def test_lower_classes_make_room_for_all_members_of_a_gang_and_nobody_takes_it_m
         headquarters.joins(node)
         headquarters.submits(f"low-{number}", a_spec(priority=Priority.LOW))
         headquarters.started(f"low-{number}-e1")
-    headquarters.submits("job", a_gang_spec(priority=Priority.HIGH))
+    asked = of_kind(headquarters.submits("job", a_gang_spec(priority=Priority.HIGH)), TakeCheckpoint)
     headquarters.submits("other", a_spec(priority=Priority.NORMAL))
-    headquarters.later(4000)
-    asked = of_kind(headquarters.hears(TimerFired(key="replan")), TakeCheckpoint)
     assert asked.keys() == {"low-0-e1", "low-1-e1"}
     headquarters.durable("low-0-e1-c1", step=9, final=True)
     assert of_kind(headquarters.ended("low-0-e1", EndReason.SAVED, step=9), StartRun) == {}
@@ -40,7 +39,7 @@ def test_nobody_makes_room_for_a_part_of_a_gang() -> None:
         headquarters.started(f"on-{node}-e1")
     headquarters.submits("job", a_gang_spec(priority=Priority.HIGH))
     headquarters.later(4000)
-    assert orders(headquarters.hears(TimerFired(key="replan"))) == []
+    assert orders(headquarters.hears(TimerFired(timer=ReplanDue()))) == []
 
 
 def test_a_gang_is_driven_out_whole_by_a_higher_class() -> None:
@@ -50,9 +49,7 @@ def test_a_gang_is_driven_out_whole_by_a_higher_class() -> None:
     headquarters.submits("job", a_gang_spec(priority=Priority.LOW))
     for run in RUNS:
         headquarters.started(run)
-    headquarters.later(1000).submits("urgent", a_spec(priority=Priority.HIGH))
-    headquarters.later(4000)
-    decision = headquarters.hears(TimerFired(key="replan"))
+    decision = headquarters.later(1000).submits("urgent", a_spec(priority=Priority.HIGH))
     assert of_kind(decision, TakeCheckpoint).keys() == set(RUNS)
     assert "it makes room for a job of a higher class" in str(headquarters.told)
 

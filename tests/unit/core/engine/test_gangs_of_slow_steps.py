@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from gpunion.domain.events import GuestStarted
-from gpunion.domain.gang import Seat
 from gpunion.domain.ids import RunId
-from gpunion.domain.orders import TakeCheckpoint
-from gpunion.domain.replacing import replace
-from gpunion.domain.reports import NoticeGiven
+from gpunion.domain.jobs.gang import Seat
+from gpunion.domain.protocol.events import GuestStarted
+from gpunion.domain.protocol.orders import TakeCheckpoint
+from gpunion.domain.protocol.reports import NoticeGiven
 from gpunion.policy.gangs.agreeing import Reached, save_step, save_wait_s
 from tests.builders import Headquarters, LoneAgent, a_save_order, a_start, facts, orders, timers_of
 from tests.builders.gangs import RUNS, a_gang_spec

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpunion.domain.account import Quota
-from gpunion.domain.decision import Decision
-from gpunion.domain.events import QuotaSet
-from gpunion.domain.gang import Seat
 from gpunion.domain.ids import JobId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.node import DiskRoom
-from gpunion.domain.orders import StartRun
-from gpunion.domain.reasons import Why
-from gpunion.domain.run import EndReason
-from gpunion.domain.terms import Terms
+from gpunion.domain.jobs.account import Quota
+from gpunion.domain.jobs.gang import Seat
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.node import DiskRoom
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.events import QuotaSet
+from gpunion.domain.protocol.orders import StartRun
+from gpunion.domain.reasons.reason import Why
 from gpunion.policy.gangs.placing import GANG_PATIENCE_S
 from tests.builders import Headquarters, a_spec, facts, orders, whys
 from tests.builders.gangs import MEMBERS, RUNS, a_gang_spec, of_kind, phases, told

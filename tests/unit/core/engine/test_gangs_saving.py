@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import RunId, own_checkpoint_id
-from gpunion.domain.orders import StartRun, StopRun, TakeCheckpoint
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, NoticeGiven
-from gpunion.domain.run import EndReason
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.orders import StartRun, StopRun, TakeCheckpoint
+from gpunion.domain.protocol.reports import NodeReclaimed, NoticeGiven
+from gpunion.domain.reasons.reason import Why
 from tests.builders import Headquarters, facts, orders, timers_of
 from tests.builders.gangs import MEMBERS, RUNS, a_gang_spec, a_running_gang, of_kind, told
 

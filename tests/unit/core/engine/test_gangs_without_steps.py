@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpunion.domain.checkpoint import CheckpointTrouble
 from gpunion.domain.ids import RunId, own_checkpoint_id
-from gpunion.domain.orders import StartRun, TakeCheckpoint
-from gpunion.domain.reports import NodeReclaimed, NoticeGiven
-from gpunion.domain.run import EndReason
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.orders import StartRun, TakeCheckpoint
+from gpunion.domain.protocol.reports import NodeReclaimed, NoticeGiven
 from tests.builders import Headquarters
 from tests.builders.gangs import MEMBERS, RUNS, a_running_gang, of_kind, saved_together
 

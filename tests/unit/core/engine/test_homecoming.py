@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.events import OwnerReclaimed, OwnerResumed, TimerFired
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.migration import Cause, MigrationPhase
-from gpunion.domain.orders import TakeCheckpoint
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
-from gpunion.domain.run import EndReason
-from gpunion.engine import moving
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.migration import Cause, MigrationPhase
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import OwnerReclaimed, OwnerResumed, TimerFired
+from gpunion.domain.protocol.orders import TakeCheckpoint
+from gpunion.domain.protocol.reports import NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.protocol.timers import ReplanDue
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.coordinator.runs import migrations as moving
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.homecoming import Never
 from gpunion.policy.policies import BASELINE
@@ -78,7 +79,7 @@ def test_a_job_that_grows_worth_moving_is_found_by_the_regular_look() -> None:
     assert headquarters.job().phase is JobPhase.RUNNING
     headquarters.later(100)
     headquarters.engine.note_progress(headquarters.run("job-e2").id, 100, 0.001)
-    decision = headquarters.hears(TimerFired(key="replan"))
+    decision = headquarters.hears(TimerFired(timer=ReplanDue()))
     assert Why.GOING_HOME in whys(decision)
 
 
@@ -108,7 +109,7 @@ def test_a_home_that_is_full_is_not_gone_to() -> None:
 def test_a_home_that_never_came_back_is_not_gone_to() -> None:
     headquarters = a_job_away()
     assert headquarters.fires("replan").changes == ()
-    assert "replan" in headquarters.timers
+    assert headquarters.timer_at("replan") is not None
 
 
 def test_where_the_policy_says_never_nobody_goes_home() -> None:
@@ -142,7 +143,7 @@ def test_a_last_save_that_fails_on_the_way_home_lets_the_job_stay_until_a_save_h
     assert headquarters.job().phase is JobPhase.RUNNING
     _, homeward = headquarters.state.migrations.values()
     assert homeward.phase is MigrationPhase.ABANDONED
-    assert "checkpoint:job-e2" in headquarters.timers
+    assert headquarters.timer_at("checkpoint:job-e2") is not None
     for _ in range(3):
         assert Why.GOING_HOME not in whys(headquarters.fires("replan"))
     headquarters.fires("checkpoint:job-e2")

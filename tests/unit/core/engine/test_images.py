@@ -6,21 +6,30 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.decision import Decision
-from gpunion.domain.effects import FetchAhead, SendOrder
-from gpunion.domain.events import GuestStartFailed, ImageAdded, ImageRemoved, OwnerPaused
-from gpunion.domain.frames import Preparing
 from gpunion.domain.ids import NodeId, RunId
-from gpunion.domain.image import Archive, Image, Parcel, matches, parse_image, pinned
-from gpunion.domain.job import JobPhase, JobSpec
-from gpunion.domain.node import NodeFacts
-from gpunion.domain.orders import FetchImage, StartRun, StopRun
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NoticeGiven
+from gpunion.domain.image import (
+    Archive,
+    Image,
+    ImageAdded,
+    ImageRemoved,
+    Parcel,
+    matches,
+    parse_image,
+    pinned,
+)
+from gpunion.domain.jobs.job import JobPhase, JobSpec
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.effects import FetchAhead, SendOrder
+from gpunion.domain.protocol.events import GuestStartFailed, OwnerPaused
+from gpunion.domain.protocol.frames import Preparing
+from gpunion.domain.protocol.orders import FetchImage, StartRun, StopRun
+from gpunion.domain.protocol.reports import NoticeGiven
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB
-from gpunion.domain.run import EndReason
-from gpunion.domain.terms import Terms
-from gpunion.engine import audit
+from gpunion.engine.coordinator import audit
 from tests.builders import (
     Headquarters,
     LoneAgent,
@@ -200,7 +209,7 @@ def test_what_a_start_waits_for_is_remembered_while_it_is_to_start() -> None:
     campus.submits(spec=in_image("torch:2.4"))
     told = Preparing(run_id=RunId("job-e1"), what="fetching its image", done=0.4)
     campus.engine.note_preparing(NodeId("alpha"), (told,))
-    campus.engine.note_preparing(NodeId("beta"), (replace(told, done=0.9),))
+    campus.engine.note_preparing(NodeId("beta"), ())
     assert campus.state.preparing == {"job-e1": told}
     campus.started()
     campus.engine.note_preparing(NodeId("alpha"), (told,))

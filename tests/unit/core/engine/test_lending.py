@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.events import CoordinatorStarted, NodeHeard
 from gpunion.domain.ids import NodeId
-from gpunion.domain.lending import Lending, LentSpan
-from gpunion.domain.reports import NodeReclaimed, NodeResumed, NoticeGiven
-from gpunion.engine import lending as lessons
+from gpunion.domain.nodes.lending import Lending, LentSpan
+from gpunion.domain.protocol.events import CoordinatorStarted, NodeHeard
+from gpunion.domain.protocol.reports import NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.protocol.timers import LessonDue
+from gpunion.engine.coordinator.handlers import lending as lessons
 from gpunion.policy.hazard.book import HazardBook
+from gpunion.policy.hazard.buckets import DAY_S, HOUR_S
 from gpunion.policy.hazard.calibration import HORIZON_S
 from gpunion.policy.hazard.profile import Answer
-from gpunion.policy.hazard.week import DAY_S, HOUR_S
 from gpunion.policy.learning import Learning
 from gpunion.policy.policies import BASELINE, LIVE, Policies
 from gpunion.wire import codec
@@ -95,7 +96,7 @@ def test_lessons_on_the_way_learn_what_one_book_learns_from_the_same_spans() -> 
         reclaim(headquarters)
         resume(headquarters.later(HOUR_S / 4))
         back_s = headquarters.now_s
-        headquarters.fires(lessons.LESSON)
+        headquarters.fires("lesson")
         now_s = headquarters.now_s
         told = [span(max(counted_s, since_s), left_s, since_s), span(back_s, now_s, departed=False)]
         book, counted_s, since_s = book.closed(now_s, {"alpha": told}), now_s, back_s
@@ -113,7 +114,7 @@ def test_a_restart_knows_exactly_what_the_one_before_it_knew() -> None:
     for _ in range(3):
         reclaim(headquarters.later(HOUR_S / 2))
         resume(headquarters.later(60.0))
-        headquarters.fires(lessons.LESSON)
+        headquarters.fires("lesson")
     other = headquarters.restarts()
     other.hears(CoordinatorStarted())
     node = headquarters.node()
@@ -130,32 +131,32 @@ def test_what_is_kept_of_a_node_is_a_few_kilobytes() -> None:
     for _ in range(80):
         reclaim(headquarters.later(7 * HOUR_S))
         resume(headquarters.later(1777.0))
-    headquarters.fires(lessons.LESSON)
+    headquarters.fires("lesson")
     assert len(codec.encode(lending_of(headquarters))) < 10_000
     assert codec.decode(codec.encode(lending_of(headquarters))) == lending_of(headquarters)
 
 
 def test_the_time_a_coordinator_was_away_counts_for_nothing() -> None:
     headquarters = learning(now_s=0.0)
-    headquarters.fires(lessons.LESSON)
+    headquarters.fires("lesson")
     learned_s = lending_of(headquarters).memory.ever_lent_s
     other = headquarters.restarts()
     other.later(3 * DAY_S).hears(CoordinatorStarted())
-    other.fires(lessons.LESSON)
+    other.fires("lesson")
     assert lending_of(other).memory.ever_lent_s < learned_s + HOUR_S
 
 
 def test_forecasts_are_settled_by_a_departure_or_by_the_horizon() -> None:
     headquarters = learning(now_s=0.0)
-    headquarters.fires(lessons.LESSON)
+    headquarters.fires("lesson")
     foretold = lending_of(headquarters).foretold
     assert foretold is not None
     reclaim(headquarters.later(HOUR_S / 2))
     bins = lending_of(headquarters).calibration
     assert [(one.forecasts, one.departed) for one in bins if one.forecasts] == [(1, 1)]
     resume(headquarters)
-    headquarters.fires(lessons.LESSON)
-    headquarters.later(HORIZON_S + 1.0).fires(lessons.LESSON)
+    headquarters.fires("lesson")
+    headquarters.later(HORIZON_S + 1.0).fires("lesson")
     bins = lending_of(headquarters).calibration
     assert sum(one.forecasts for one in bins) == 2
     assert sum(one.departed for one in bins) == 1
@@ -165,11 +166,11 @@ def test_a_large_campus_is_learned_from_a_few_nodes_at_a_time() -> None:
     headquarters = Headquarters(policies=LIVE, now_s=0.0)
     for number in range(lessons.NODES_AT_ONCE + 1):
         headquarters.joins(f"node-{number:02d}")
-    first = headquarters.fires(lessons.LESSON)
-    assert timers_of(first)[lessons.LESSON] == headquarters.now_s + lessons.BETWEEN_S
+    first = headquarters.fires("lesson")
+    assert timers_of(first)["lesson"] == headquarters.now_s + lessons.BETWEEN_S
     assert headquarters.state.memories.campus is not None
     assert headquarters.state.memories.campus.learned_s is None
-    headquarters.fires(lessons.LESSON)
+    headquarters.fires("lesson")
     assert headquarters.state.memories.campus.learned_s == headquarters.now_s
     learned = [one for one in headquarters.state.memories.lendings.values() if one.memory.lent_s]
     assert len(learned) == lessons.NODES_AT_ONCE + 1
@@ -182,7 +183,7 @@ def test_a_node_that_leaves_every_hour_is_saved_more_often_than_one_that_stays()
     for _ in range(40):
         reclaim(headquarters.later(HOUR_S), "flighty")
         resume(headquarters.later(60.0), "flighty")
-    headquarters.fires(lessons.LESSON)
+    headquarters.fires("lesson")
     timing = headquarters.engine.informed_policies().checkpointing
     flighty, calm = headquarters.node("flighty"), headquarters.node("calm")
     often_s = timing.interval_s(a_job(), flighty, headquarters.now_s)
@@ -208,20 +209,32 @@ def test_a_campus_that_begins_to_learn_knows_the_nodes_it_has_and_may_stop_again
     assert lending_of(other).free_since_s == other.now_s
     assert lending_of(other, "beta").free_since_s is None
     other.engine.policies = BASELINE
-    assert other.fires(lessons.LESSON).changes == ()
+    assert other.fires("lesson").changes == ()
     other.hears(CoordinatorStarted())
 
 
 def test_a_node_that_stays_silent_has_departed_when_the_lesson_comes() -> None:
     headquarters = learning(now_s=0.0)
     headquarters.later(600.0).silent("alpha")
-    headquarters.fires(lessons.LESSON)
+    headquarters.fires("lesson")
     lending = lending_of(headquarters)
     assert lending.free_since_s is None
     assert (lending.memory.ever_departures, lending.memory.ever_lent_s) == (1, 600.0)
     campus = headquarters.state.memories.campus
     assert campus is not None
     assert campus.unannounced == 1
+
+
+def test_a_node_that_was_heard_last_a_moment_before_its_hello_was_dealt_with_ends_no_lesson() -> None:
+    headquarters = learning(now_s=0.0)
+    lesson_s = next(at_s for timer, at_s in headquarters.timers.items() if timer == LessonDue())
+    headquarters.later(lesson_s - 9.0).joins("beta")
+    headquarters.later(8.0).joins("beta", incarnation="second")
+    joined_s = headquarters.now_s
+    headquarters.silent("beta", heard_s=joined_s - 1e-4)
+    headquarters.fires("lesson")
+    assert lending_of(headquarters, "beta").free_since_s == joined_s
+    assert lending_of(headquarters, "beta").memory.ever_lent_s == pytest.approx(8.0)
 
 
 def test_a_node_whose_agent_forgot_everything_has_lost_its_guests() -> None:
@@ -247,4 +260,4 @@ def test_an_owner_who_comes_and_goes_all_day_brings_the_lesson_on() -> None:
     for _ in range(lessons.RECENT_MOST):
         reclaim(headquarters.later(1.0), notice_s=1.0)
         resume(headquarters)
-    assert headquarters.timers.at(lessons.LESSON) == pytest.approx(headquarters.now_s, abs=2.0)
+    assert headquarters.timer_at("lesson") == pytest.approx(headquarters.now_s, abs=2.0)

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.decision import Decision
-from gpunion.domain.effects import DumpParked, KillGuest, ShipCheckpoint, TerminateGuest, UnparkGuest
-from gpunion.domain.events import (
+from gpunion.domain.ids import CheckpointId, RunId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import GuestPhase, Parking
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.nodes.withheld import HoldCause
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.effects import DumpParked, KillGuest, ShipCheckpoint, TerminateGuest, UnparkGuest
+from gpunion.domain.protocol.events import (
     AgentStarted,
     GuestFound,
     GuestNotDumped,
@@ -22,12 +28,8 @@ from gpunion.domain.events import (
     OwnerReclaimed,
     OwnerResumed,
 )
-from gpunion.domain.guest import GuestPhase, Parking
-from gpunion.domain.ids import CheckpointId, RunId
-from gpunion.domain.node import NodeFacts
-from gpunion.domain.orders import StartRun
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import (
+from gpunion.domain.protocol.orders import StartRun
+from gpunion.domain.protocol.reports import (
     CheckpointCaptured,
     CheckpointFailed,
     NodePaused,
@@ -36,13 +38,11 @@ from gpunion.domain.reports import (
     RunParked,
     RunStarted,
 )
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB, Gpu
-from gpunion.domain.run import EndReason
 from gpunion.domain.system_tier import SystemAbility, Tier
-from gpunion.domain.terms import Terms
-from gpunion.domain.withheld import HoldCause
-from gpunion.engine.dumps import DUMP_PATIENCE_S
-from gpunion.engine.handlers import parking
+from gpunion.engine.agent.parked import parking
+from gpunion.engine.coordinator.runs.whole_guests import DUMP_PATIENCE_S
 from tests.builders import (
     Headquarters,
     LoneAgent,

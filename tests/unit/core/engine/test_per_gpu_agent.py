@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.effects import (
+from gpunion.domain.ids import RunId
+from gpunion.domain.jobs.guest import GuestPhase, OwnerState
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.withheld import GpuPhase, HoldCause
+from gpunion.domain.protocol.effects import (
     KillGuest,
     LimitGuest,
     SendReport,
@@ -15,7 +19,7 @@ from gpunion.domain.effects import (
     TellNotice,
     TerminateGuest,
 )
-from gpunion.domain.events import (
+from gpunion.domain.protocol.events import (
     AgentStarted,
     GuestFound,
     GuestStarted,
@@ -24,20 +28,18 @@ from gpunion.domain.events import (
     OwnerReclaimed,
     OwnerResumed,
 )
-from gpunion.domain.guest import GuestPhase, Tenure
-from gpunion.domain.ids import RunId
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import (
+from gpunion.domain.protocol.reports import (
     CheckpointFailed,
+    GpusKeptFree,
     NodePaused,
     NodeReclaimed,
     NodeResumed,
     NoticeGiven,
     RunEnded,
 )
-from gpunion.domain.run import EndReason
-from gpunion.domain.withheld import GpuPhase, HoldCause
-from gpunion.engine.state import AgentState
+from gpunion.domain.protocol.timers import agent_timer, text_of
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.agent.state import AgentState
 from tests.builders import LoneAgent, a_save_order, a_start, deeds, facts, reports, timers_of, whys
 
 OWN_WORK, SICK = HoldCause.OWN_WORK, HoldCause.SICK
@@ -66,11 +68,11 @@ def test_reclaiming_one_gpu_gives_notice_to_its_guest_alone() -> None:
         LimitGuest(
             run_id=RunId("two-e1"), lease_until_s=agent.engine.timing.lease_s + 103.0, kill_at_s=deadline_s
         ),
-        SetTimer(key="deadline:gpu:1", at_s=deadline_s),
-        SetTimer(key="term:gpu:1", at_s=deadline_s - 5),
-        SetTimer(key="own_save:gpu:1", at_s=agent.now_s + 2),
+        SetTimer(timer=agent_timer("deadline:gpu:1"), at_s=deadline_s),
+        SetTimer(timer=agent_timer("term:gpu:1"), at_s=deadline_s - 5),
+        SetTimer(timer=agent_timer("own_save:gpu:1"), at_s=agent.now_s + 2),
     )
-    assert agent.state.holding.tenure is Tenure.SHARING
+    assert agent.state.holding.owner_state is OwnerState.SHARING
     assert held(agent) == {1: (GpuPhase.RECLAIMING, HoldCause.OWNER)}
 
 
@@ -134,7 +136,7 @@ def test_a_guest_of_two_gpus_goes_when_either_is_wanted_and_at_the_earlier_deadl
     agent.fires("deadline:gpu:1")
     gone = agent.exits("job-e1", None, cause=EndReason.DEADLINE)
     assert [r.gpus for r in reports(gone) if isinstance(r, NodeReclaimed)] == [(0,), (1,)]
-    assert "deadline:gpu:0" not in agent.timers
+    assert agent.timer_at("deadline:gpu:0") is None
 
 
 def test_a_second_word_shortens_a_notice_and_never_lengthens_it() -> None:
@@ -143,7 +145,7 @@ def test_a_second_word_shortens_a_notice_and_never_lengthens_it() -> None:
     assert agent.hears(OwnerReclaimed(notice_s=90, gpus=(0,))).empty
     shorter = agent.hears(OwnerReclaimed(notice_s=10, gpus=(0,)))
     assert reports(shorter) == [NoticeGiven(deadline_s=agent.now_s + 10, gpus=(0,))]
-    assert agent.timers.at("deadline:gpu:0") == agent.now_s + 10
+    assert agent.timer_at("deadline:gpu:0") == agent.now_s + 10
 
 
 def test_what_was_saved_in_time_is_still_sent_after_the_gpu_is_gone() -> None:
@@ -176,7 +178,7 @@ def test_an_agent_alone_has_the_guest_of_the_wanted_gpu_saved() -> None:
     near = two_guests()
     near.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
     assert deeds(near.fires("own_save:gpu:0")) == []
-    assert near.timers.at("own_save:gpu:0") == near.now_s + 2
+    assert near.timer_at("own_save:gpu:0") == near.now_s + 2
     near.hears(OwnerResumed(gpus=(0,)))
     assert near.hears(OwnerResumed(gpus=(0,))).empty
 
@@ -189,7 +191,7 @@ def test_an_owner_who_changes_their_mind_about_a_gpu_keeps_its_guest() -> None:
     assert TellNotice(run_id=RunId("one-e1"), deadline_s=None) in decision.effects
     limits = [effect for effect in decision.effects if isinstance(effect, LimitGuest)]
     assert [(limit.run_id, limit.kill_at_s) for limit in limits] == [("one-e1", None)]
-    assert not [key for key, _ in agent.timers.items() if ":gpu:" in key]
+    assert not [timer for timer, _ in agent.timers.items() if ":gpu:" in text_of(timer)]
     assert held(agent) == {}
 
 
@@ -240,6 +242,17 @@ def test_own_work_that_is_gone_gives_back_only_what_own_work_took() -> None:
     assert agent.hears(OwnerReclaimed(notice_s=10, gpus=(1,), cause=OWN_WORK)).empty
 
 
+def test_a_gpu_kept_free_after_own_work_is_told_with_until_when_and_no_second_notice() -> None:
+    agent = LoneAgent(of=facts(gpus=1))
+    agent.hears(OwnerReclaimed(notice_s=10, gpus=(0,), cause=OWN_WORK))
+    kept = OwnerReclaimed(notice_s=10, gpus=(0,), cause=OWN_WORK, until_s=70.0)
+    assert reports(agent.hears(kept)) == [GpusKeptFree(gpus=(0,), until_s=70.0)]
+    assert agent.hears(kept).empty
+    again = agent.hears(OwnerReclaimed(notice_s=10, gpus=(0,), cause=OWN_WORK))
+    assert reports(again) == [GpusKeptFree(gpus=(0,))]
+    assert held(agent) == {0: (GpuPhase.RECLAIMED, OWN_WORK)}
+
+
 def test_pausing_a_gpu_the_owner_computes_on_keeps_it_theirs_afterwards() -> None:
     agent = LoneAgent(of=facts(gpus=1))
     agent.hears(OwnerReclaimed(notice_s=10, gpus=(0,), cause=OWN_WORK))
@@ -269,7 +282,7 @@ def test_a_restarted_agent_remembers_every_gpu_and_its_deadline() -> None:
     agent.hears(OwnerReclaimed(notice_s=60, gpus=(0,)))
     other = LoneAgent(of=agent.engine.facts, now_s=agent.now_s + 10)
     other.engine.state = AgentState.from_records(agent.state.records())
-    other.timers.apply(SetTimer(key=key, at_s=at_s) for key, at_s in agent.timers.items())
+    other.timers.apply(SetTimer(timer=timer, at_s=at_s) for timer, at_s in agent.timers.items())
     assert other.state.holding == agent.state.holding
     found = tuple(GuestFound(run_id=RunId(run), alive=True) for run in ("one-e1", "two-e1"))
     assert not [e for e in deeds(other.hears(AgentStarted(found=found))) if isinstance(e, KillGuest)]

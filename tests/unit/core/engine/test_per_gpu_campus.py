@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpunion.domain.events import OwnerPaused, OwnerReclaimed, OwnerResumed
-from gpunion.domain.job import JobPhase
-from gpunion.domain.withheld import HoldCause
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.nodes.withheld import HoldCause
+from gpunion.domain.protocol.events import OwnerPaused, OwnerReclaimed, OwnerResumed
 from tests.builders import Campus, a_campus, a_spec
 
 OWN_WORK, SICK = HoldCause.OWN_WORK, HoldCause.SICK

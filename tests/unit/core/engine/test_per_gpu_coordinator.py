@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.node import NodePhase
-from gpunion.domain.orders import StartRun
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.nodes.node import NodePhase
+from gpunion.domain.nodes.withheld import GpuPhase, HoldCause, WithheldGpu
+from gpunion.domain.protocol.orders import StartRun
+from gpunion.domain.protocol.reports import GpusKeptFree, NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.protocol.timers import LastSaveOverdue
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import MIB
-from gpunion.domain.run import EndReason, RunPhase
-from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
-from gpunion.engine import audit
-from gpunion.engine.state import CampusState
+from gpunion.engine.coordinator import audit
+from gpunion.engine.coordinator.state import CampusState
 from tests.builders import Headquarters, a_node, facts, orders, whys
 
 OWN_WORK, SICK = HoldCause.OWN_WORK, HoldCause.SICK
@@ -55,6 +56,22 @@ def test_own_work_is_told_as_such() -> None:
     assert "python (4711)" in decision.reasons[0].sentence()
 
 
+def test_who_waits_for_a_gpu_that_is_kept_free_after_own_work_is_told_for_how_long() -> None:
+    headquarters = Headquarters()
+    headquarters.joins("alpha")
+    headquarters.reported("alpha", NoticeGiven(deadline_s=0.0, gpus=(0,), cause=HoldCause.OWN_WORK))
+    headquarters.reported("alpha", NodeReclaimed(freed_after_s=0.0, gpus=(0,)))
+    until_s = headquarters.now_s + 60.0
+    headquarters.reported("alpha", GpusKeptFree(gpus=(0,), until_s=until_s))
+    (gpu,) = headquarters.node("alpha").withheld
+    assert gpu.because(until_s - 45.0) == (
+        "GPU 0: its owner's own program has ended; it is kept free for 45 s more, as another may follow"
+    )
+    headquarters.reported("alpha", GpusKeptFree(gpus=(0,)))
+    (gpu,) = headquarters.node("alpha").withheld
+    assert gpu.because(until_s) == "GPU 0: its owner is computing on it"
+
+
 def test_another_gpu_of_the_same_node_will_do_as_a_destination() -> None:
     headquarters = Headquarters()
     headquarters.joins("alpha", facts(gpus=2))
@@ -75,7 +92,7 @@ def test_state_that_cannot_be_sent_within_the_notice_is_sent_after_it() -> None:
     headquarters.state.apply((big,))
     decision = headquarters.reported("alpha", notice(headquarters, 0, 10.0))
     assert Why.CAPTURE_FITS in whys(decision, "one")
-    flush_s = next(at_s for key, at_s in headquarters.timers.items() if key.startswith("flush:"))
+    flush_s = next(at_s for timer, at_s in headquarters.timers.items() if isinstance(timer, LastSaveOverdue))
     assert flush_s > headquarters.now_s + 100
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.migration import Cause
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, NoticeGiven
-from gpunion.domain.run import EndReason
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.migration import Cause
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.reports import NodeReclaimed, NoticeGiven
+from gpunion.domain.reasons.reason import Why
 from tests.builders import Headquarters, a_running_job, whys
 from tests.builders.reclaims import migration, two_nodes
 

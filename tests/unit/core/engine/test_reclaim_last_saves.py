@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.effects import CancelTimer, SendOrder, SetTimer
 from gpunion.domain.ids import checkpoint_id
-from gpunion.domain.job import JobPhase
-from gpunion.domain.orders import TakeCheckpoint
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NoticeGiven
-from gpunion.domain.run import EndReason, RunPhase
-from gpunion.engine.moving import WORD_GUARD_S
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.protocol.effects import CancelTimer, SendOrder, SetTimer
+from gpunion.domain.protocol.orders import TakeCheckpoint
+from gpunion.domain.protocol.reports import NoticeGiven
+from gpunion.domain.protocol.timers import coordinator_timer
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.coordinator.runs.migrations import WORD_GUARD_S
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from tests.builders import GIGABIT_BPS, Headquarters, a_running_job, facts, orders, whys
 from tests.builders.reclaims import migration
@@ -36,8 +37,8 @@ def test_a_notice_that_is_long_enough_asks_for_a_last_save_by_its_deadline() -> 
                 rate_bps=reclaim_cap_bps(GIGABIT_BPS),
             ),
         ),
-        CancelTimer(key="checkpoint:job-e1"),
-        SetTimer(key="flush:job-m1", at_s=deadline_s + WORD_GUARD_S),
+        CancelTimer(timer=coordinator_timer("checkpoint:job-e1")),
+        SetTimer(timer=coordinator_timer("flush:job-m1"), at_s=deadline_s + WORD_GUARD_S),
     )
     assert whys(decision, "job") == [Why.OWNER_WANTS_NODE, Why.FLUSH_FITS]
     assert (headquarters.job().phase, headquarters.run().phase) == (JobPhase.LEAVING, RunPhase.LEAVING)

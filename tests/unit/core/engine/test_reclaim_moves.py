@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import SetTimer
-from gpunion.domain.events import TimerFired
-from gpunion.domain.job import JobPhase
-from gpunion.domain.migration import MigrationPhase
-from gpunion.domain.orders import StartRun
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NoticeGiven
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.migration import MigrationPhase
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.effects import SetTimer
+from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.orders import StartRun
+from gpunion.domain.protocol.reports import NoticeGiven
+from gpunion.domain.protocol.timers import coordinator_timer
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import MIB
-from gpunion.domain.run import EndReason
-from gpunion.engine.moving import FLUSH_GUARD_S
+from gpunion.engine.coordinator.runs.migrations import FLUSH_GUARD_S
 from tests.builders import orders, whys
 from tests.builders.reclaims import migration, two_nodes
 
@@ -113,15 +114,17 @@ def test_nobody_waits_for_ever_for_word_of_a_last_save() -> None:
 def test_an_overdue_save_of_a_run_that_lives_is_waited_for_longer() -> None:
     headquarters, _ = two_nodes()
     decision = headquarters.fires("flush:job-m1")
-    assert decision.effects == (SetTimer(key="flush:job-m1", at_s=headquarters.now_s + FLUSH_GUARD_S),)
+    assert decision.effects == (
+        SetTimer(timer=coordinator_timer("flush:job-m1"), at_s=headquarters.now_s + FLUSH_GUARD_S),
+    )
 
 
 def test_an_overdue_timer_of_a_move_that_went_on_says_nothing() -> None:
     headquarters, _ = two_nodes()
     headquarters.durable("job-e1-c1", step=5, final=True)
     headquarters.ended("job-e1", EndReason.SAVED)
-    assert headquarters.hears(TimerFired(key="flush:job-m1")).empty
-    assert headquarters.hears(TimerFired(key="flush:nothing")).empty
+    assert headquarters.hears(TimerFired(timer=coordinator_timer("flush:job-m1"))).empty
+    assert headquarters.hears(TimerFired(timer=coordinator_timer("flush:nothing"))).empty
 
 
 def test_a_last_save_given_up_for_good_is_called_off_when_the_job_goes_on() -> None:

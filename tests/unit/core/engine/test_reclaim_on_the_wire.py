@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpunion.domain.events import OwnerKilled, OwnerReclaimed, OwnerResumed
-from gpunion.domain.guest import Tenure
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.reasons import Why
+from gpunion.domain.jobs.guest import OwnerState
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.protocol.events import OwnerKilled, OwnerReclaimed, OwnerResumed
+from gpunion.domain.reasons.reason import Why
 from tests.builders import a_campus, a_spec
 
 
@@ -16,7 +16,7 @@ def test_on_the_wire_a_reclaim_loses_nothing_and_frees_the_machine_at_once() -> 
     campus.advance(30)
     source = campus.machine_of()
     source.owner(OwnerReclaimed(notice_s=30))
-    assert source.station.engine.state.holding.tenure is Tenure.RECLAIMED
+    assert source.station.engine.state.holding.owner_state is OwnerState.RECLAIMED
     assert campus.machine_of() is not source
     campus.advance(71)
     assert campus.job().phase is JobPhase.SUCCEEDED
@@ -34,7 +34,7 @@ def test_on_the_wire_a_save_that_takes_too_long_is_cut_at_the_deadline() -> None
     assert source.shipping != {}
     campus.advance(0.2)
     assert source.shipping == {}
-    assert source.station.engine.state.holding.tenure is Tenure.RECLAIMED
+    assert source.station.engine.state.holding.owner_state is OwnerState.RECLAIMED
     assert Why.FELL_BACK in campus.whys("job")
     campus.advance(300)
     assert campus.job().phase is JobPhase.SUCCEEDED

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.job import JobPhase
-from gpunion.domain.migration import MigrationPhase
-from gpunion.domain.node import NodePhase
-from gpunion.domain.orders import TakeCheckpoint
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
-from gpunion.domain.run import EndReason, RunPhase
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.migration import MigrationPhase
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.nodes.node import NodePhase
+from gpunion.domain.protocol.orders import TakeCheckpoint
+from gpunion.domain.protocol.reports import NodeLeft, NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
+from gpunion.domain.reasons.reason import Why
 from tests.builders import TIMING, Headquarters, a_running_job, orders, timers_of, whys
 from tests.builders.reclaims import migration, two_nodes
 
@@ -41,7 +41,7 @@ def test_a_last_save_that_fails_when_nobody_wants_the_node_any_more_lets_the_gue
     decision = headquarters.not_saved("job-e1-c1")
     assert (headquarters.job().phase, headquarters.run().phase) == (JobPhase.RUNNING, RunPhase.RUNNING)
     assert timers_of(decision)["flush:job-m1"] is None
-    assert "checkpoint:job-e1" in headquarters.timers
+    assert headquarters.timer_at("checkpoint:job-e1") is not None
 
 
 def test_an_owner_who_changes_their_mind_after_the_save_failed_keeps_the_guest() -> None:
@@ -50,7 +50,7 @@ def test_an_owner_who_changes_their_mind_after_the_save_failed_keeps_the_guest()
     headquarters.reported(node, NodeResumed())
     assert (headquarters.job().phase, headquarters.run().phase) == (JobPhase.RUNNING, RunPhase.RUNNING)
     assert migration(headquarters).phase is MigrationPhase.ABANDONED
-    assert headquarters.timers.at("checkpoint:job-e1") is not None
+    assert headquarters.timer_at("checkpoint:job-e1") is not None
     again = headquarters.reported(node, NoticeGiven(deadline_s=headquarters.now_s + 60))
     assert [type(order) for _, order in orders(again)] == [TakeCheckpoint]
 

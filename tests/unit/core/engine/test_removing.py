@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpunion.domain.events import NodeRemoved
 from gpunion.domain.ids import NodeId
-from gpunion.domain.node import NodePhase
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeLeft
+from gpunion.domain.nodes.node import NodePhase
+from gpunion.domain.nodes.trust import NodeRemoved
+from gpunion.domain.protocol.reports import NodeLeft
+from gpunion.domain.reasons.reason import Why
 from tests.builders import Headquarters, a_running_job, a_spec, whys
 
 REMOVED = NodeRemoved(node_id=NodeId("alpha"), by="admin")

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.events import TimerFired
 from gpunion.domain.ids import CheckpointId, JobId, RunId
-from gpunion.domain.job import CheckpointWish, JobPhase
-from gpunion.domain.migration import Cause, MigrationPhase
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import OutputArrived, RunEnded
-from gpunion.domain.run import EndReason
-from gpunion.engine.circles import CIRCLES_MOST, QUICK_S
-from gpunion.engine.vanishing import VANISHED_MOST
+from gpunion.domain.jobs.checkpoint import Counted
+from gpunion.domain.jobs.job import CheckpointWish, JobPhase
+from gpunion.domain.jobs.migration import Cause, MigrationPhase
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.reports import Capture, OutputArrived, RunEnded
+from gpunion.domain.protocol.timers import coordinator_timer
+from gpunion.domain.reasons.reason import Why
+from gpunion.domain.system_tier import Tier
+from gpunion.engine.coordinator.runs.retry_limits import AT_MOST, QUICK_S, Trouble
 from tests.builders import Headquarters, a_running_job, orders, timers_of, whys
+
+CIRCLES_MOST = AT_MOST[Trouble.CIRCLES]
+VANISHED_MOST = AT_MOST[Trouble.VANISHED]
 
 
 def test_a_finished_run_ends_its_job_and_frees_its_place() -> None:
     headquarters = a_running_job()
     headquarters.submits("next")
     decision = headquarters.ended(
-        "job-e1", EndReason.FINISHED, step=99, exit_code=0, output=CheckpointId("out")
+        "job-e1", EndReason.FINISHED, step=99, exit_code=0, output=CheckpointId("job-e1-output")
     )
     job = headquarters.job()
-    assert (job.phase, job.exit_code, job.output) == (JobPhase.SUCCEEDED, 0, "out")
+    assert (job.phase, job.exit_code, job.output) == (JobPhase.SUCCEEDED, 0, "job-e1-output")
     assert job.ended_s == headquarters.now_s
     assert decision.reasons[0].sentence() == "finished on alpha after 0 moves"
     assert headquarters.job("next").phase is JobPhase.STARTING
@@ -78,7 +83,7 @@ def test_the_end_of_a_run_nobody_knows_changes_nothing() -> None:
         run_id=RunId("ghost-e1"), job_id=JobId("ghost"), epoch=1, reason=EndReason.FINISHED, last_step=0
     )
     decision = headquarters.reported("alpha", report)
-    assert (decision.changes, whys(decision)) == ((), [Why.STALE_EPOCH])
+    assert (decision.changes, whys(decision)) == ((), [])
 
 
 def test_a_machine_that_could_not_keep_an_output_is_not_tried_again_at_once() -> None:
@@ -97,9 +102,11 @@ def test_an_output_that_its_machine_keeps_is_not_made_again_and_its_user_is_told
     told = decision.reasons[0].sentence()
     assert "It stays on alpha until 2026-01-08 00:00 UTC and is sent from there once there is room" in told
     assert "gpunion cp job: DIR" in told
-    arrived = OutputArrived(run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1, output=CheckpointId("out"))
+    arrived = OutputArrived(
+        run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1, output=CheckpointId("job-e1-output")
+    )
     decision = headquarters.reported("alpha", arrived)
-    assert (headquarters.job().phase, headquarters.job().output) == (JobPhase.FAILED, "out")
+    assert (headquarters.job().phase, headquarters.job().output) == (JobPhase.FAILED, "job-e1-output")
     assert decision.reasons[0].sentence() == (
         "what it made was kept on alpha and has come from there; fetch it: gpunion cp job: DIR"
     )
@@ -108,7 +115,9 @@ def test_an_output_that_its_machine_keeps_is_not_made_again_and_its_user_is_told
 
 def test_an_output_of_a_job_that_goes_on_is_nobody_s() -> None:
     headquarters = a_running_job()
-    arrived = OutputArrived(run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1, output=CheckpointId("out"))
+    arrived = OutputArrived(
+        run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1, output=CheckpointId("job-e1-output")
+    )
     assert headquarters.reported("alpha", arrived).changes == ()
 
 
@@ -137,7 +146,7 @@ def vanishes(headquarters: Headquarters, epoch: int, step: int = 0) -> None:
         headquarters.ended(f"job-e{epoch}", EndReason.GUEST_LOST, step=step)
     else:
         headquarters.engine.note_progress(RunId(f"job-e{epoch}"), step, 0.0)
-        headquarters.hears(TimerFired(key=f"give_up:job-e{epoch}"))
+        headquarters.hears(TimerFired(timer=coordinator_timer(f"give_up:job-e{epoch}")))
     if headquarters.job().phase is JobPhase.MIGRATING:  # machines are avoided for a while
         headquarters.later(headquarters.engine.timing.avoid_s + 1).fires("replan")
     if headquarters.job().phase is JobPhase.STARTING:
@@ -248,6 +257,40 @@ def test_what_goes_on_from_a_save_that_only_the_vault_knew_of_does_not_begin_ane
     told = headquarters.later(2).started("job-e2", step=67, restored="job-e1-c9").reasons
     assert Why.RUNS_AGAIN_ANEW not in [reason.why for reason in told]
     assert Why.RUNS_AGAIN in [reason.why for reason in told]
+
+
+def a_capture(*, counted: Counted) -> Capture:
+    return Capture(stall_s=1.0, capture_s=1.0, tier=Tier.APP, sent_for_s=1.0, counted=counted)
+
+
+@pytest.mark.parametrize(
+    ("counted", "again"),
+    [
+        (Counted.SECONDS, "about 250 s of its work to redo"),
+        (Counted.UNKNOWN, "how much of its work is done again is not known"),
+        (None, "how much of its work is done again is not known"),
+    ],
+)
+def test_of_a_program_that_is_saved_from_outside_no_steps_are_told(
+    counted: Counted | None, again: str
+) -> None:
+    headquarters = a_running_job(checkpoint=CheckpointWish(command=("cp", "a", "b")))
+    headquarters.fires("checkpoint:job-e1")
+    headquarters.durable("job-e1-c1", step=30, capture=a_capture(counted=counted) if counted else None)
+    headquarters.later(20).ended("job-e1", EndReason.LEASE_ENDED, step=280)
+    told = headquarters.later(2).started("job-e2", step=30, restored="job-e1-c1").reasons
+    (moved,) = [reason.sentence() for reason in told if reason.why is Why.RUNS_AGAIN_UNCOUNTED]
+    assert again in moved
+
+
+def test_of_one_that_is_saved_from_outside_and_tells_its_steps_they_are_told() -> None:
+    headquarters = a_running_job(checkpoint=CheckpointWish(command=("cp", "-p", "a", "b")))
+    headquarters.fires("checkpoint:job-e1")
+    headquarters.durable("job-e1-c1", step=1000, capture=a_capture(counted=Counted.STEPS))
+    headquarters.later(20).ended("job-e1", EndReason.LEASE_ENDED, step=1130)
+    told = headquarters.later(2).started("job-e2", step=1000, restored="job-e1-c1").reasons
+    (again,) = [reason.sentence() for reason in told if reason.why is Why.RUNS_AGAIN]
+    assert "130 steps to redo" in again
 
 
 def test_who_runs_again_where_it_was_has_not_moved() -> None:

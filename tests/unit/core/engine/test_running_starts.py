@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.events import NodeReported, TimerFired
 from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.job import JobPhase, SaveCost
-from gpunion.domain.node import DiskRoom
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import RunStarted
-from gpunion.domain.run import EndReason, RunPhase
-from gpunion.engine.handlers.runs import START_ATTEMPTS
-from gpunion.policy.checkpointing import Young
+from gpunion.domain.jobs.job import JobPhase, SaveCost
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.nodes.node import DiskRoom
+from gpunion.domain.protocol.events import NodeReported, TimerFired
+from gpunion.domain.protocol.reports import RunStarted
+from gpunion.domain.protocol.timers import ReplanDue
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.coordinator.runs.retry_limits import AT_MOST, Trouble
+from gpunion.policy.checkpoint_timing.interval import Young
 from tests.builders import TIMING, Headquarters, a_running_job, facts, orders, timers_of, whys
+
+START_ATTEMPTS = AT_MOST[Trouble.START_FAILED]
 
 
 def test_a_started_run_makes_its_job_run_and_sets_the_first_checkpoint() -> None:
@@ -49,7 +52,7 @@ def test_the_start_of_a_run_nobody_ordered_is_stopped() -> None:
         restore_s=0.0,
     )
     decision = headquarters.hears(NodeReported(node_id=NodeId("alpha"), report=report))
-    assert whys(decision) == [Why.STALE_EPOCH]
+    assert whys(decision) == [Why.REPORT_REFUSED]
     assert [type(order).__name__ for _, order in orders(decision)] == ["StopRun"]
 
 
@@ -85,7 +88,7 @@ def test_refusals_wear_off_one_by_one() -> None:
     headquarters.ended("job-e1", EndReason.REFUSED)
     headquarters.later(20).ended("job-e2", EndReason.REFUSED)
     assert len(headquarters.job().avoid) == 2
-    headquarters.later(TIMING.avoid_s - 15).hears(TimerFired(key="replan"))
+    headquarters.later(TIMING.avoid_s - 15).hears(TimerFired(timer=ReplanDue()))
     headquarters.ended("job-e3", EndReason.REFUSED)
     assert len(headquarters.job().avoid) == 2
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.commit import Commit
-from gpunion.domain.effects import CancelTimer, ForgetOrders, SetTimer
-from gpunion.domain.events import NodeFellSilent, NodeHeard, OwnerReclaimed, TimerFired
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.migration import Cause, MigrationPhase
-from gpunion.domain.node import NodePhase
-from gpunion.domain.orders import StopRun
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NoticeGiven
-from gpunion.domain.run import EndReason, RunPhase
-from gpunion.domain.terms import Terms
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.migration import Cause, MigrationPhase
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.nodes.node import NodePhase
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.commit import Commit
+from gpunion.domain.protocol.effects import CancelTimer, ForgetOrders, SetTimer
+from gpunion.domain.protocol.events import NodeFellSilent, NodeHeard, OwnerReclaimed, TimerFired
+from gpunion.domain.protocol.orders import StopRun
+from gpunion.domain.protocol.reports import NoticeGiven
+from gpunion.domain.protocol.timers import coordinator_timer
+from gpunion.domain.reasons.reason import Why
 from tests.builders import (
     TIMING,
     Headquarters,
@@ -40,7 +41,7 @@ def test_a_silent_node_keeps_its_guests_until_they_are_certainly_gone() -> None:
     decision = headquarters.later(6).silent(source, heard_s=heard_s)
     assert headquarters.node(source).phase is NodePhase.SILENT
     assert headquarters.run().living
-    assert decision.effects[0] == SetTimer(key="give_up:job-e1", at_s=heard_s + FENCE_S)
+    assert decision.effects[0] == SetTimer(timer=coordinator_timer("give_up:job-e1"), at_s=heard_s + FENCE_S)
     assert whys(decision) == [Why.NODE_WENT_SILENT, Why.NODE_WENT_SILENT]
     assert f"{FENCE_S - 6:.1f}" in decision.reasons[0].sentence()
 
@@ -82,7 +83,7 @@ def test_a_node_heard_again_in_time_keeps_its_guests() -> None:
     headquarters.silent("alpha")
     decision = headquarters.later(3).hears(NodeHeard(node_id=NodeId("alpha")))
     assert headquarters.node().phase is NodePhase.SHARING
-    assert decision.effects == (CancelTimer(key="give_up:job-e1"),)
+    assert decision.effects == (CancelTimer(timer=coordinator_timer("give_up:job-e1")),)
     assert whys(decision) == [Why.NODE_HEARD_AGAIN]
 
 
@@ -117,8 +118,8 @@ def test_nothing_happens_when_a_run_that_ended_meanwhile_is_given_up() -> None:
     headquarters.silent("alpha")
     headquarters.hears(NodeHeard(node_id=NodeId("alpha")))
     headquarters.ended("job-e1", EndReason.FINISHED)
-    assert headquarters.hears(TimerFired(key="give_up:job-e1")).empty
-    assert headquarters.hears(TimerFired(key="give_up:unknown-e1")).empty
+    assert headquarters.hears(TimerFired(timer=coordinator_timer("give_up:job-e1"))).empty
+    assert headquarters.hears(TimerFired(timer=coordinator_timer("give_up:unknown-e1"))).empty
 
 
 def test_the_guests_of_an_agent_that_lost_its_memory_are_waited_for_and_then_given_up() -> None:
@@ -126,7 +127,7 @@ def test_the_guests_of_an_agent_that_lost_its_memory_are_waited_for_and_then_giv
     decision = headquarters.joins("alpha", incarnation="second")
     assert decision.effects == (
         ForgetOrders(node_id=NodeId("alpha")),
-        SetTimer(key="fence:job-e1", at_s=headquarters.now_s + FENCE_S),
+        SetTimer(timer=coordinator_timer("fence:job-e1"), at_s=headquarters.now_s + FENCE_S),
     )
     assert headquarters.run().living
     assert whys(decision, "job") == [Why.FORGOTTEN_THERE]
@@ -144,10 +145,10 @@ def test_one_that_begins_anew_and_falls_silent_after_that_is_said_to_be_silent()
 def test_a_silence_after_a_lost_memory_does_not_bring_the_former_guests_back() -> None:
     headquarters = a_running_job()
     headquarters.joins("alpha", incarnation="second")
-    fence_s = headquarters.timers.at("fence:job-e1")
+    fence_s = headquarters.timer_at("fence:job-e1")
     headquarters.later(7).silent("alpha")
     headquarters.later(1).hears(NodeHeard(node_id=NodeId("alpha")))
-    assert headquarters.timers.at("fence:job-e1") == fence_s
+    assert headquarters.timer_at("fence:job-e1") == fence_s
     headquarters.fires("fence:job-e1")
     assert headquarters.job().epoch == 2
 
@@ -323,9 +324,9 @@ def test_silence_is_an_event_only_once() -> None:
 def test_a_second_lost_memory_does_not_put_the_fence_off() -> None:
     headquarters = a_running_job()
     headquarters.joins("alpha", incarnation="second")
-    fence_s = headquarters.timers.at("fence:job-e1")
+    fence_s = headquarters.timer_at("fence:job-e1")
     headquarters.later(5).joins("alpha", incarnation="third")
-    assert headquarters.timers.at("fence:job-e1") == fence_s
+    assert headquarters.timer_at("fence:job-e1") == fence_s
 
 
 def test_after_an_outage_of_the_coordinator_the_agent_says_since_when_it_stood_still_and_why() -> None:
@@ -387,7 +388,7 @@ def test_a_job_whose_output_is_still_on_its_way_is_told_so_once_and_not_asked_to
     headquarters.fires("checkpoint:job-e1")
     decision = headquarters.not_saved("job-e1-c1", CheckpointTrouble.OVER)
     assert whys(decision, "job") == [Why.OUTPUT_ON_ITS_WAY]
-    assert headquarters.timers.at("checkpoint:job-e1") is None
+    assert headquarters.timer_at("checkpoint:job-e1") is None
 
 
 def test_a_save_asked_for_after_an_end_nobody_had_heard_of_is_nobody_s_failure() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.decision import Decision
-from gpunion.domain.effects import DropState, FetchState
-from gpunion.domain.events import JobSubmitted, OwnerPaused, StateFetched
 from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
-from gpunion.domain.orders import StageState, StartRun, UnstageState
-from gpunion.domain.peer import PASS_VALID_S, key_of_run, token_of
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import (
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.passes import PASS_VALID_S, key_of_run, token_of
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.effects import DropState, FetchState
+from gpunion.domain.protocol.events import JobSubmitted, OwnerPaused, StateFetched
+from gpunion.domain.protocol.orders import StageState, StartRun, UnstageState
+from gpunion.domain.protocol.reports import (
     CheckpointDurable,
     DepartureForetold,
     NodePaused,
@@ -20,8 +20,8 @@ from gpunion.domain.reports import (
     NoticeGiven,
     StateStaged,
 )
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB
-from gpunion.domain.run import EndReason
 from gpunion.policy.expected_loss import ExpectedLoss
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from gpunion.policy.policies import BASELINE, Policies
@@ -73,7 +73,7 @@ class Story:
                 run_id=RunId(f"{job}-e1"),
                 job_id=JobId(job),
                 epoch=1,
-                checkpoint_id=CheckpointId(f"{job}-e1-own{self.saves}"),
+                checkpoint_id=CheckpointId(f"{job}-e1-a{self.saves}"),
                 step=self.saves,
                 progress=0.001 * self.saves,
                 size_bytes=SIZE,
@@ -107,7 +107,7 @@ def test_a_job_that_will_have_to_go_has_its_state_brought_to_where_it_would_go()
         run_id=RunId("job-e1"),
         job_id=JobId("job"),
         epoch=1,
-        checkpoint_id=CheckpointId(f"job-e1-own{story.saves}"),
+        checkpoint_id=CheckpointId(f"job-e1-a{story.saves}"),
         rate_bps=1e8,
     )
     assert Why.STAGED in whys(decision, "job")
@@ -195,8 +195,8 @@ def test_what_nobody_asked_for_is_not_believed() -> None:
     story = Story()
     story.ends_soon()
     [(node, _)] = stagings(story.saves_again(later_s=60.0))
-    story.staged(node, "job-e1-own1")
-    story.staged("alpha", f"job-e1-own{story.saves}")
+    story.staged(node, "job-e1-a1")
+    story.staged("alpha", f"job-e1-a{story.saves}")
     assert [copy.there for copy in story.campus.job().copies] == [False]
 
 

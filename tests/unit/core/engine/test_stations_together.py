@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gpunion.domain.events import NodeReported, OwnerPaused, OwnerResumed
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.node import NodePhase
-from gpunion.domain.reports import RunEnded
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.nodes.node import NodePhase
+from gpunion.domain.protocol.events import NodeReported, OwnerPaused, OwnerResumed
+from gpunion.domain.protocol.reports import RunEnded
 from tests.builders import TIMING, a_campus, a_spec
 
 ALPHA = NodeId("alpha")

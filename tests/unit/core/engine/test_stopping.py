@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import SendOrder
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.migration import MigrationPhase
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NoticeGiven
-from gpunion.domain.run import EndReason, RunPhase
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.migration import MigrationPhase
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.protocol.effects import SendOrder
+from gpunion.domain.protocol.reports import NoticeGiven
+from gpunion.domain.reasons.reason import Why
 from tests.builders import Headquarters, a_campus, a_running_job, a_spec, a_stop, orders, timers_of, whys
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.account import Account, Charge
-from gpunion.domain.effects import SendOrder, SetTimer
-from gpunion.domain.events import CoordinatorStarted, JobSubmitted, TimerFired
 from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.job import CheckpointWish, Job, JobPhase
-from gpunion.domain.reasons import Why
+from gpunion.domain.jobs.account import Account, Charge
+from gpunion.domain.jobs.job import CheckpointWish, Job, JobPhase
+from gpunion.domain.jobs.run import EndReason, RunPhase
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.effects import SendOrder, SetTimer
+from gpunion.domain.protocol.events import CoordinatorStarted, JobSubmitted, TimerFired
+from gpunion.domain.protocol.timers import coordinator_timer
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB, Request
-from gpunion.domain.run import EndReason, RunPhase
 from gpunion.domain.system_tier import UNTRIED, Tier
-from gpunion.domain.terms import Terms
 from tests.builders import TIMING, Headquarters, a_grant, a_run, a_spec, a_start, facts, orders, whys
 
 
@@ -43,7 +44,7 @@ def test_a_job_that_fits_is_placed_at_once_and_told_why_there() -> None:
     )
     assert decision.effects == (
         SendOrder(node_id=NodeId("alpha"), order=a_start("job-e1")),
-        SetTimer(key="start:job-e1", at_s=headquarters.now_s + TIMING.start_timeout_s),
+        SetTimer(timer=coordinator_timer("start:job-e1"), at_s=headquarters.now_s + TIMING.start_timeout_s),
     )
     assert [reason.sentence() for reason in decision.reasons] == [
         "accepted from sam",
@@ -171,9 +172,9 @@ def test_the_start_timer_of_a_run_that_started_says_nothing() -> None:
     headquarters.joins("alpha")
     headquarters.submits()
     headquarters.started()
-    assert "start:job-e1" not in headquarters.timers
-    assert headquarters.hears(TimerFired(key="start:job-e1")).empty
-    assert headquarters.hears(TimerFired(key="start:nobody-e1")).empty
+    assert headquarters.timer_at("start:job-e1") is None
+    assert headquarters.hears(TimerFired(timer=coordinator_timer("start:job-e1"))).empty
+    assert headquarters.hears(TimerFired(timer=coordinator_timer("start:nobody-e1"))).empty
 
 
 def test_progress_is_believed_of_living_runs_only() -> None:

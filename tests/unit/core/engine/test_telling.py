@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpunion.domain.commit import AgentCommit, Commit
-from gpunion.domain.events import OwnerKilled, OwnerReclaimed, OwnerResumed
-from gpunion.domain.reasons import Why, because
-from gpunion.engine.story import Line, tell
+from gpunion.domain.protocol.commit import AgentCommit, Commit
+from gpunion.domain.protocol.events import OwnerKilled, OwnerReclaimed, OwnerResumed
+from gpunion.domain.reasons.reason import Why, because
+from gpunion.engine.coordinator.story import Line, tell
 from gpunion.engine.transcript import Transcript, full_line, transcript
 from tests.builders import Campus, a_campus, a_spec
 

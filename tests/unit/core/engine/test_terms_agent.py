@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from gpunion.domain.effects import KillGuest, LimitGuest, TellNotice, TerminateGuest
-from gpunion.domain.events import (
+from gpunion.domain.ids import RunId
+from gpunion.domain.jobs.guest import OwnerState
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.nodes.withheld import HoldCause
+from gpunion.domain.protocol.effects import KillGuest, LimitGuest, TellNotice, TerminateGuest
+from gpunion.domain.protocol.events import (
     AgentStarted,
     GuestFound,
     GuestOverstepped,
@@ -17,14 +22,9 @@ from gpunion.domain.events import (
     OwnerReclaimed,
     OwnerResumed,
 )
-from gpunion.domain.guest import Tenure
-from gpunion.domain.ids import RunId
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeReclaimed, NoticeGiven, RunEnded, TermsChanged
+from gpunion.domain.protocol.reports import NodeReclaimed, NoticeGiven, RunEnded, TermsChanged
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB
-from gpunion.domain.run import EndReason
-from gpunion.domain.terms import Terms
-from gpunion.domain.withheld import HoldCause
 from tests.builders import (
     LoneAgent,
     a_grant,
@@ -51,7 +51,7 @@ def test_a_guest_the_terms_no_longer_admit_gets_the_notice_and_the_reason() -> N
     assert TellNotice(run_id=RunId("job-e1"), deadline_s=160.0, reason=WHY_NOT) in deeds(decision)
     assert LimitGuest(run_id=RunId("job-e1"), lease_until_s=113.0, kill_at_s=160.0) in deeds(decision)
     assert timers_of(decision)["deadline:guest:job-e1"] == 160.0
-    assert agent.state.holding.tenure is Tenure.SHARING
+    assert agent.state.holding.owner_state is OwnerState.SHARING
     assert TerminateGuest(run_id=RunId("job-e1")) in deeds(agent.fires("term:guest:job-e1"))
     killed = agent.fires("deadline:guest:job-e1")
     assert KillGuest(run_id=RunId("job-e1"), cause=EndReason.DEADLINE) in deeds(killed)
@@ -161,13 +161,13 @@ def test_what_the_terms_took_they_give_back_and_the_owner_s_word_counts_more() -
         NodeReclaimed(freed_after_s=0.0),
     ]
     agent.hears(OwnerResumed(cause=HoldCause.TERMS))
-    assert agent.tenure() == "sharing"
+    assert agent.owner_state() == "sharing"
     agent.hears(by_terms())
     agent.hears(OwnerReclaimed(notice_s=10.0))
     assert agent.hears(OwnerResumed(cause=HoldCause.TERMS)).empty
-    assert agent.tenure() == "reclaimed"
+    assert agent.owner_state() == "reclaimed"
     agent.hears(OwnerResumed())
-    assert agent.tenure() == "sharing"
+    assert agent.owner_state() == "sharing"
 
 
 @pytest.mark.parametrize("first", [OwnerPaused(), OwnerReclaimed(notice_s=10.0)])
@@ -176,7 +176,7 @@ def test_what_the_owner_said_before_stays_said(first: OwnerPaused | OwnerReclaim
     agent.hears(first)
     agent.hears(by_terms())
     agent.hears(OwnerResumed(cause=HoldCause.TERMS))
-    assert agent.state.holding.tenure is Tenure.RECLAIMED
+    assert agent.state.holding.owner_state is OwnerState.RECLAIMED
 
 
 def test_a_pause_while_the_terms_have_it_outlasts_them() -> None:
@@ -184,7 +184,7 @@ def test_a_pause_while_the_terms_have_it_outlasts_them() -> None:
     agent.hears(by_terms())
     agent.hears(OwnerPaused())
     agent.hears(OwnerResumed(cause=HoldCause.TERMS))
-    assert agent.state.holding.tenure is Tenure.RECLAIMED
+    assert agent.state.holding.owner_state is OwnerState.RECLAIMED
 
 
 def test_the_guest_is_told_which_of_the_terms_it_was() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.events import DepartureForeseen, OwnerChangedTerms
-from gpunion.domain.job import JobPhase
-from gpunion.domain.node import NodePhase
-from gpunion.domain.reasons import Why
-from gpunion.domain.terms import Terms
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.nodes.node import NodePhase
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.events import DepartureForeseen, OwnerChangedTerms
+from gpunion.domain.reasons.reason import Why
 from tests.builders import Campus, Machine, a_campus
 from tests.builders.terms import NO_STUDENTS, by_terms
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpunion.domain.job import JobPhase
-from gpunion.domain.node import NodePhase
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import DepartureForetold, NodeReclaimed, NoticeGiven, TermsChanged
-from gpunion.domain.terms import Terms
-from gpunion.domain.withheld import HoldCause
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.nodes.node import NodePhase
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.nodes.withheld import HoldCause
+from gpunion.domain.protocol.reports import DepartureForetold, NodeReclaimed, NoticeGiven, TermsChanged
+from gpunion.domain.reasons.reason import Why
 from tests.builders import Headquarters, a_spec, facts, whys
 from tests.builders.terms import HOUR, NO_STUDENTS, asked
 

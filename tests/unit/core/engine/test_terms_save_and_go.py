@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.effects import ShipCheckpoint
-from gpunion.domain.events import OwnerReclaimed, OwnerResumed
-from gpunion.domain.guest import Tenure
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import OwnerState
+from gpunion.domain.protocol.effects import ShipCheckpoint
+from gpunion.domain.protocol.events import OwnerReclaimed, OwnerResumed
 from tests.builders import an_agent_with_a_guest, deeds, reports, timers_of
 
 
@@ -21,7 +21,7 @@ def test_a_last_save_the_vault_did_not_take_is_sent_again_until_the_deadline() -
     assert not reports(again)
     assert isinstance(deeds(agent.fires("ship:job-e1"))[0], ShipCheckpoint)
     agent.ships("job-e1-a1")
-    assert agent.state.holding.tenure is Tenure.RECLAIMED
+    assert agent.state.holding.owner_state is OwnerState.RECLAIMED
     agent.hears(OwnerResumed())
 
 

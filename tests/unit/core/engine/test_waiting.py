@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.effects import SetTimer
-from gpunion.domain.job import Avoidance, JobPhase, Priority
-from gpunion.domain.reasons import Verdict, Why, because
-from gpunion.domain.reports import NodePaused, NodeResumed
-from gpunion.domain.run import EndReason
-from gpunion.engine.refusals import blockers
+from gpunion.domain.jobs.job import Avoidance, JobPhase, Priority
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.effects import SetTimer
+from gpunion.domain.protocol.reports import NodePaused, NodeResumed
+from gpunion.domain.protocol.timers import ReplanDue
+from gpunion.domain.reasons.reason import Verdict, Why, because
+from gpunion.engine.coordinator.planning.refusals import blockers
 from tests.builders import TIMING, Headquarters, a_spec, facts, orders, whys
 
 
@@ -55,7 +56,7 @@ def test_a_waiting_job_is_looked_at_again_and_again() -> None:
     headquarters.ended("job-e1", EndReason.REFUSED, why=Why.GPU_BUSY)
     decision = headquarters.fires("replan")
     again_s = headquarters.now_s + TIMING.replan_s
-    assert decision.effects == (SetTimer(key="replan", at_s=again_s),)
+    assert decision.effects == (SetTimer(timer=ReplanDue(), at_s=again_s),)
 
 
 def test_a_node_that_refused_is_asked_again_when_the_refusal_has_worn_off() -> None:
@@ -78,7 +79,7 @@ def test_nobody_looks_again_when_nobody_waits() -> None:
     headquarters.joins("alpha")
     headquarters.submits()
     headquarters.started()
-    assert "replan" not in headquarters.timers
+    assert headquarters.timer_at("replan") is None
 
 
 def test_a_paused_node_gets_nobody_new_until_its_owner_resumes() -> None:

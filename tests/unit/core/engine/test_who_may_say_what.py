@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpunion.domain.events import OwnerReclaimed, OwnerResumed
 from gpunion.domain.ids import JobId, RunId
-from gpunion.domain.job import JobPhase
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import NodeLeft, NoticeGiven, RunEnded
-from gpunion.domain.run import EndReason
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import OwnerReclaimed, OwnerResumed
+from gpunion.domain.protocol.reports import NodeLeft, NoticeGiven, RunEnded
+from gpunion.domain.reasons.reason import Why
 from tests.builders import Headquarters, a_running_job, a_spec, an_agent_with_a_guest, reports, whys
 
 
@@ -19,7 +19,7 @@ def test_a_node_cannot_end_another_nodes_run() -> None:
         run_id=RunId("job-e1"), job_id=JobId("job"), epoch=1, reason=EndReason.FINISHED, last_step=9
     )
     decision = campus.reported(other, lie)
-    assert whys(decision) == [Why.NOT_ITS_RUN]
+    assert whys(decision) == [Why.REPORT_REFUSED]
     assert decision.changes == ()
     assert campus.job().phase is JobPhase.RUNNING
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointTrouble
-from gpunion.domain.decision import Decision
-from gpunion.domain.effects import ShipCheckpoint
-from gpunion.domain.events import GuestNotDumped, GuestSaved, GuestStarted
 from gpunion.domain.ids import CheckpointId, RunId
-from gpunion.domain.job import CheckpointWish, DurablePoint, Job
-from gpunion.domain.node import Node, NodeFacts
-from gpunion.domain.orders import StartRun
-from gpunion.domain.reasons import Why
-from gpunion.domain.reports import CheckpointCaptured, CheckpointFailed, NoticeGiven, RunStarted
-from gpunion.domain.run import EndReason
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.job import CheckpointWish, DurablePoint, Job
+from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.node import Node, NodeFacts
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.effects import ShipCheckpoint
+from gpunion.domain.protocol.events import GuestNotDumped, GuestSaved, GuestStarted
+from gpunion.domain.protocol.orders import StartRun
+from gpunion.domain.protocol.reports import CheckpointCaptured, CheckpointFailed, NoticeGiven, RunStarted
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.system_tier import (
     TRIES_KEPT,
     UNTRIED,
@@ -27,7 +27,7 @@ from gpunion.domain.system_tier import (
     differing,
     learned,
 )
-from gpunion.engine.dumps import DUMP_PATIENCE_S
+from gpunion.engine.coordinator.runs.whole_guests import DUMP_PATIENCE_S
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.placement.pick import choose_gpus
 from tests.builders import (
@@ -397,3 +397,16 @@ def test_a_guest_that_was_brought_back_says_so() -> None:
     started = GuestStarted(run_id=RUN, restored=C1, resumed_step=7, restore_s=1.0, tier=Tier.SYSTEM)
     (report,) = (r for r in reports(agent.hears(started)) if isinstance(r, RunStarted))
     assert (report.tier, report.resumed_step) == (Tier.SYSTEM, 7)
+
+
+def test_a_job_on_a_slice_is_told_so_and_is_never_dumped_there() -> None:
+    headquarters = Headquarters()
+    slices = tuple(replace(gpu, card="GPU-a", profile="3g.40gb") for gpu in some_gpus(1, speed=9.0))
+    headquarters.joins("alpha", replace(facts(gpus=slices), system=able().system))
+    headquarters.joins("beta", able())
+    decision = headquarters.submits("job", a_spec())
+    ((node_id, start),) = orders(decision)
+    assert node_id == "alpha"
+    assert isinstance(start, StartRun)
+    assert start.whole is False
+    assert Why.ON_A_SLICE in whys(decision)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gpunion.domain.checkpoint import CheckpointPhase
-from gpunion.domain.job import JobPhase
-from gpunion.domain.migration import MigrationPhase
-from gpunion.domain.node import NodePhase
-from gpunion.domain.run import RunPhase
+from gpunion.domain.jobs.checkpoint import CheckpointPhase
+from gpunion.domain.jobs.job import JobPhase
+from gpunion.domain.jobs.migration import MigrationPhase
+from gpunion.domain.jobs.run import RunPhase
+from gpunion.domain.nodes.node import NodePhase
 from gpunion.lifecycle.diagrams import MACHINES
 from gpunion.lifecycle.job import JOB
-from gpunion.lifecycle.machine import IllegalTransition, Machine
+from gpunion.lifecycle.state_machine import IllegalTransition, Machine
 
 PHASES: dict[str, type[StrEnum]] = {
     "job": JobPhase,

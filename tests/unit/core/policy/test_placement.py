@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import Avoidance, Job
-from gpunion.domain.node import DiskRoom, NodePhase
-from gpunion.domain.reasons import Why
+from gpunion.domain.image import Archive, Image, Parcel
+from gpunion.domain.jobs.job import Avoidance, Job
+from gpunion.domain.nodes.node import DiskRoom, NodePhase
+from gpunion.domain.nodes.node_view import NodeView
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB, Request
-from gpunion.domain.snapshot import NodeView
-from gpunion.domain.terms import Terms
 from gpunion.policy.placement.filters import FOR_GOOD, has_room, refusal, suitable
 from gpunion.policy.placement.pick import FastThenTight, NotPlaced, Placed, choose_gpus, place
 from tests.builders import a_grant, a_job, a_node, a_spec, a_view, facts, some_gpus
@@ -22,10 +23,19 @@ def asking(**request: object) -> Job:
     return a_job(spec=a_spec(request=Request(**request)))  # type: ignore[arg-type]
 
 
+def with_gpus(*versions: str, count: int = 1) -> NodeView:
+    compute_capability, cuda = versions
+    return a_view(a_node(of=facts(gpus=some_gpus(count, compute_capability=compute_capability, cuda=cuda))))
+
+
 REFUSALS: dict[Why, tuple[Job, NodeView]] = {
     Why.NODE_LEFT: (a_job(), a_view(a_node(phase=NodePhase.LEFT))),
     Why.TOO_FEW_GPUS: (a_job(gpus=2), a_view()),
     Why.WRONG_MODEL: (asking(models=("other",)), a_view()),
+    Why.OTHER_CAPABILITY: (asking(compute_capability=">=9.0"), with_gpus("8.6", "12.4")),
+    Why.CAPABILITY_UNKNOWN: (asking(compute_capability=">=8.0"), a_view()),
+    Why.OTHER_CUDA: (asking(cuda=">=12.10"), with_gpus("8.6", "12.4")),
+    Why.CUDA_UNKNOWN: (asking(cuda=">=12.4"), a_view()),
     Why.TOO_LITTLE_VRAM: (asking(vram_bytes=25 * GIB), a_view()),
     Why.TOO_FEW_CPUS: (asking(cpus=17), a_view()),
     Why.TOO_LITTLE_MEMORY: (asking(memory_bytes=65 * GIB), a_view()),
@@ -63,6 +73,72 @@ def test_too_little_memory_is_told_with_what_the_largest_has() -> None:
     assert reason is not None
     told = "0 of its GPUs have 25 GiB of memory (the largest has 24 GiB), 1 is needed"
     assert reason.sentence() == told
+
+
+def test_a_gpu_that_fits_the_program_is_given_and_what_it_has_is_told_where_it_does_not() -> None:
+    asked = asking(compute_capability=">=8.0,<9.0", cuda=">=12.4")
+    assert refusal(asked, with_gpus("8.6", "12.4"), 0.0) is None
+    reason = refusal(asked, with_gpus("9.0", "12.4"), 0.0)
+    assert reason is not None
+    told = "its GPUs (card) have compute capability 9.0, and the job asks for >=8.0,<9.0"
+    assert reason.sentence() == told
+    reason = refusal(asked, with_gpus("8.6", "11.8"), 0.0)
+    assert reason is not None
+    assert reason.sentence() == "its driver supports CUDA up to 11.8, and the job asks for >=12.4"
+
+
+def test_a_machine_that_does_not_know_its_own_is_told_with_what_its_owner_can_do() -> None:
+    reason = refusal(asking(cuda=">=12.4"), a_view(), 0.0)
+    assert reason is not None
+    assert 'into agent.toml, under [[gpu]]: cuda = "12.4"' in reason.sentence()
+    seen = tuple(replace(gpu, declared=False) for gpu in some_gpus())
+    reason = refusal(asking(cuda=">=12.4"), a_view(a_node(of=facts(gpus=seen))), 0.0)
+    assert reason is not None
+    assert reason.sentence().endswith("Its owner can update its NVIDIA driver, which does not say")
+
+
+def in_an_image(requires: str) -> Job:
+    image = Image(name="torch:2.4", digest="0" * 64)
+    return a_job(image=Parcel(image=image, archive=Archive(digest="1" * 64, size_bytes=1, requires=requires)))
+
+
+NVIDIAS_OWN = "cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=tesla,driver>=535,driver<536"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "why"),
+    [
+        ("12.4", "550.54.15", Why.NO_IMAGES_HERE),  # that is what else this machine lacks
+        ("12.2", "535.104.05", Why.NO_IMAGES_HERE),
+        ("12.2", "525.60.13", Why.IMAGE_NEEDS_CUDA),
+        ("", "", Why.CUDA_UNKNOWN),
+    ],
+)
+def test_an_image_runs_where_one_of_what_its_makers_require_holds(cuda: str, driver: str, why: Why) -> None:
+    gpus = tuple(replace(gpu, cuda=cuda, driver=driver) for gpu in some_gpus())
+    reason = refusal(in_an_image(NVIDIAS_OWN), a_view(a_node(of=facts(gpus=gpus))), 0.0)
+    assert reason is not None
+    assert reason.why is why
+    if why is Why.IMAGE_NEEDS_CUDA:
+        assert reason.sentence() == (
+            "its driver supports CUDA up to 12.2, and the image torch:2.4 asks for cuda>=12.4"
+        )
+
+
+@pytest.mark.parametrize("requires", ["", "brand=tesla", "nonsense", "cuda>=12..4", "cuda>=x arch>=9.9"])
+def test_what_nobody_understands_of_an_image_keeps_it_nowhere_away(requires: str) -> None:
+    reason = refusal(in_an_image(requires), with_gpus("8.6", "12.4"), 0.0)
+    assert reason is not None
+    assert reason.why is Why.NO_IMAGES_HERE
+
+
+def test_of_several_gpus_those_that_fit_are_chosen() -> None:
+    old, new = some_gpus(compute_capability="6.1"), some_gpus(first=1, compute_capability="8.6")
+    assert suitable((*old, *new), Request(compute_capability=">=8.0")) == new
+    several = asking(gpus=2, compute_capability=">=8.0")
+    reason = refusal(several, a_view(a_node(of=facts(gpus=(*old, *new)))), 0.0)
+    assert reason is not None
+    assert "compute capability 8.6, 6.1" in reason.sentence()
 
 
 def test_a_node_that_has_everything_refuses_nobody() -> None:

@@ -7,11 +7,11 @@ from math import sqrt
 import pytest
 
 from gpunion.domain.ids import NodeId
-from gpunion.domain.job import CheckpointWish, Job, JobPhase, Priority, SaveCost
-from gpunion.domain.node import Node, NodePhase
-from gpunion.domain.terms import Terms
+from gpunion.domain.jobs.job import CheckpointWish, Job, JobPhase, Priority, SaveCost
+from gpunion.domain.nodes.node import Node, NodePhase
+from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.timing import Timing
-from gpunion.policy.checkpointing import LEAST_INTERVAL_S, MOST_INTERVAL_S, FixedInterval, Young
+from gpunion.policy.checkpoint_timing.interval import LEAST_INTERVAL_S, MOST_INTERVAL_S, FixedInterval, Young
 from gpunion.policy.destination import BestFit, RandomDestination
 from gpunion.policy.hazard.constant import PRIOR_DEPARTURES, PRIOR_EXPOSURE_S, ConstantHazard
 from gpunion.policy.homecoming import Never, WayHome, WhenItPays

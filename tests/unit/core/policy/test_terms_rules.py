@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gpunion.domain.events import OwnerReclaimed, OwnerResumed
-from gpunion.domain.guest import Holding, Tenure
-from gpunion.domain.withheld import GpuPhase, HoldCause, WithheldGpu
+from gpunion.domain.jobs.guest import Holding, OwnerState
+from gpunion.domain.nodes.withheld import GpuPhase, HoldCause, WithheldGpu
+from gpunion.domain.protocol.events import OwnerReclaimed, OwnerResumed
 from gpunion.policy.terms.rules import HEAT, HOURS, PRESENCE, Presence, Rule, SingleGpus, WholeMachine, Word
 
 TERMS = HoldCause.TERMS
@@ -12,8 +12,8 @@ CLOSED = Rule(name=HOURS, detail="it is not lent at this hour", notice_s=60.0)
 HERE = Rule(name=PRESENCE, detail="kim on tty1 is logged in", notice_s=30.0)
 HOT = Rule(name=HEAT, detail="it has 88 C", notice_s=60.0)
 SHARING = Holding()
-BY_TERMS = Holding(tenure=Tenure.RECLAIMED, cause=TERMS)
-BY_OWNER = Holding(tenure=Tenure.RECLAIMED)
+BY_TERMS = Holding(owner_state=OwnerState.RECLAIMED, cause=TERMS)
+BY_OWNER = Holding(owner_state=OwnerState.RECLAIMED)
 
 
 def closing(left_s: float) -> Rule:
@@ -21,7 +21,7 @@ def closing(left_s: float) -> Rule:
 
 
 def reclaiming(deadline_s: float) -> Holding:
-    return Holding(tenure=Tenure.RECLAIMING, cause=TERMS, deadline_s=deadline_s)
+    return Holding(owner_state=OwnerState.RECLAIMING, cause=TERMS, deadline_s=deadline_s)
 
 
 def withheld(cause: HoldCause = TERMS, phase: GpuPhase = GpuPhase.RECLAIMED) -> list[WithheldGpu]:
@@ -50,8 +50,8 @@ def test_the_owner_s_own_word_is_above_every_rule() -> None:
     assert rules.look(0.0, [CLOSED], BY_OWNER) is None
     assert rules.look(1.0, [], BY_OWNER) is None
     for holding in (
-        Holding(tenure=Tenure.LEFT),
-        Holding(tenure=Tenure.RECLAIMING, leaving=True, cause=TERMS),
+        Holding(owner_state=OwnerState.LEFT),
+        Holding(owner_state=OwnerState.RECLAIMING, leaving=True, cause=TERMS),
     ):
         assert rules.look(2.0, [CLOSED], holding) is None
 

@@ -1,1 +1,0 @@
-"""Guests in Docker containers: `runtime.open_docker(state_dir)` implements `ports.runtime.Runtime`."""

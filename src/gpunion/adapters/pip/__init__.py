@@ -1,1 +1,0 @@
-"""Packages of jobs, installed by pip."""

@@ -1,0 +1,1 @@
+"""Ways into a guest for people: its sockets, its ports, a terminal."""

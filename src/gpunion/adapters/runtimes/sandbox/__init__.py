@@ -1,0 +1,1 @@
+"""Guests as processes of this machine, inside bubblewrap where it is there."""

@@ -1,0 +1,1 @@
+"""Checkpoints on a machine: asked for, sent, restored, copied."""

@@ -1,0 +1,1 @@
+"""What is done for and to single guests."""

@@ -1,0 +1,1 @@
+"""What the machine is and has: GPUs, disks, images, packages."""

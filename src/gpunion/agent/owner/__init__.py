@@ -1,0 +1,1 @@
+"""The owner's word, as it comes in and goes out."""

@@ -1,0 +1,1 @@
+"""What an agent and the program in a guest say to each other."""

@@ -1,0 +1,1 @@
+"""What an agent knows of each run, also after a restart."""

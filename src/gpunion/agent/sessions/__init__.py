@@ -1,0 +1,1 @@
+"""Guests that somebody works in: how their sockets are reached, and what they say of themselves."""

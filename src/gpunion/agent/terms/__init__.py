@@ -1,0 +1,1 @@
+"""An owner's terms: read, kept in force, edited, watched."""

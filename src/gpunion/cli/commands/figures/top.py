@@ -1,0 +1,117 @@
+"""`gpunion top`: the campus as it is, drawn anew every two seconds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from gpunion.cli.campus import Campus, Json
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK
+from gpunion.cli.output.screen import OBEYED, screen_width
+from gpunion.cli.output.top import WAITING, looked_at
+from gpunion.cli.quantities import positive_duration_s
+
+CONNECTS = True
+JSON = "`{nodes: [...], jobs: [...]}` once; as in GET /nodes and GET /jobs (docs/http-api.md)."
+EXAMPLES = ("gpunion top", "gpunion top --every 10s", "gpunion top | head -20")
+EVERY_S = 2.0
+JOBS_SHOWN = 200
+AT_WORK = ("starting", "running", "leaving", "stopping", "finishing")
+
+# A screen of its own, with what was there before put back at the end; no cursor meanwhile.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+_HOME, _END_OF_LINE, _BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--every", type=positive_duration_s, default=EVERY_S, metavar="TIME",
+        help="how often it looks, on a terminal (default: 2s)",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    campus, screen = context.campus(arguments), context.screen
+    nodes, jobs = _look(campus)
+    if screen.as_json:
+        screen.data({"nodes": nodes, "jobs": jobs})
+        return OK
+    if not screen.out.isatty():
+        for line in looked_at(nodes, jobs, width=None, height=None):
+            screen.line(line)
+        return OK
+    with _own_screen(screen.out) as quits:
+        try:
+            while True:
+                _draw(nodes, jobs, screen.out)
+                if quits(arguments.every):
+                    return OK
+                nodes, jobs = _look(campus)
+        except KeyboardInterrupt:
+            return OK
+
+
+def _look(campus: Campus) -> tuple[list[Json], list[Json]]:
+    return campus.nodes(), campus.jobs(phases=[*AT_WORK, *WAITING], limit=JOBS_SHOWN)["jobs"]
+
+
+def _draw(nodes: list[Json], jobs: list[Json], out: IO[str]) -> None:
+    lines = looked_at(nodes, jobs, width=screen_width(), height=_height() - 1)
+    lines = [*lines, "q or Ctrl-C ends it."]
+    drawn = "\n".join(OBEYED.sub(" ", line) + _END_OF_LINE for line in lines)
+    out.write(_HOME + drawn + _BELOW)
+    out.flush()
+
+
+def _height() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().lines
+
+
+@contextmanager
+def _own_screen(out: IO[str]) -> Iterator[_Keys]:
+    with _Keys() as keys:
+        out.write(_ENTER)
+        try:
+            yield keys
+        finally:
+            out.write(_LEAVE)
+            out.flush()
+
+
+class _Keys:
+    """Asked whether somebody quits within a time. Keys count as they are hit, and are not shown."""
+
+    def __enter__(self) -> _Keys:
+        import sys
+        import termios
+        import tty
+
+        self._saved = None
+        if sys.stdin.isatty():
+            self._saved = termios.tcgetattr(sys.stdin)
+            tty.setcbreak(sys.stdin)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import sys
+        import termios
+
+        if self._saved is not None:
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._saved)
+
+    def __call__(self, within_s: float) -> bool:
+        import os
+        import select
+        import sys
+        import time
+
+        if self._saved is None:
+            time.sleep(within_s)
+            return False
+        ready, _, _ = select.select([sys.stdin], [], [], within_s)
+        return bool(ready) and os.read(sys.stdin.fileno(), 1) in (b"q", b"Q", b"")

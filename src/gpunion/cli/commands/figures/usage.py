@@ -1,0 +1,38 @@
+"""`gpunion usage`: who used and lent how much, and what became of the work."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK
+from gpunion.cli.output.usage import show_usage, usage_as_csv
+from gpunion.cli.quantities import positive_duration_s, some_name
+
+CONNECTS = True
+JSON = "as GET /usage answers (docs/http-api.md, docs/usage.md)."
+EXAMPLES = ("gpunion usage", "gpunion usage --since 30d --lab vision", "gpunion usage --csv > usage.csv")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--since", type=positive_duration_s, default=positive_duration_s("7d"), metavar="AGO",
+        help="how far back, e.g. 24h, 30d (default: 7d)",
+    )  # fmt: skip
+    parser.add_argument("--lab", type=some_name, help="only jobs of its people, and its machines")
+    parser.add_argument("--user", type=some_name, help="only their jobs")
+    parser.add_argument("--csv", action="store_true", help="people and labs as comma-separated lines")
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    campus = context.campus(arguments)
+    answer = campus.usage(for_s=arguments.since, lab=arguments.lab, user=arguments.user)
+    screen = context.screen
+    if screen.as_json:
+        screen.data(answer)
+    elif arguments.csv:
+        for line in usage_as_csv(answer):
+            screen.line(line)
+    else:
+        show_usage(answer, screen)
+    return OK

@@ -1,0 +1,34 @@
+"""`gpunion usage gpus`: what the history has of single GPUs."""
+
+from __future__ import annotations
+
+import argparse
+
+from gpunion.cli.context import Context
+from gpunion.cli.exits import OK
+from gpunion.cli.output.gpu_history import show_gpu_history
+from gpunion.cli.quantities import positive_duration_s, some_name
+
+CONNECTS = True
+JSON = """`{since, gpus: [{node, index, uuid, model, points}], left_out}` as GET /usage/gpus answers
+(docs/http-api.md, docs/usage.md)."""
+EXAMPLES = ("gpunion usage gpus", "gpunion usage gpus --node alpha --since 24h")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--since", type=positive_duration_s, default=positive_duration_s("24h"), metavar="AGO",
+        help="how far back, e.g. 24h, 30d (default: 24h)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--node", type=some_name, help="of this machine; within the last day then by the minute"
+    )
+
+
+def run(arguments: argparse.Namespace, context: Context) -> int:
+    answer = context.campus(arguments).gpu_history(for_s=arguments.since, node=arguments.node)
+    if context.screen.as_json:
+        context.screen.data(answer)
+    else:
+        show_gpu_history(answer, context.screen)
+    return OK

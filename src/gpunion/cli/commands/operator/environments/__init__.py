@@ -1,0 +1,1 @@
+"""Named sets of packages: published, listed and removed."""

@@ -1,0 +1,1 @@
+"""Commands of who works in a session."""

@@ -1,0 +1,1 @@
+"""Commands for trying things on one machine."""

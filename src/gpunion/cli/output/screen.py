@@ -1,0 +1,179 @@
+"""What people and programs see: tables and sentences, or JSON. Colour only on a terminal, and never alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import zip_longest
+from typing import IO, Any
+
+# The word is always there; the colour only helps to find it.
+STYLES = {
+    "running": "green", "succeeded": "green", "sharing": "green", "durable": "green", "ok": "green",
+    "starting": "cyan", "leaving": "yellow", "migrating": "yellow", "stopping": "yellow", "pending": "yellow",
+    "between": "yellow", "finishing": "cyan",
+    "paused": "yellow", "reclaiming": "yellow", "reclaimed": "yellow", "warning": "yellow",
+    "failed": "red", "cancelled": "magenta", "silent": "red", "left": "magenta", "missing": "red",
+    "captured": "cyan",
+}  # fmt: skip
+
+
+# What a terminal would obey, and what turns the order of letters round: whoever said it, it is only shown.
+# Line breaks and tabs are ours, and are looked for where they are not.
+_OBEYED = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
+OBEYED = re.compile(f"[{_OBEYED}]")
+BREAKS = re.compile(f"[\t\n{_OBEYED}]")
+# Of what programs print, a terminal is given colours, bars that are drawn anew, and the text.
+HARMLESS = re.compile(f"(\x1b\\[[0-9;]{{0,32}}[mKA]|[\r\b])|[{_OBEYED}]")
+# JSON's own escapes say the same.
+_UNESCAPED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+GAP = 2  # blanks between two columns
+NARROW = 10  # no column is folded to less: that is as long as a phase's name
+USUAL_WIDTH = 80  # of a screen that does not say
+STDOUT, STDERR = 1, 2
+
+
+@dataclass(slots=True, kw_only=True)
+class Table:
+    columns: Sequence[str]
+    rows: list[Sequence[str]] = field(default_factory=list)
+    folds_first: bool = False  # what comes first is not for copying: it gives way like the others
+
+    def plain(self, room: int | None = None) -> list[str]:
+        """Two blanks between columns, none at the end of a line. `room`: what a line may take."""
+        widths = self.widths(room)
+        lines = (line for row in (self.columns, *self.rows) for line in _folded(row, widths))
+        return [(" " * GAP).join(line).rstrip() for line in lines]
+
+    def widths(self, room: int | None) -> list[int]:
+        """The widest columns give way where a line would not fit; names and ids come first and stay whole,
+        unless the table says otherwise."""
+        lines = [self.columns, *self.rows]
+        widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
+        least = [max(len(column), NARROW) for column in self.columns]
+        while room is not None and sum(widths) + GAP * (len(widths) - 1) > room:
+            first = 0 if self.folds_first else 1
+            able = [index for index in range(first, len(widths)) if widths[index] > least[index]]
+            if not able:
+                break
+            widths[max(able, key=lambda index: widths[index])] -= 1
+        return widths
+
+
+def _folded(row: Sequence[str], widths: Sequence[int]) -> Iterator[list[str]]:
+    """The lines of a row, each as the parts of its cells."""
+    from textwrap import wrap
+
+    cells = (
+        [cell] if len(cell) <= width else wrap(cell, width) for cell, width in zip(row, widths, strict=True)
+    )
+    for line in zip_longest(*cells, fillvalue=""):
+        yield [part.ljust(width) for part, width in zip(line, widths, strict=True)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Screen:
+    """`as_json`: stdout gets JSON and nothing else. Notes about the work itself always go to stderr."""
+
+    out: IO[str] = field(default_factory=lambda: sys.stdout)
+    err: IO[str] = field(default_factory=lambda: sys.stderr)
+    as_json: bool = False
+    mend: Callable[[str], str] = str  # what is said to people, made to fit how they called us
+
+    def __post_init__(self) -> None:
+        for stream in (self.out, self.err):
+            # What this terminal has no letters for is shown by its number instead of being a reason to end.
+            if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+                stream.reconfigure(errors="backslashreplace")
+
+    def data(self, value: Any) -> None:
+        """The answer to --json. The same shape whoever asks: docs/cli.md promises it."""
+        self.line(_json(value, self.out, indent=2))
+
+    def record(self, value: Any) -> None:
+        """One line of a stream of JSON objects."""
+        self.line(_json(value, self.out))
+
+    def line(self, text: str = "") -> None:
+        self._write((text if self.as_json else self.mend(text)) + "\n")
+
+    def program(self, text: str) -> None:
+        """What a program printed: as it came into a file or a pipe, and without what could do more to a
+        terminal than colour it or draw a bar anew."""
+        if self.out.isatty():
+            text = HARMLESS.sub(lambda found: found[1] or " ", text)
+        self.out.write(text)
+        self.out.flush()
+
+    def note(self, text: str) -> None:
+        self.err.write(OBEYED.sub(" ", text if self.as_json else self.mend(text)) + "\n")
+        self.err.flush()
+
+    def _write(self, text: str) -> None:
+        self.out.write(OBEYED.sub(" ", text))
+        self.out.flush()
+
+    def note_data(self, value: Any) -> None:
+        """What went wrong, for programs."""
+        self.note(_json(value, self.err))
+
+    def table(self, table: Table) -> None:
+        rows = [[BREAKS.sub(" ", cell) for cell in row] for row in table.rows]
+        table = Table(columns=table.columns, rows=[*rows], folds_first=table.folds_first)
+        if self.rich():
+            _print_rich(table, self.out, self.room())
+        else:
+            self._write("".join(f"{line}\n" for line in table.plain(self.room())))
+
+    def room(self) -> int | None:
+        """How wide a line may be; None where nobody looks at it but programs."""
+        return screen_width() if self.out.isatty() else None
+
+    def rich(self) -> bool:
+        return self.out.isatty() and _rich_is_here()
+
+
+def _json(value: Any, stream: IO[str], indent: int | None = None) -> str:
+    """In letters that the stream has; JSON's own escapes say the others."""
+    has_all = (getattr(stream, "encoding", None) or "utf-8").lower() in ("utf-8", "utf8")
+    text = json.dumps(value, indent=indent, ensure_ascii=not has_all)
+    return _UNESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def screen_width(stream: int = STDOUT) -> int:
+    """As `shutil` finds it, which takes long to load: what the environment says, then the terminal."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(stream).columns or USUAL_WIDTH
+    except OSError:
+        return USUAL_WIDTH
+
+
+@cache
+def _rich_is_here() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("rich") is not None
+
+
+def _print_rich(table: Table, out: IO[str], room: int | None) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(file=out)
+    widths = table.widths(room)
+    for number, row in enumerate((table.columns, *table.rows)):
+        styles = ["bold" if not number else STYLES.get(cell.lower(), "") for cell in row]
+        for line in _folded(row, widths):
+            shown = Text(" " * GAP).join(map(Text, line, styles))
+            shown.rstrip()
+            console.print(shown, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""What a coordinator says and does where its database has lost something."""

@@ -1,0 +1,1 @@
+"""The places checkpoints are kept in, as the coordinator sees them."""

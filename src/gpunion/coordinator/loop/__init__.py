@@ -1,0 +1,1 @@
+"""The single writer and what stands around it."""

@@ -1,0 +1,1 @@
+"""What the coordinator counts, and how it is shown to whoever watches from outside."""

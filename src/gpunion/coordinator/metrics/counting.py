@@ -1,0 +1,164 @@
+"""What one committed decision adds to the counters.
+
+It is looked at before memory follows the store, so that each record is met beside what it was: an ended run
+that changes once more has not ended twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gpunion.coordinator.metrics import series
+from gpunion.domain.ids import JobId
+from gpunion.domain.jobs.checkpoint import Checkpoint, CheckpointPhase
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.jobs.migration import Migration, MigrationPhase
+from gpunion.domain.jobs.run import EndReason, Run, RunPhase
+from gpunion.domain.jobs.window import Subjob
+from gpunion.domain.protocol.commit import Commit
+from gpunion.domain.protocol.events import NodeReported
+from gpunion.domain.protocol.reports import NodeReclaimed
+from gpunion.engine.coordinator.state import CampusState
+from gpunion.ports.metrics import Metrics, Series
+
+_CLASS_AT_ONCE = "high"
+
+
+class Counting:
+    def __init__(self, metrics: Metrics, elapsed_s: Callable[[], float] = time.perf_counter) -> None:
+        self._metrics = metrics
+        self._elapsed_s = elapsed_s
+        self._room_begun_s: dict[JobId, float] = {}  # for jobs whose program does not run yet
+
+    @contextmanager
+    def timed(self, what: Series) -> Iterator[None]:
+        began_s = self._elapsed_s()
+        try:
+            yield
+        finally:
+            self._metrics.observe(what, self._elapsed_s() - began_s)
+
+    def committed(self, before: CampusState, commit: Commit) -> None:
+        event = commit.event
+        if isinstance(event, NodeReported) and isinstance(event.report, NodeReclaimed):
+            mode = "kill" if event.report.killed else "notice"
+            self._metrics.observe(series.RECLAIM, event.report.freed_after_s, (mode,))
+        latest = {(type(record), record.id): record for record in commit.decision.changes}
+        for record in latest.values():
+            if isinstance(record, Job):
+                self._job(before.jobs.get(record.id), record)
+            elif isinstance(record, Run):
+                self._run(before.runs.get(record.id), record, before.jobs.get(record.job_id))
+            elif isinstance(record, Migration):
+                runs = [one for one in latest.values() if isinstance(one, Run)]
+                self._migration(before, record, runs)
+            elif isinstance(record, Checkpoint):
+                self._checkpoint(before.checkpoints.get(record.id), record)
+
+    def _job(self, former: Job | None, job: Job) -> None:
+        if former is None:
+            self._metrics.count(series.SUBMITTED)
+        if job.phase.over:
+            self._room_begun_s.pop(job.id, None)
+        if job.phase.over and not (former is not None and former.phase.over):
+            self._metrics.count(series.JOBS_ENDED, labels=(job.phase.value,))
+
+    def _run(self, former: Run | None, run: Run, job: Job | None) -> None:
+        if former is None:
+            # A job that is not known yet was handed in at this moment.
+            waited_s = 0.0 if job is None else run.ordered_s - job.waiting_since_s
+            self._metrics.observe(series.PLACEMENT, waited_s)
+        if run.started_s is not None and (former is None or former.started_s is None):
+            self._metrics.count(series.RUNS_STARTED, labels=("first" if run.epoch == 1 else "again",))
+            self._room_was_made(run, job)
+            if run.subjob is not None:
+                self._metrics.count(series.WINDOWS_STARTED, labels=(run.subjob.end.value,))
+        if run.phase is RunPhase.ENDED and (former is None or former.living):
+            reason = "unknown" if run.end_reason is None else run.end_reason.value
+            self._metrics.count(series.RUNS_ENDED, labels=(reason,))
+            if run.subjob is not None and run.started_s is not None:
+                self._piece_ended(run, run.subjob, run.started_s)
+
+    def _piece_ended(self, run: Run, piece: Subjob, started_s: float) -> None:
+        outcomes: dict[EndReason | None, str] = {EndReason.WINDOW: "in_time", EndReason.FINISHED: "finished"}
+        reason, ended_s = run.end_reason, run.ended_s or started_s
+        self._metrics.count(series.WINDOWS_ENDED, labels=(outcomes.get(reason, "interrupted"),))
+        self._metrics.observe(series.WINDOW_TIME, ended_s - started_s)
+        if piece.ends_s is not None and reason is EndReason.WINDOW:
+            self._metrics.observe(series.WINDOW_OVERRUN, ended_s - piece.ends_s)
+
+    def _migration(self, before: CampusState, migration: Migration, runs: list[Run]) -> None:
+        former = before.migrations.get(migration.id)
+        if former is None:
+            self._metrics.count(series.INTERRUPTIONS, labels=(migration.cause.value,))
+            self._makes_room(before, migration)
+        if _over(migration) and not (former is not None and _over(former)):
+            tier = "none" if migration.tier is None else migration.tier.value
+            self._metrics.count(series.MIGRATIONS, labels=(tier, _outcome(migration)))
+            self._metrics.count(series.MIGRATION_BYTES, migration.shipped_bytes)
+            if migration.downtime_s is not None:
+                self._metrics.observe(series.DOWNTIME, migration.downtime_s)
+                lost_s = _lost_s(before, migration, runs)
+                self._metrics.count(series.LOST_WORK, lost_s, (migration.cause.value,))
+
+    def _makes_room(self, before: CampusState, migration: Migration) -> None:
+        if migration.room_for is None:
+            return
+        job = before.jobs.get(migration.room_for)
+        # A job that is handed in at this moment takes its place at once: only class high does.
+        whose = _class_of(job) if job is not None else _CLASS_AT_ONCE
+        self._metrics.count(series.PREEMPTIONS, labels=(whose,))
+        self._room_begun_s.setdefault(migration.room_for, migration.started_s)
+
+    def _room_was_made(self, run: Run, job: Job | None) -> None:
+        begun_s = self._room_begun_s.pop(run.job_id, None)
+        if begun_s is not None and job is not None and run.started_s is not None:
+            self._metrics.observe(series.PREEMPTION_WAIT, run.started_s - begun_s, (_class_of(job),))
+
+    def _checkpoint(self, former: Checkpoint | None, checkpoint: Checkpoint) -> None:
+        if former is not None and former.phase in (CheckpointPhase.DURABLE, CheckpointPhase.FAILED):
+            return
+        if checkpoint.phase is CheckpointPhase.FAILED:
+            self._metrics.count(series.CHECKPOINTS, labels=(checkpoint.tier.value, "failed"))
+        if checkpoint.phase is not CheckpointPhase.DURABLE:
+            return
+        self._metrics.count(series.CHECKPOINTS, labels=(checkpoint.tier.value, "durable"))
+        self._metrics.count(series.CHECKPOINT_BYTES, checkpoint.size_bytes, ("state",))
+        self._metrics.count(series.CHECKPOINT_BYTES, checkpoint.shipped_bytes, ("shipped",))
+        self._metrics.observe(series.CHECKPOINT_TIME, checkpoint.stall_s, ("stall",))
+        if checkpoint.captured_s is not None and checkpoint.durable_s is not None:
+            captured_s = checkpoint.captured_s - checkpoint.requested_s
+            self._metrics.observe(series.CHECKPOINT_TIME, captured_s, ("capture",))
+            shipped_s = checkpoint.durable_s - checkpoint.captured_s
+            self._metrics.observe(series.CHECKPOINT_TIME, shipped_s, ("ship",))
+
+
+def _class_of(job: Job) -> str:
+    return job.spec.priority.name.lower()
+
+
+def _over(migration: Migration) -> bool:
+    return migration.phase in (MigrationPhase.DONE, MigrationPhase.ABANDONED)
+
+
+def _outcome(migration: Migration) -> str:
+    if migration.phase is MigrationPhase.ABANDONED:
+        return "abandoned"
+    return "moved" if migration.went_elsewhere else "resumed_in_place"
+
+
+def _lost_s(before: CampusState, migration: Migration, runs: list[Run]) -> float:
+    """From the save it went on from, or its former run's start, to where it stood still."""
+    source = before.runs.get(migration.source_run)
+    if source is None or source.started_s is None or migration.stopped_s is None:
+        return 0.0
+    if source.last_step and not migration.steps_redone:
+        return 0.0  # its program counts its steps, and made none twice
+    safe_s = source.started_s
+    for run in runs:
+        restored = None if run.restored_from is None else before.checkpoints.get(run.restored_from)
+        if run.job_id == migration.job_id and restored is not None and restored.captured_s is not None:
+            safe_s = max(safe_s, restored.captured_s)
+    return max(0.0, migration.stopped_s - safe_s)

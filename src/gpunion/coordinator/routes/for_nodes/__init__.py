@@ -1,0 +1,1 @@
+"""What machines that lend ask: to join, and to hear and report from then on."""

@@ -1,0 +1,1 @@
+"""Sessions: listed, looked at, ended, and reached through streams that wait for one that moves."""

@@ -1,0 +1,1 @@
+"""Records of machines and what their owners grant."""

@@ -1,0 +1,1 @@
+"""What goes into an engine, what comes out, and what crosses the one connection."""

@@ -1,0 +1,1 @@
+"""Why things happen: codes, facts and sentences."""

@@ -1,0 +1,136 @@
+"""Gaps: GPUs that are free, but not for long enough or not large enough for a job that runs as it likes.
+
+The last minutes before an owner's calendar, a machine that is kept until a gang begins, what was promised to
+a wide job until that begins, and cards with less memory than was asked for where less was seen to be needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from gpunion.domain.ids import NodeId
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.jobs.window import Award, Subjob, Window, WindowEnd
+from gpunion.domain.nodes.node_view import NodeView
+from gpunion.engine.coordinator.capacity import view
+from gpunion.engine.coordinator.draft import Draft
+from gpunion.engine.coordinator.planning import accounts, placement
+from gpunion.engine.coordinator.planning.clearing import turns
+from gpunion.engine.coordinator.planning.clearing.bidders import bidder_of
+from gpunion.engine.coordinator.planning.reservations import Kept
+from gpunion.engine.coordinator.windows import ends, promises
+from gpunion.policy.placement.filters import refusal
+from gpunion.policy.placement.pick import Placed, grant
+from gpunion.policy.windows.clearing import BIDDERS_MOST, WINDOWS_MOST, clear
+from gpunion.policy.windows.gaps import may_be_offered, window_over
+from gpunion.policy.windows.policy import WindowPolicy
+from gpunion.policy.windows.sizing import GUARD_S, memory_bytes
+
+# What is left of a gap beside and after a piece is offered again, at about this worth a second.
+RATE = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    window: Window
+    here: NodeView  # with its GPU free, and no end foretold
+
+
+def offer(draft: Draft, waiting: Sequence[Job], kept: Kept) -> None:
+    """After everybody had their chance of a place for as long as they like."""
+    policy = draft.policies.windows
+    if policy is None or not policy.gaps or not any(job.spec.atomizable for job in waiting):
+        return
+    found = [*gaps(draft, kept)][:WINDOWS_MOST]
+    able = [job for job in waiting if turns.bids(draft, job) and job.spec.request.gpus == 1] if found else []
+    able = [job for job in able if accounts.held_back(draft, job) is None][:BIDDERS_MOST]
+    if not able:
+        return
+    shares = accounts.shares(draft)
+    bidders = [
+        bidder_of(draft, job, shares, refused_by=_refused_by(draft, job, found, policy)) for job in able
+    ]
+    cleared = clear(
+        [gap.window for gap in found],
+        bidders,
+        clearing=policy.clearing,
+        weights=policy.weights,
+        bounds=policy.bounds,
+        rate=RATE,
+    )
+    for award in cleared.awards:
+        _begin(draft, draft.state.jobs[award.job_id], found[award.window], award)
+
+
+def gaps(draft: Draft, kept: Kept) -> Iterator[Gap]:
+    """One for each GPU that is free for a while."""
+    for node in draft.state.nodes.values():
+        here = view(draft, node.id)
+        if not may_be_offered(here):
+            continue
+        starts_s = kept.until_s(node.id)
+        if here.free_gpus and (starts_s is None or starts_s > draft.now_s):
+            open_here = replace(here, node=replace(node, known_end_s=None))
+            for gpu in here.free_gpus:
+                end = WindowEnd.GANG
+                window = window_over(node, (gpu,), draft.now_s, promised_s=starts_s, promised=end)
+                yield Gap(window=window, here=replace(open_here, free_gpus=(gpu,)))
+        yield from _until_promised(draft, here)
+
+
+def _until_promised(draft: Draft, here: NodeView) -> Iterator[Gap]:
+    """What a wide job was promised and nobody has any more: until the last of its tenants has gone."""
+    node = here.node
+    held = {index for run in placement.living(draft, node.id) for index in run.held_gpus}
+    held |= {gpu.index for gpu in node.withheld}
+    for job in promises.on(draft, node.id):
+        if job.promised is None or job.spec.request.gpus == 1 or held.isdisjoint(job.promised.gpus):
+            continue
+        for gpu in node.facts.lent_gpus:
+            if gpu.index in job.promised.gpus and gpu.index not in held:
+                window = window_over(node, (gpu,), draft.now_s, promised_s=job.promised.by_s)
+                free = replace(here, node=replace(node, known_end_s=None), free_gpus=(gpu,))
+                yield Gap(window=window, here=free)
+
+
+def _refused_by(draft: Draft, job: Job, found: list[Gap], policy: WindowPolicy) -> frozenset[NodeId]:
+    asks = as_learned(job, policy)
+    return frozenset(gap.window.node_id for gap in found if refusal(asks, gap.here, draft.now_s) is not None)
+
+
+def as_learned(job: Job, policy: WindowPolicy) -> Job:
+    """With the memory that it was seen to need in the place of what it asked for."""
+    request = job.spec.request
+    learned = job.spec.windows.learned_vram and policy.learned_memory
+    needs_bytes = memory_bytes(job.profile or ends.UNKNOWN, request.vram_bytes, learned=learned)
+    if needs_bytes == request.vram_bytes:
+        return job
+    return replace(job, spec=replace(job.spec, request=replace(request, vram_bytes=needs_bytes)))
+
+
+def _begin(draft: Draft, job: Job, gap: Gap, award: Award) -> None:
+    window, variant = gap.window, award.variant
+    if not set(window.gpus).isdisjoint(
+        index for run in placement.living(draft, window.node_id) for index in run.held_gpus
+    ):
+        return
+    pieces = 0 if job.profile is None else job.profile.pieces
+    subjob = Subjob(
+        ends_s=window.ends_s,
+        hard=window.end.hard,
+        end=window.end,
+        steps=variant.steps,
+        length_s=variant.length_s,
+        vram_bytes=variant.vram_bytes,
+        number=pieces + 1,
+        save_s=ends.sizing_for(job).save_s + GUARD_S,
+    )
+    gpus = tuple(gpu for gpu in gap.here.free_gpus if gpu.index in window.gpus)
+    found = Placed(
+        node_id=window.node_id,
+        grant=grant(job, gpus),
+        because=f"a window that ends: {ends.BECAUSE[window.end]}",
+        verdicts=(),
+    )
+    placement.start(draft, job, found, subjob)

@@ -1,0 +1,118 @@
+"""Places for jobs that need several GPUs at once.
+
+GPUs that come free one by one are taken one by one, so such a job is promised those of one machine that are
+free together soonest. Whoever was to come there alone finds another place sooner than it would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.jobs.run import Run, RunPhase
+from gpunion.domain.jobs.window import Promise, WindowEnd
+from gpunion.domain.nodes.node import Node, NodePhase
+from gpunion.engine.coordinator.capacity import view
+from gpunion.engine.coordinator.draft import Draft
+from gpunion.engine.coordinator.planning import accounts
+from gpunion.engine.coordinator.planning.clearing import turns
+from gpunion.engine.coordinator.planning.preemption import without
+from gpunion.engine.coordinator.windows import ends, promises
+from gpunion.policy.placement.filters import refusal, suitable
+from gpunion.policy.windows.clearing import starved
+from gpunion.policy.windows.policy import WindowPolicy
+from gpunion.policy.windows.promises import PROMISES_MOST, Place, Tenant, promise
+
+
+def keep_places(draft: Draft, waiting: Sequence[Job]) -> None:
+    policy = draft.policies.windows
+    if policy is None or not policy.promises or not draft.state.in_windows:
+        return
+    wide = [job for job in waiting if job.spec.request.gpus > 1 and turns.seeks(draft, job)]
+    given = sum(1 for job in _promised(draft) if job.spec.request.gpus > 1)
+    for job in sorted(wide, key=lambda one: turns.need(draft, one, policy)):
+        if given >= PROMISES_MOST:
+            return
+        if accounts.held_back(draft, job) is None and _keep_place(draft, job, policy, given):
+            given += 1
+
+
+def _keep_place(draft: Draft, job: Job, policy: WindowPolicy, given: int) -> bool:
+    found = promise(
+        job.spec.request.gpus,
+        list(_places(draft, job, policy)),
+        draft.now_s,
+        given=given,
+        least_stay_s=ends.sizing_for(job).overhead_s,
+    )
+    if found is None:
+        return False
+    for other in [*promises.on(draft, found.node_id)]:
+        if other.promised is not None and not set(found.gpus).isdisjoint(other.promised.gpus):
+            promises.drop(draft, other)
+    promises.give(draft, job, found)
+    for run_id in sorted(draft.state.living.get(found.node_id, ())):
+        run = draft.state.runs[run_id]
+        if not set(found.gpus).isdisjoint(run.held_gpus) and turns.may_be_cleared(draft, run):
+            ends.give(draft, run, ends.until(draft.job_of(run), run, found.by_s, WindowEnd.PROMISED))
+    return True
+
+
+def _places(draft: Draft, job: Job, policy: WindowPolicy) -> Iterator[Place]:
+    for node_id in sorted({draft.state.runs[run_id].node_id for run_id in draft.state.in_windows}):
+        node, here = draft.state.nodes[node_id], view(draft, node_id)
+        if node.phase is not NodePhase.SHARING or len(node.facts.capacity.gpus) < job.spec.request.gpus:
+            continue  # most machines have too few, and looking at who is there takes long
+        taken = {index for one in _kept(draft, node) for index in one.gpus}
+        living = [draft.state.runs[run_id] for run_id in sorted(draft.state.living[node_id])]
+        free_by_s = {
+            run.id: at_s for run in living if (at_s := _free_by_s(draft, job, run, policy)) is not None
+        }
+        emptied = without(here, draft, frozenset(free_by_s))
+        if refusal(job, emptied, draft.now_s) is not None:
+            continue
+        able = {gpu.index for gpu in suitable(emptied.free_gpus, job.request)} - taken
+        yield Place(
+            node_id=node_id,
+            free=tuple(gpu.index for gpu in here.free_gpus if gpu.index in able),
+            tenants=[
+                Tenant(job_id=run.job_id, gpus=run.held_gpus, free_by_s=free_by_s[run.id])
+                for run in living
+                if run.id in free_by_s and able.issuperset(run.held_gpus)
+            ],
+            until_s=node.known_end_s,
+        )
+
+
+def _free_by_s(draft: Draft, job: Job, run: Run, policy: WindowPolicy) -> float | None:
+    """Of who leaves already, when it will have; of who may have to for this job, when it could. None: nobody
+    can say."""
+    if run.phase is RunPhase.RUNNING and run.subjob is not None and run.subjob.end is WindowEnd.TURN:
+        return max(draft.now_s, run.subjob.ends_s or draft.now_s) + run.subjob.save_s + ends.ASKED_S
+    if not turns.may_be_cleared(draft, run) or not _needs_more(draft, job, run, policy):
+        return None
+    over_s = max(draft.now_s, turns.turn_ends_s(draft, run, policy))
+    return over_s + ends.until(draft.job_of(run), run, over_s, WindowEnd.PROMISED).save_s + ends.ASKED_S
+
+
+def _needs_more(draft: Draft, job: Job, run: Run, policy: WindowPolicy) -> bool:
+    """Than a tenant that would have to go: it had less of its GPUs so far, or has waited for too long."""
+    if starved(draft.now_s - job.waiting_since_s, policy.bounds):
+        return True
+    tenant = draft.job_of(run)
+    return _worked_s(job) < _worked_s(tenant) + draft.now_s - (run.started_s or draft.now_s)
+
+
+def _worked_s(job: Job) -> float:
+    return 0.0 if job.profile is None else job.profile.worked_s
+
+
+def _promised(draft: Draft) -> Iterator[Job]:
+    for job_ids in draft.state.promised.values():
+        yield from (draft.state.jobs[job_id] for job_id in job_ids)
+
+
+def _kept(draft: Draft, node: Node) -> Iterator[Promise]:
+    """For others like it: these stay."""
+    for job in promises.on(draft, node.id):
+        if job.promised is not None and job.spec.request.gpus > 1:
+            yield job.promised

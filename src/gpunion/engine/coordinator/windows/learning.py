@@ -1,0 +1,59 @@
+"""What is learned from each piece of a job that runs in windows: how long its steps, its coming and its going
+take, how much memory it has, and how far what was foretold came true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gpunion.domain.jobs.job import Job
+from gpunion.domain.jobs.profile import Profile, Seen
+from gpunion.domain.jobs.run import EndReason, Run
+from gpunion.domain.protocol.reports import RunEnded
+from gpunion.domain.reasons.reason import Why
+from gpunion.engine.coordinator.draft import Draft
+from gpunion.policy.windows import calibration
+
+
+def learned(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
+    """However it ended: one that its owner cut short has been seen as well."""
+    if not job.spec.atomizable or run.started_s is None or run.subjob is None:
+        return job
+    former, seen = job.profile or Profile(), report.seen or Seen()
+    speed = _speed(draft, run)
+    if report.reason is EndReason.WINDOW:
+        profile = calibration.missed(former, seen, speed)
+    else:
+        profile = calibration.learned(former, seen, speed)
+    worked_s = max(0.0, draft.now_s - run.started_s)
+    overhead_s = min(worked_s, (seen.begin_s or 0.0) + (seen.save_s or 0.0))
+    profile = replace(
+        profile,
+        pieces=former.pieces + 1,
+        worked_s=former.worked_s + worked_s,
+        overhead_s=former.overhead_s + overhead_s,
+    )
+    return replace(job, profile=profile)
+
+
+def short_of_memory(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job | None:
+    """The job with that learned, where it failed on less memory than it had asked for: that is no failure of
+    its own. None where it had what it asked for."""
+    has_bytes = _memory_bytes(draft, run)
+    if report.reason is not EndReason.FAILED or run.subjob is None or not job.spec.atomizable:
+        return None
+    if has_bytes is None or has_bytes >= job.spec.request.vram_bytes:
+        return None
+    durable = draft.durable_step(job.id)
+    draft.because(job.id, Why.SHORT_OF_MEMORY, node=run.node_id, durable=durable)
+    profile = calibration.short_of_memory(job.profile or Profile(), has_bytes)
+    return replace(job, profile=replace(profile, pieces=(job.profile or Profile()).pieces))
+
+
+def _speed(draft: Draft, run: Run) -> float:
+    gpus = draft.state.nodes[run.node_id].facts.capacity.gpus
+    return min((gpu.speed for gpu in gpus if gpu.index in run.grant.gpu_indices), default=1.0)
+
+
+def _memory_bytes(draft: Draft, run: Run) -> int | None:
+    gpus = draft.state.nodes[run.node_id].facts.capacity.gpus
+    return min((gpu.memory_bytes for gpu in gpus if gpu.index in run.grant.gpu_indices), default=None)

@@ -1,0 +1,1 @@
+"""The evaluation: not part of what owners install."""

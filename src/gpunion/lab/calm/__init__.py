@@ -1,0 +1,1 @@
+"""The second, faster simulator: a campus in fair weather."""

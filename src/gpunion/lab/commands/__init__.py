@@ -1,0 +1,1 @@
+"""The evaluation's commands."""

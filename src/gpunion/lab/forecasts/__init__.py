@@ -1,0 +1,1 @@
+"""Bounds and examinations of forecasts."""

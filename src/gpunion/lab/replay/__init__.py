@@ -1,0 +1,1 @@
+"""What a campus recorded, run again with machines added or taken away."""

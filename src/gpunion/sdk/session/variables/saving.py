@@ -1,0 +1,166 @@
+"""Saves what can be saved of a namespace, and says of the rest why it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import BinaryIO
+
+from gpunion.sdk.session.variables.groups import Look, grouped, look_at, size_bytes
+from gpunion.sdk.session.variables.packing import Namespace, Packer
+from gpunion.sdk.session.variables.snapshot import About, Group, Lacking, in_words, read_about, write_about
+
+NO_TIME = "no time was left to save it"
+# Whatever is saved, the guest's disk keeps so much: a guest that fills it is ended.
+ROOM_LEFT_BYTES = 64 * 1024 * 1024
+LARGE_BYTES = 1024 * 1024
+SHARED_FILE = "groups"
+FILES_MAX = 200  # of one kernel: they are named in a message that has a limit
+# What IPython puts there of its own: outputs, inputs and their numbers.
+OWN_OF_IPYTHON = re.compile(r"^_(_|__|\d+|i\d*|ii|iii|dh|ih|oh|exit_code|sh)?$|^__\w+__$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """`older`: an earlier snapshot, from which what cannot be written in time is taken over."""
+
+    into: Path
+    limit_s: float
+    older: Path | None = None
+    hidden: Mapping[str, object] = field(default_factory=dict)  # not the user's
+    beside: bool = False  # a cell goes on meanwhile
+
+
+def save(namespace: Namespace, order: Order) -> About:
+    """Blocks the kernel for so long. OSError: nothing of it counts."""
+    return _Saving(namespace, order).run()
+
+
+def variables_of(namespace: Namespace, hidden: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: value
+        for name, value in list(namespace.items())
+        if not OWN_OF_IPYTHON.match(name) and not (name in hidden and value is hidden[name])
+    }
+
+
+class _Saving:
+    def __init__(self, namespace: Namespace, order: Order) -> None:
+        self._namespace, self._order = namespace, order
+        self._began_s = time.monotonic()
+        self._unsaved: dict[str, str] = {}
+        self._groups: list[Group] = []
+        self._files = 0
+
+    def run(self) -> About:
+        values = variables_of(self._namespace, self._order.hidden)
+        modules = {name: value.__name__ for name, value in values.items() if isinstance(value, ModuleType)}
+        looks: dict[str, Look] = {}
+        for name, value in values.items():
+            if name not in modules:
+                self._attempt((name,), partial(self._look, looks, name, value))
+        for names in grouped(looks):
+            self._attempt(tuple(names), partial(self._write, names, values, looks))
+        self._take_over()
+        if self._order.beside:
+            self._unsaved["all variables"] = f"taken at {_clock(time.time())} while a cell ran, which is lost"
+        about = About(
+            saved_at=time.time(),
+            python=sys.version.split()[0],
+            modules=modules,
+            groups=tuple(self._groups),
+            unsaved=tuple(Lacking(name, why) for name, why in self._unsaved.items()),
+            sys_path=tuple(sys.path),
+            directory=os.getcwd(),
+        )
+        write_about(self._order.into, about)
+        return about
+
+    def _attempt(self, names: tuple[str, ...], work: Callable[[], None]) -> None:
+        """A variable may raise whatever it likes. Only who interrupts the kernel ends the whole."""
+        if self._left_s() <= 0:
+            self._unsaved |= dict.fromkeys(names, NO_TIME)
+            return
+        try:
+            work()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._unsaved |= dict.fromkeys(names, in_words(error))
+
+    def _look(self, looks: dict[str, Look], name: str, value: object) -> None:
+        looks[name] = look_at(value, self._namespace)
+
+    def _write(self, names: list[str], values: Mapping[str, object], looks: Mapping[str, Look]) -> None:
+        about_bytes = size_bytes(names, looks)
+        if about_bytes + ROOM_LEFT_BYTES > shutil.disk_usage(self._order.into).free:
+            raise OSError(f"its {about_bytes} bytes have no room on the disk")
+        path = self._order.into / self._file_for(about_bytes)
+        with open(path, "ab") as file:
+            at = file.tell()
+            try:
+                packer = Packer(_InTime(file, self._left_s), self._namespace)
+                packer.dump({name: values[name] for name in names})
+            except BaseException:
+                file.flush()
+                file.truncate(at)
+                raise
+            written = file.tell() - at
+        group = Group(file=path.name, at=at, names=tuple(names), size_bytes=written, saved_at=time.time())
+        self._groups.append(group)
+
+    def _file_for(self, size_bytes: int) -> str:
+        """Large groups have files of their own, so that those which stay the same are not sent again."""
+        if size_bytes < LARGE_BYTES or self._files >= FILES_MAX:
+            return SHARED_FILE
+        self._files += 1
+        return f"group-{self._files}"
+
+    def _take_over(self) -> None:
+        """An older state of a variable is worth more than none, if it is told."""
+        late = {name for name, why in self._unsaved.items() if why == NO_TIME}
+        older = None if self._order.older is None or not late else read_about(self._order.older)
+        if older is None or self._order.older is None:
+            return
+        for group in older.groups:
+            if not late & set(group.names):
+                continue
+            name = f"before-{group.file}"
+            with contextlib.suppress(OSError):
+                if not (self._order.into / name).exists():
+                    os.link(self._order.older / group.file, self._order.into / name)
+                self._groups.append(replace(group, file=name))
+                why = f"as it was at {_clock(group.saved_at)}: no time was left to save it again"
+                self._unsaved |= dict.fromkeys(late & set(group.names), why)
+
+    def _left_s(self) -> float:
+        return self._order.limit_s - (time.monotonic() - self._began_s)
+
+
+class _InTime:
+    """A file that is given up in the middle of a group for which the time does not last."""
+
+    def __init__(self, file: BinaryIO, left_s: Callable[[], float]) -> None:
+        self._file, self._left_s = file, left_s
+
+    def write(self, data: bytes) -> int:
+        if self._left_s() <= 0:
+            raise _Late(NO_TIME)
+        return self._file.write(data)
+
+
+class _Late(Exception):
+    pass
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%H:%M:%S UTC", time.gmtime(at))

@@ -1,0 +1,1 @@
+"""What a simulated campus did, without names: recorded once, and compared with."""

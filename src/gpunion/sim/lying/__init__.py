@@ -1,0 +1,1 @@
+"""Machines that say what is not so."""

@@ -1,0 +1,1 @@
+"""One modelled machine: its agent, guests, disk and owner."""

@@ -1,0 +1,1 @@
+"""Links, flows and their rates."""

@@ -1,0 +1,1 @@
+"""A modelled program, its guest and its machine's clock."""

@@ -1,0 +1,1 @@
+"""Where checkpoints live: nothing here knows of campus, agent or engine."""

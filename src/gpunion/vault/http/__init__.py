@@ -1,0 +1,1 @@
+"""A store over HTTP: its server and its client."""

@@ -1,0 +1,1 @@
+"""An S3-compatible bucket as a store."""

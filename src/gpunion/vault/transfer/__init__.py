@@ -1,0 +1,1 @@
+"""Directories into a vault, out of it, and from store to store."""

@@ -1,0 +1,222 @@
+"""Jobs that run in windows, on small campuses: turns, owners' ends and what is between two pieces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from gpunion.domain.ids import JobId, NodeId
+from gpunion.domain.jobs.job import JobSpec
+from gpunion.domain.nodes.node import NodeFacts
+from gpunion.domain.protocol.commit import Commit
+from gpunion.domain.resources import GIB, Capacity, Gpu, Request
+from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
+from gpunion.policy.policies import LIVE, Policies
+from gpunion.policy.windows.policy import WindowPolicy
+from gpunion.policy.windows.turns import TurnBounds
+from gpunion.sim.fuzz import failure_text, run_seed
+from gpunion.sim.observer import Watch
+from gpunion.sim.program.box import Box
+from gpunion.sim.run import Outcome, run_scenario
+from gpunion.sim.scenario.values import HOUR_S, JobPlan, NodePlan, OwnerAct, OwnerPlan, Program, Scenario
+from gpunion.sim.world import Parts, World
+
+SEEDS = range(200, 224)
+SHORT_TURNS = replace(LIVE, windows=WindowPolicy(bounds=TurnBounds(least_s=60.0, most_s=120.0)))
+OFF = replace(LIVE, windows=None)
+
+
+def a_node(name: str = "alpha", *, gpus: int = 1) -> NodePlan:
+    cards = tuple(Gpu(index=index, model="RTX 3090", memory_bytes=24 * GIB) for index in range(gpus))
+    capacity = Capacity(gpus=cards, cpus=16, memory_bytes=64 * GIB, uplink_bps=1e9)
+    return NodePlan(id=NodeId(name), facts=NodeFacts(lab="", capacity=capacity), downlink_bps=1e9)
+
+
+def a_job(
+    name: str, *, submit_s: float = 1.0, work_s: float = 600.0, gpus: int = 1, **asked: bool
+) -> JobPlan:
+    spec = JobSpec(
+        name=name,
+        command=("train",),
+        owner=name,
+        request=Request(gpus=1),
+        expected_s=work_s,
+        atomizable=asked.get("atomizable", True),
+    )
+    program = Program(
+        steps=round(work_s),
+        step_s=1.0,
+        answers_saves=asked.get("saves", True),
+        heeds_windows=asked.get("saves", True),
+    )
+    return JobPlan(id=JobId(name), spec=spec, program=program, submit_s=submit_s)
+
+
+class Beginnings(Watch):
+    def __init__(self, world: World) -> None:
+        self.first_s: dict[str, float] = {}
+        self.runs: Counter[str] = Counter()
+        self._world = world
+
+    def guest_began(self, box: Box) -> None:
+        self.first_s.setdefault(box.job_id, self._world.kernel.now_s)
+        self.runs[box.job_id] += 1
+
+
+class Shown(Watch):
+    """What anybody could be shown after each commit: it is asked for all the time, and decides nothing."""
+
+    def __init__(self, world: World) -> None:
+        self.tenants: set[str] = set()
+        self.bidders: set[str] = set()
+        self.promised: set[str] = set()
+        self.unused: set[str] = set()
+        self._world = world
+
+    def coordinator_committed(self, commit: Commit, station: PureCoordinator) -> None:
+        for one in station.engine.windows(self._world.kernel.now_s):
+            self.tenants |= {job for job in (one.tenant,) if job is not None}
+            self.bidders |= {bid.job_id for bid in one.bids}
+            self.promised |= {job for job in (one.promised,) if job is not None}
+            self.unused.add(one.unused_because)
+
+
+def played(
+    *jobs: JobPlan,
+    nodes: tuple[NodePlan, ...] = (),
+    owners: tuple[OwnerPlan, ...] = (),
+    policies: Policies = SHORT_TURNS,
+) -> tuple[Outcome, Beginnings]:
+    seen: list[Beginnings] = []
+
+    def prepare(world: World) -> None:
+        seen.append(Beginnings(world))
+        world.watch(seen[0])
+
+    scenario = Scenario(
+        name="windows", seed=1, horizon_s=4 * HOUR_S, nodes=nodes or (a_node(),), jobs=jobs, owners=owners
+    )
+    outcome = run_scenario(scenario, parts=Parts(policies=policies), prepare=prepare)
+    assert outcome.violations == ()
+    return outcome, seen[0]
+
+
+def test_a_job_takes_a_turn_and_lets_another_begin() -> None:
+    jobs = (a_job("first"), a_job("second", submit_s=10.0))
+    outcome, seen = played(*jobs)
+    assert outcome.totals.succeeded == 2
+    assert seen.first_s["second"] < 300.0  # long before the first one is done
+    assert seen.runs["first"] > 1
+    _, without = played(*jobs, policies=OFF)
+    assert without.first_s["second"] > 600.0
+    assert set(without.runs.values()) == {1}
+
+
+def test_who_is_alone_is_never_interrupted() -> None:
+    _, seen = played(a_job("only", work_s=3600.0))
+    assert seen.runs == {"only": 1}
+
+
+def test_a_job_that_does_not_ask_for_it_is_left_alone() -> None:
+    _, seen = played(a_job("first", atomizable=False), a_job("second", submit_s=10.0))
+    assert seen.runs == {"first": 1, "second": 1}
+
+
+def test_a_tenant_that_cannot_save_goes_on_and_ends() -> None:
+    outcome, seen = played(a_job("deaf", saves=False), a_job("second", submit_s=10.0))
+    assert outcome.totals.succeeded == 2
+    assert seen.runs["deaf"] == 1
+
+
+def test_a_piece_leaves_before_its_owner_has_the_machine_as_foretold() -> None:
+    foretold = (
+        OwnerAct(at_s=5.0, do="foretell", notice_s=295.0),
+        OwnerAct(at_s=240.0, do="reclaim", notice_s=60.0),
+        OwnerAct(at_s=900.0, do="resume"),
+        OwnerAct(at_s=901.0, do="foretell"),
+    )
+    owner = OwnerPlan(node_id=NodeId("alpha"), acts=foretold)
+    outcome, seen = played(a_job("only", submit_s=10.0), owners=(owner,))
+    assert outcome.totals.succeeded == 1
+    assert outcome.totals.steps_redone == 0
+    assert seen.runs["only"] == 2
+
+
+def test_a_job_of_several_gpus_is_promised_a_machine_whose_tenants_leave_together() -> None:
+    small = tuple(a_job(f"small-{number}", work_s=3000.0) for number in range(4))
+    wide = a_job("wide", submit_s=30.0, work_s=300.0)
+    wide = replace(wide, spec=replace(wide.spec, request=Request(gpus=4)))
+    nodes = (a_node("alpha", gpus=4),)
+    outcome, seen = played(*small, wide, nodes=nodes)
+    assert outcome.totals.succeeded == 5
+    assert seen.first_s["wide"] < 600.0
+    _, without = played(*small, wide, nodes=nodes, policies=OFF)
+    assert without.first_s["wide"] > 3000.0
+
+
+def shown_of(*jobs: JobPlan, gpus: int = 1, owners: tuple[OwnerPlan, ...] = ()) -> Shown:
+    seen: list[Shown] = []
+
+    def prepare(world: World) -> None:
+        seen.append(Shown(world))
+        world.watch(seen[0])
+
+    nodes = (a_node(gpus=gpus),)
+    scenario = Scenario(name="shown", seed=1, horizon_s=HOUR_S, nodes=nodes, jobs=jobs, owners=owners)
+    outcome = run_scenario(scenario, parts=Parts(policies=SHORT_TURNS), prepare=prepare)
+    assert outcome.violations == ()
+    return seen[0]
+
+
+def test_people_see_who_has_a_window_and_who_bids_for_it() -> None:
+    seen = shown_of(a_job("first"), a_job("second", submit_s=10.0))
+    assert seen.tenants == {"first", "second"}
+    assert seen.bidders == {"first", "second"}
+
+
+def test_people_see_to_whom_a_place_is_promised_next() -> None:
+    wide = a_job("wide", submit_s=30.0, work_s=300.0)
+    wide = replace(wide, spec=replace(wide.spec, request=Request(gpus=2)))
+    seen = shown_of(a_job("one", work_s=3000.0), a_job("other", work_s=3000.0), wide, gpus=2)
+    assert "wide" in seen.promised
+
+
+def test_people_see_why_a_gap_is_used_by_nobody() -> None:
+    owner = OwnerPlan(node_id=NodeId("alpha"), acts=(OwnerAct(at_s=5.0, do="foretell", notice_s=90.0),))
+    seen = shown_of(a_job("late", submit_s=20.0), owners=(owner,))
+    assert any(seen.unused - {""})
+
+
+def test_nobody_sees_windows_where_there_are_none() -> None:
+    seen: list[int] = []
+
+    class Counted(Watch):
+        def coordinator_committed(self, commit: Commit, station: PureCoordinator) -> None:
+            seen.append(len(station.engine.windows(0.0)))
+
+    jobs = (a_job("only", work_s=30.0),)
+    scenario = Scenario(name="off", seed=1, horizon_s=HOUR_S, nodes=(a_node(),), jobs=jobs)
+    run_scenario(scenario, parts=Parts(policies=OFF), prepare=lambda world: world.watch(Counted()))
+    assert seen
+    assert not any(seen)
+
+
+def test_the_first_in_line_is_kept_a_place_that_others_leave_in_time() -> None:
+    """EASY backfilling, which ours is compared with."""
+    wide = a_job("wide", submit_s=5.0, work_s=300.0, atomizable=False)
+    wide = replace(wide, spec=replace(wide.spec, request=Request(gpus=2)))
+    jobs = (
+        a_job("long", work_s=900.0, atomizable=False),
+        wide,
+        a_job("short", submit_s=6.0, work_s=120.0, atomizable=False),
+        a_job("too-long", submit_s=7.0, work_s=3000.0, atomizable=False),
+    )
+    easy = replace(OFF, reserves_first=True)
+    _, seen = played(*jobs, nodes=(a_node(gpus=2),), policies=easy)
+    assert seen.first_s["short"] < 120.0 < seen.first_s["wide"] < seen.first_s["too-long"]
+
+
+def test_campuses_full_of_windows_break_no_invariant() -> None:
+    """A few of the long fuzz run's, followed line by line."""
+    outcomes = [run_seed(seed) for seed in SEEDS]
+    assert [failure_text(outcome) for outcome in outcomes if not outcome.ok] == []
