@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -209,6 +210,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what it started is ended
     taken: list[Taken] = []
     sizes = [int(size) for size in options.sizes.split(",")]
     for victim in options.victims.split(","):
@@ -248,6 +250,9 @@ def play(victim: str, sizes: list[int], repeats: int) -> list[Taken]:
             for size_mib in sizes:
                 for _ in range(repeats):
                     taken += [one.preempt(size_mib), one.requeue(size_mib)]
+                    for latest in taken[-2:]:
+                        began = f"urgent one began after {latest.began_after_s:.2f} s"
+                        print(f"{victim}, {size_mib} MiB, {latest.how}: {began}", file=sys.stderr)
         finally:
             campus.close()
     return taken
