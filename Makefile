@@ -44,7 +44,7 @@ machines: $(VENV)/.stamp-dev ## machines with systemd of their own, switched off
 
 browser: $(VENV)/.stamp-dev ## notebooks in a real Chromium while owners come (root; SHOTS=DIR)
 	tools/install-services chromium:chromium sshd:openssh-server rsync:rsync
-	$(PIP) install --require-hashes --only-binary :all: -r requirements/browser.txt
+	$(PIP) install --no-deps --require-hashes --only-binary :all: -r requirements/browser.txt
 	GPUNION_SHOTS=$(SHOTS) tools/with-services $(BIN)/python -m pytest -v tests/sessions $(PYTEST_ARGS)
 
 check: lint ## style, types, import rules, fresh generated documents, tidiness
@@ -78,13 +78,13 @@ clean: ## remove what the other targets made
 # Wheels only: building a package from source would fetch build tools that nobody pinned.
 $(VENV)/.stamp-demo: requirements/demo.txt pyproject.toml
 	tools/make-venv $(PYTHON) $(VENV)
-	$(PIP) install --require-hashes --only-binary :all: -r requirements/demo.txt
+	$(PIP) install --no-deps --require-hashes --only-binary :all: -r requirements/demo.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The development pins contain the demo's, so one installation serves both.
 $(VENV)/.stamp-dev: requirements/dev.txt requirements/demo.txt pyproject.toml
 	tools/make-venv $(PYTHON) $(VENV)
-	$(PIP) install --require-hashes --only-binary :all: -r requirements/dev.txt
+	$(PIP) install --no-deps --require-hashes --only-binary :all: -r requirements/dev.txt
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $(VENV)/.stamp-demo $@

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from gpunion.domain.lockfile import NO_INDEX, WHEEL_FOLDER_OPTIONS
@@ -129,13 +129,15 @@ class PipPackages:
     def _run_pip(
         self, staging: Path, wish: Wish, cancelled: Callable[[], bool], told: Callable[[float], None]
     ) -> None:
-        listed = staging / "requirements.txt"
-        listed.write_text("".join(f"{line}\n" for line in wish.lockfile.requirements), encoding="utf-8")
+        listed, constraints = staging / "requirements.txt", staging / "constraints.txt"
+        _write_lines(listed, wish.lockfile.requirements)
+        if wish.lockfile.hashed:
+            _write_lines(constraints, wish.lockfile.without_extras)
         said = staging / "said"
         with said.open("wb") as output:
             # A session of its own: whatever pip starts ends with it.
             process = subprocess.Popen(
-                [self._python, "-P", "-c", PIP, *_words(staging, listed, wish)],
+                [self._python, "-P", "-c", PIP, *_words(staging, listed, constraints, wish)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -191,7 +193,11 @@ def _done(staging: Path, said: Path, asked: int) -> float:
     return min(1.0, (min(fetched, asked) + min(unpacked, asked)) / (2 * max(1, asked)))
 
 
-def _words(staging: Path, listed: Path, wish: Wish) -> list[str]:
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _words(staging: Path, listed: Path, constraints: Path, wish: Wish) -> list[str]:
     words = ["install", "--target", str(staging / "site"), "--requirement", str(listed)]
     words += ["--only-binary", ":all:", "--no-input", "--no-cache-dir", "--progress-bar", "off"]
     words += ["--disable-pip-version-check", "--no-warn-script-location", "--root-user-action", "ignore"]
@@ -200,7 +206,7 @@ def _words(staging: Path, listed: Path, wish: Wish) -> list[str]:
     if wish.lockfile.no_index:
         words.append(NO_INDEX)
     if wish.lockfile.hashed:
-        words.append("--require-hashes")
+        words += ["--require-hashes", "--constraint", str(constraints)]
     return words
 
 

@@ -52,6 +52,12 @@ class Lockfile:
     hashed: bool
     loose: tuple[str, ...]  # names without one exact version: each node may get another
 
+    @property
+    def without_extras(self) -> tuple[str, ...]:
+        """The same lines as constraints. To pip `tool` and `tool[extra]` are two names: for the one that the
+        list does not pin it takes the newest release, and then refuses that."""
+        return tuple(_without_extras(line) for line in self.requirements)
+
 
 def refuse_other_kinds(path: str) -> None:
     """By its name, before anybody reads it."""
@@ -121,6 +127,14 @@ def _requirement(number: int, line: str) -> re.Match[str]:
             "travels as a wheel in a folder of the job's directory, named with -f FOLDER"
         )
     raise BadLockfile(f"line {number}: {line!r} is not understood; write it like numpy==2.1.0")
+
+
+def _without_extras(line: str) -> str:
+    match = _REQUIREMENT.fullmatch(line)
+    if match is None or match["extras"] is None:
+        return line
+    start, end = match.span("extras")
+    return line[:start] + line[end:]
 
 
 def _folder(number: int, path: str) -> str:

@@ -28,11 +28,11 @@ from tests.unit.agent.fakes import until
 LIMIT_BYTES = 1024**3
 
 
-def a_wheel(folder: Path, name: str = "tiny", version: str = "1.0") -> Path:
-    """A pure-Python wheel, as small as one can be."""
+def a_wheel(folder: Path, name: str = "tiny", version: str = "1.0", more: str = "") -> Path:
+    """A pure-Python wheel, as small as one can be; `more` are lines of its metadata."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{more}"
     files = {
         f"{name}.py": f"VERSION = '{version}'\n",
         f"{info}/METADATA": metadata,
@@ -76,6 +76,23 @@ def test_wheels_are_installed_whole_and_the_lockfile_s_hashes_hold(tmp_path: Pat
         )
     assert not packages.ready("other")
     assert list((tmp_path / "cache" / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(("pinned", "needed"), [("tiny[x]", "tiny"), ("tiny", "tiny[x]")])
+def test_a_pin_holds_whether_its_extras_are_named_or_not(tmp_path: Path, pinned: str, needed: str) -> None:
+    folder, extra = tmp_path / "wheels", "Provides-Extra: x\n"
+    hashes = {
+        path.name.partition("-")[0]: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (
+            a_wheel(folder, "tiny", "1.0", extra),
+            a_wheel(folder, "after", "1.0", f"Requires-Dist: {needed}>=1.0\n"),
+        )
+    }
+    a_wheel(folder, "tiny", "2.0", extra)  # released after the list was written
+    text = f"after==1.0 --hash=sha256:{hashes['after']}\n{pinned}==1.0 --hash=sha256:{hashes['tiny']}\n"
+    packages = PipPackages(tmp_path / "cache", limit_bytes=LIMIT_BYTES)
+    packages.install("k", wish(f"--no-index\n{text}", folder), lambda: False)
+    assert (packages.place("k") / "tiny.py").read_text() == "VERSION = '1.0'\n"
 
 
 def test_a_package_that_would_run_something_to_be_installed_is_refused(
