@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 
 from gpunion.sdk.client import Client
 from tests.real_machine import command_lines
-from tests.real_prometheus import asked_over, prometheus
+from tests.real_prometheus import asked_over, prometheus, until_asked
 from tests.services import CHECKOUT, why_absent
 from tests.system.driven_card import a_machine_with_a_card
 
@@ -72,14 +72,30 @@ def _watched(demo: subprocess.Popen[str], folder: Path, place: Path, beside: Exi
         if demo.poll() is not None:
             return ""
         time.sleep(0.05)
-    data = found[0].parent
-    url, token = found[0].read_text().strip(), (data / "metrics.token").read_text().strip()
+    with _held(demo):
+        return _looked_at(found[0].parent, place, beside)
+
+
+def _looked_at(data: Path, place: Path, beside: ExitStack) -> str:
+    url, token = (data / "address").read_text().strip(), (data / "metrics.token").read_text().strip()
     shown = beside.enter_context(prometheus(url, token, place))
     admin = (data / "admin.token").read_text().strip()
     with Client(url, admin) as client:
         join_token = client.make_join_token()["join_token"]
     beside.enter_context(a_machine_with_a_card(place, url, join_token))
+    # A rate is known from a second look on: what happened before the first one shows in no graph.
+    until_asked(shown, 'gpunion_preemption_wait_seconds_count{for_class="high"}', "0")
     return shown
+
+
+@contextmanager
+def _held(process: subprocess.Popen[str]) -> Iterator[None]:
+    """The play goes on when this ends; what it has started so far does not wait."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 def _queries() -> list[str]:
