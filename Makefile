@@ -75,7 +75,8 @@ clean: ## remove what the other targets made
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.*
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Wheels only: building a package from source would fetch build tools that nobody pinned.
+# Wheels only: building a package from source would fetch build tools that nobody pinned. The lists are complete; pip,
+# asked for dependencies too, would refuse the pin of a package whose extras one asks for as soon as it has a new release.
 $(VENV)/.stamp-demo: requirements/demo.txt pyproject.toml
 	tools/make-venv $(PYTHON) $(VENV)
 	$(PIP) install --no-deps --require-hashes --only-binary :all: -r requirements/demo.txt
