@@ -7,6 +7,7 @@ a disk. They are far beyond what any honest machine says.
 
 from __future__ import annotations
 
+import math
 import re
 
 # Relative to the reference card. Whatever divides by the least of them stays a number, and no card is a
@@ -71,6 +72,17 @@ def checked_id(name: str) -> str:
             f"{name[:64]!r} names nothing: up to 128 letters, digits, '.', '_' and '-', no '.' or '-' first"
         )
     return name
+
+
+def finite(value: object) -> float | None:
+    """What somebody wrote as a number, where it is one: JSON knows integers that no float can be."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def is_line(text: str) -> bool:

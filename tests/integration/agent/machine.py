@@ -43,6 +43,27 @@ print("deaf", flush=True)
 while True:
     time.sleep(1)
 """
+# Leaves in every file that its agent reads what no honest program says, again and again.
+ODD = """
+import itertools, os, time
+from pathlib import Path
+
+huge = "9" * 400
+words = [
+    f'{{"id": "c1", "step": {huge}, "progress": {huge}, "stall_s": {huge}, "idle_s": {huge}, "done": true}}',
+    f'{{"id": {huge}, "step": -{huge}, "progress": -1e999, "stall_s": NaN, "files": ["\\\\ud800", "../x"]}}',
+    '{"id": "c1", "counted": ["steps"], "step": "7", "progress": [], "trouble": {}, "files": {"a": 1}}',
+    "[" * 100000,
+    "[]",
+]
+here = Path(os.environ["GPUNION_CONTROL_DIR"])
+for said in itertools.cycle(words):
+    for name in ("progress", "saved", "not-saved", "stepped-aside", "session", "restored"):
+        (here / "odd").write_text(said)
+        (here / "odd").replace(here / f"{name}.json")
+    print("said", flush=True)
+    time.sleep(0.5)
+"""
 FOREVER = str(10**9)
 
 

@@ -20,7 +20,7 @@ from gpunion.owner_kill import kill_all
 from gpunion.vault.stores.folder.store import DirectoryVault
 from gpunion.vault.transfer.download import restore_directory
 from tests.integration.agent.campus import TestCampus, eventually
-from tests.integration.agent.machine import DEAF, FOREVER, TRAIN, Machine
+from tests.integration.agent.machine import DEAF, FOREVER, ODD, TRAIN, Machine
 
 pytestmark = pytest.mark.requires("bwrap")
 
@@ -245,6 +245,19 @@ async def test_a_stopped_job_is_asked_to_go(campus: TestCampus, machine: Machine
     campus.stop_job(job)
     await eventually(lambda: campus.job(job).phase is JobPhase.CANCELLED, "the job is cancelled")
     await eventually(lambda: machine.living_guests() == [], "its guest is gone")
+
+
+async def test_a_program_whose_words_make_no_sense_is_a_guest_like_others(
+    campus: TestCampus, machine: Machine
+) -> None:
+    machine.boot()
+    job = campus.submit("job-1", ODD)
+    await eventually(lambda: campus.logs.get("job-1-e1", b"").count(b"said") > 5, "it has said it all")
+    await machine.listening()  # the same agent as ever
+    assert campus.job(job).phase is JobPhase.RUNNING, campus.story
+    campus.stop_job(job)
+    await eventually(lambda: campus.job(job).phase is JobPhase.CANCELLED, "it is stopped")
+    assert machine.living_guests() == []
 
 
 async def test_an_owner_who_leaves_finds_nothing_of_us(campus: TestCampus, machine: Machine) -> None:

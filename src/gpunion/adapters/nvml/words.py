@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gpunion.domain.gpu_models import speed_of
 from gpunion.domain.resources import Gpu
 from gpunion.domain.version_ranges import version_of
+from gpunion.limits import finite
 from gpunion.ports.gpus import GpuProcess, GpuSight
 
 # The makers' names say whose card it is before they say which.
@@ -59,7 +59,7 @@ def remembered(rows: Any) -> list[Card]:
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, dict) and row.get("uuid"):
             card = _card(row)
-            found.append(replace(card, speed=_number(row.get("speed")) or card.speed))
+            found.append(replace(card, speed=finite(row.get("speed")) or card.speed))
     return found
 
 
@@ -105,9 +105,9 @@ def _sight(row: dict[str, Any]) -> GpuSight:
         index=-1,
         uuid=str(row["uuid"]),
         memory_used_bytes=_whole(row.get("memory_used_bytes")),
-        utilisation=_number(row.get("utilisation")),
-        temperature_c=_number(row.get("temperature_c")),
-        power_w=_number(row.get("power_w")),
+        utilisation=finite(row.get("utilisation")),
+        temperature_c=finite(row.get("temperature_c")),
+        power_w=finite(row.get("power_w")),
         ecc_uncorrected=_whole(row.get("ecc_uncorrected")),
         xids=tuple(xid for value in row.get("xids") or () if (xid := _whole(value)) is not None),
         processes=None
@@ -123,11 +123,5 @@ def _version(value: Any) -> str:
 
 
 def _whole(value: Any) -> int | None:
-    number = _number(value)
+    number = finite(value)
     return None if number is None else int(number)
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return value

@@ -21,6 +21,7 @@ from gpunion.domain.jobs.guest import OwnerState
 from gpunion.domain.nodes.terms import DEFAULT_WHEN_SAFE_S
 from gpunion.domain.nodes.withheld import earliest_deadline_s
 from gpunion.domain.protocol.events import OwnerKilled, OwnerPaused, OwnerReclaimed, OwnerResumed
+from gpunion.limits import finite
 from gpunion.owner_kill import kill_all, lift_kill
 from gpunion.text import counted
 
@@ -229,11 +230,12 @@ class OwnerApi:
         return self._seconds(value, NOTICE_MAX_S)
 
     def _seconds(self, value: Any, most_s: float) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        seconds = finite(value)
+        if seconds is None:
             raise No(f"{value!r} is no number of seconds.")
-        if not 0 <= value <= most_s:
+        if not 0 <= seconds <= most_s:
             raise No(f"A notice lasts between 0 s and {_shown(most_s)}.")
-        return float(value)
+        return seconds
 
     def _limit_s(self, request: dict[str, Any]) -> float:
         """How long going when it is safe may take."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpunion.agent.dependencies import ControlFiles
 from gpunion.domain.jobs.checkpoint import Counted
-from gpunion.limits import STEP_MAX, readable
+from gpunion.limits import STEP_MAX, finite, readable
 from gpunion.ports.runtime import GuestPaths
 
 REQUEST_FILE, SAVED_FILE, NOTICE_FILE, PROGRESS_FILE = (
@@ -46,12 +45,11 @@ def read_saved(control: ControlFiles, directory: Path) -> SavedMarker | None:
         return None
     files = message.get("files")
     named = isinstance(files, list) and all(isinstance(name, str) for name in files)
-    stall_s = message.get("stall_s")
     return SavedMarker(
         id=str(message["id"]),
         step=_step(message.get("step")),
         progress=_share(message.get("progress")),
-        stall_s=float(stall_s) if isinstance(stall_s, int | float) and math.isfinite(stall_s) else None,
+        stall_s=finite(message.get("stall_s")),
         counted=_counted(message.get("counted")),
         files=tuple(str(name) for name in files) if named and isinstance(files, list) else None,
     )
@@ -107,6 +105,4 @@ def _counted(value: object) -> Counted:
 
 
 def _share(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return 0.0
-    return min(1.0, max(0.0, float(value)))
+    return min(1.0, max(0.0, finite(value) or 0.0))

@@ -4,7 +4,6 @@ than the session's own end is decided by it."""
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from gpunion.agent.run_records.notes import RunNote
 from gpunion.agent.sessions.gate import StreamGate
 from gpunion.domain.ids import RunId
 from gpunion.domain.protocol.frames import Missing, SessionNote
-from gpunion.limits import MISSING_MAX, MOMENT_MAX_S, NUMBER_MAX, readable
+from gpunion.limits import MISSING_MAX, MOMENT_MAX_S, NUMBER_MAX, finite, readable
 from gpunion.ports.runtime import RuntimeFault
 
 SESSION_FILE, RESTORED_FILE = "session.json", "restored.json"
@@ -115,9 +114,8 @@ def _missing(value: object) -> tuple[Missing, ...]:
 
 
 def _number(value: Any, most: float) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return min(most, max(0.0, float(value)))
+    number = finite(value)
+    return None if number is None else min(most, max(0.0, number))
 
 
 def _one_of(value: object, words: tuple[str, ...]) -> str:

@@ -101,3 +101,11 @@ def test_a_link_to_a_file_of_the_hosts_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text('{"ready": true}')
     (said.note.paths.control_dir / SESSION_FILE).symlink_to(tmp_path / "secret")
     assert said.read().ready is False
+
+
+def test_numbers_beyond_all_floats_say_nothing(tmp_path: Path) -> None:
+    huge = 10**400
+    words = {"ready": True, "idle_s": huge, "kernels": huge, "saved_s_ago": -huge, "saved_bytes": huge}
+    found = Said(tmp_path).read(json.dumps(words))
+    assert (found.ready, found.idle_s, found.kernels) == (True, 0.0, 0)
+    assert (found.saved_ago_s, found.saved_bytes) == (None, None)
