@@ -36,14 +36,14 @@ class Person:
         self.environment |= {"GPUNION_URL": campus.url, "GPUNION_TOKEN": campus.token}
         self.settings = home / ".config" / "gpunion" / "ssh" / "config"
 
-    def runs(self, *words: str) -> str:
+    def runs(self, *words: str, typed: str = "") -> str:
         done = subprocess.run(
             words,
             env=self.environment,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
-            stdin=subprocess.DEVNULL,
+            input=typed,
         )
         assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
         return done.stdout
@@ -65,6 +65,10 @@ def test_a_shell_its_files_and_its_end(one_lab: Scene, tmp_path: Path) -> None:
             time.sleep(0.2)
 
     assert person.gpunion("ssh", "work", "--", "id", "-un").strip() == "guest"
+    files = person.gpunion("ssh", "work", "--", "pwd")
+    assert files in person.gpunion("ssh", "work", "--", "printenv", "GPUNION_OUTPUT_DIR")
+    logged_in = person.runs("ssh", "-tt", "-F", str(person.settings), "gpunion-work", typed="pwd\nexit\n")
+    assert files.strip() in logged_in.split()  # and not where nothing is kept
     data = tmp_path / "data"
     data.write_bytes(os.urandom(SIZE_BYTES))
     settings = ["-F", str(person.settings)]

@@ -37,8 +37,13 @@ X11Forwarding no
 Subsystem sftp internal-sftp -d {files}
 SetEnv {environment}
 """
-# Whoever comes by ssh begins where the notebooks are; scp and rsync too.
-BASHRC = '[ "$PWD" = "$HOME" ] && cd {files}\n'
+# Whoever comes by ssh begins where the notebooks are, in the one folder that is kept; rsync too. bash reads
+# the first for a command, the second for who logs in.
+BASHRC = """\
+[ "$PWD" = "$HOME" ] && cd {files}
+[ -n "$PS1" ] && PS1='\\u@'"$GPUNION_SESSION_NAME"':\\w\\$ '
+"""
+BASH_PROFILE = ". ~/.bashrc\n"
 
 
 class NoSsh(Exception):
@@ -117,10 +122,10 @@ def _prepare(places: Places, config: Path, environment: Mapping[str, str]) -> No
         key=key, authorized=authorized, files=places.files, environment=_variables(environment)
     )
     config.write_text(words, encoding="utf-8")
-    with contextlib.suppress(OSError):
-        bashrc = Path.home() / ".bashrc"
-        if not bashrc.exists():
-            bashrc.write_text(BASHRC.format(files=places.files), encoding="utf-8")
+    for name, text in ((".bashrc", BASHRC.format(files=places.files)), (".bash_profile", BASH_PROFILE)):
+        with contextlib.suppress(OSError):
+            if not (Path.home() / name).exists():
+                (Path.home() / name).write_text(text, encoding="utf-8")
 
 
 def _variables(environment: Mapping[str, str]) -> str:
