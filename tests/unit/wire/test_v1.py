@@ -247,3 +247,19 @@ def test_a_checkpoint_that_lies_nowhere_any_more_is_gone(
         under_way=convert.nobody_knows(None),
     )
     assert (shown.gone, shown.under_way) == (True, None)  # its job ended first
+
+
+@pytest.mark.parametrize(
+    ("session", "wish", "longest_s"),
+    [
+        (None, {}, None),
+        ({"kind": "notebook"}, {}, 180.0),
+        ({"kind": "shell"}, {"max_interval_s": 900.0}, 900.0),
+        ({"kind": "shell"}, {"min_interval_s": 600.0}, 600.0),
+    ],
+)
+def test_a_session_is_saved_every_few_minutes_unless_its_user_says_otherwise(
+    session: dict[str, str] | None, wish: dict[str, float], longest_s: float | None
+) -> None:
+    asked = {"name": "n", "command": ["true"], "session": session, "checkpoint": wish}
+    assert convert.spec_from(JobIn.model_validate(asked), owner="o").checkpoint.max_interval_s == longest_s

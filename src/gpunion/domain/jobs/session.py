@@ -12,6 +12,8 @@ from gpunion.domain.ids import JobId, NodeId, RunId
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$"
 NAME_IN_WORDS = "small letters, digits and dashes, at most 40, no dash first or last"
 SSH_KEYS_MAX = 16
+# Nobody may lose more than this of what they typed; where nothing changed, such a save costs nothing.
+SESSION_SAVED_EVERY_S = 180.0
 IDLE_WARNING_S = 600.0  # long enough to come back from a coffee
 
 _NAME = re.compile(NAME_PATTERN)

@@ -61,7 +61,7 @@ def spec_from(job: wishes.JobIn, owner: str) -> JobSpec:
         atomizable=job.atomizable,
         windows=job.windows.wish(),
         checkpoint=CheckpointWish(
-            max_interval_s=job.checkpoint.max_interval_s,
+            max_interval_s=job.longest_between_saves_s,
             min_interval_s=job.checkpoint.min_interval_s,
             tier=Tier(job.checkpoint.tier),
             command=tuple(job.checkpoint.command),

@@ -11,6 +11,7 @@ from gpunion.domain.jobs.gang import GANG_MOST
 from gpunion.domain.jobs.job import WindowWish
 from gpunion.domain.jobs.session import (
     NAME_IN_WORDS,
+    SESSION_SAVED_EVERY_S,
     SSH_KEYS_MAX,
     Session,
     SessionKind,
@@ -188,6 +189,13 @@ class JobIn(Strict):
     session: SessionIn | None = Field(
         default=None, description="somebody works in it: reached under its name, see /sessions"
     )
+
+    @property
+    def longest_between_saves_s(self) -> float | None:
+        asked = self.checkpoint
+        if self.session is None or asked.max_interval_s is not None:
+            return asked.max_interval_s
+        return max(SESSION_SAVED_EVERY_S, asked.min_interval_s)
 
     @model_validator(mode="after")
     def _session_has_a_host_name(self) -> JobIn:
