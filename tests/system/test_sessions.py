@@ -127,6 +127,7 @@ def test_its_page_outlives_the_coordinator_and_the_agent_and_is_opened_once(two_
 
         again = subprocess.run(opened.words, env=opened.environment, capture_output=True, text=True)
         assert "is served at" in again.stderr
+        assert json.loads(again.stdout.splitlines()[-1])["url"] == opened.url
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.config import find_address
 from gpunion.cli.context import Context
-from gpunion.cli.exits import USAGE, Trouble
+from gpunion.cli.exits import NOT_FOUND, USAGE, Trouble
 from gpunion.cli.extras import missing_extra
 from gpunion.cli.jobs.job_flags import job_request
 from gpunion.cli.quantities import positive_duration_s
@@ -25,10 +25,21 @@ NAME_CHARS = 32
 
 
 def session_name(text: str) -> str:
-    """As an argument of a command."""
     if not is_session_name(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {NAME_IN_WORDS}")
+        raise Trouble(f"{text!r} is no name of a session", why=f"a name is {NAME_IN_WORDS}", code=USAGE)
     return text
+
+
+def session_called(campus: Campus, name: str) -> Json:
+    """Also one that is over."""
+    try:
+        return campus.session(name)
+    except ApiProblem as problem:
+        if problem.status != 404:
+            raise
+        raise Trouble(
+            f"there is no session {name!r}", next_step="gpunion sessions -a lists them", code=NOT_FOUND
+        ) from problem
 
 
 def add_session_flags(parser: argparse.ArgumentParser) -> None:

@@ -28,11 +28,12 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     rows, columns = window()
 
     async def attached() -> None:
-        await carry(await streams.into_job(job_id, f"terminal:{rows}x{columns}"))
+        stream = await streams.into_job(job_id, f"terminal:{rows}x{columns}")
+        context.screen.note(
+            f"A shell inside {short(job_id)}; `exit` leaves it. The job is not saved whole meanwhile."
+        )
+        await carry(stream)
 
-    context.screen.note(
-        f"A shell inside {short(job_id)}; `exit` leaves it. The job is not saved whole meanwhile."
-    )
     try:
         asyncio.run(attached())
     except StreamBroken as broken:

@@ -6,6 +6,7 @@ import argparse
 
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
+from gpunion.cli.sessions.asking import session_called
 
 CONNECTS = True
 JSON = "A session as in GET /sessions/{name} (docs/http-api.md), without its token."
@@ -17,7 +18,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
-    session = context.campus(arguments).end_session(arguments.session)
+    campus = context.campus(arguments)
+    session = campus.end_session(session_called(campus, arguments.session)["job_id"])
     if context.screen.as_json:
         context.screen.data({key: session[key] for key in session if key != "token"})
         return OK

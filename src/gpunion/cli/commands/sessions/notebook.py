@@ -24,7 +24,8 @@ from gpunion.cli.sessions.ssh_client import public_keys
 
 CONNECTS = True
 JSON = """One object a line: `{"type": "begun", "session"}` (`"opened"` where it lived already),
-`{"type": "changed", "session"}` when it moves, `{"type": "ready", "url", "session"}`, at last
+`{"type": "changed", "session"}` when it moves, `{"type": "ready", "url", "session"}` (the last one
+where another `gpunion notebook` serves it already), at last
 `{"type": "ended", "session"}` or, after Ctrl-C, `{"type": "left", "session"}`. A session is as in
 GET /sessions/{name} (docs/http-api.md)."""
 EXAMPLES = (
@@ -63,7 +64,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 def _open(arguments: argparse.Namespace, context: Context, campus: Campus, session: Json) -> int:
     streams = streams_of(context, arguments)
     from gpunion.cli.sessions.browser import open_page
-    from gpunion.cli.sessions.serving import Told, serve, served_already, site_of
+    from gpunion.cli.sessions.own_pages import OwnPages
+    from gpunion.cli.sessions.serving import Told, address_to_open, serve, served_already, site_of
 
     site = site_of(session["name"], arguments.port)
 
@@ -75,15 +77,19 @@ def _open(arguments: argparse.Namespace, context: Context, campus: Campus, sessi
             context.screen.record({"type": "ready", "url": url, "session": _without_token(now)})
         else:
             context.screen.line(url)
-            context.screen.note("Ready. Ctrl-C stops serving it here; the session goes on.")
         if not arguments.no_browser and not context.screen.as_json:
             open_page(url)
 
+    def served(url: str, now: Json) -> None:
+        ready(url, now)
+        context.screen.note("Ready. Ctrl-C stops serving it here; the session goes on.")
+
     if asyncio.run(served_already(site)):
         context.screen.note(f"It is served at {site.origin} already, by another gpunion of yours.")
+        ready(address_to_open(site, session, OwnPages(lambda: session)), session)
         return OK
     try:
-        ended = asyncio.run(serve(site, campus, streams, Told(changed=changed, ready=ready)))
+        ended = asyncio.run(serve(site, campus, streams, Told(changed=changed, ready=served)))
     except KeyboardInterrupt:
         name = session["name"]
         _say(

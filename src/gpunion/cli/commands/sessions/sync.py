@@ -13,7 +13,7 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import OK, Trouble
 from gpunion.cli.jobs.fetching import Wanted, fetch_output
 from gpunion.cli.quantities import shown_size
-from gpunion.cli.sessions.asking import streams_of
+from gpunion.cli.sessions.asking import session_called, streams_of
 from gpunion.cli.sessions.files import SHOWN_MAX, Brought, bring
 from gpunion.sdk.errors import ApiProblem
 from gpunion.sdk.streams import StreamBroken
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     campus = context.campus(arguments)
-    session = campus.session(arguments.session)
+    session = session_called(campus, arguments.session)
     target = context.here / (arguments.folder or ".")
     if session["here"] and session["ready"]:
         return _from_session(arguments, context, session, target)

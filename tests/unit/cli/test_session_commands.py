@@ -1,0 +1,69 @@
+"""The commands around sessions: what they list, whom they end, and what they say to a wrong name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpunion.cli.exits import NOT_FOUND, OK, USAGE
+from tests.unit.cli.campus_double import CampusDouble, Terminal
+
+
+def a_session(**changes: Any) -> dict[str, Any]:
+    session: dict[str, Any] = {
+        "name": "course", "job_id": "job-1", "kind": "notebook", "user": "ada", "phase": "running",
+        "where": "it runs on alpha", "node": "alpha", "level": "variables", "idle_s": 125.0,
+        "ends_in_s": 475.0, "moves": 2, "here": True, "ready": True, "no_ssh": "", "ended_at": None,
+        "token": "secret",
+    }  # fmt: skip
+    return {**session, **changes}
+
+
+def test_sessions_are_listed_with_how_they_would_be_kept(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.sessions_there = [
+        a_session(),
+        a_session(name="waits", phase="pending", node=None, level="", idle_s=None, moves=0),
+        a_session(name="old", ended_at="2026-01-01T00:00:00.000Z"),
+    ]
+    assert gpunion("sessions") == OK
+    head, one, other = gpunion.out.splitlines()
+    assert head.split() == ["NAME", "KIND", "PHASE", "WHERE", "KEPT", "AS", "IDLE", "MOVES", "USER"]
+    assert one.split()[:5] == ["course", "notebook", "running", "alpha", "variables"]
+    assert "2 min 5 s, ends in 7 min 55 s" in one
+    assert other.split() == ["waits", "notebook", "pending", "-", "-", "-", "0", "ada"]
+    assert gpunion("sessions", "-a") == OK
+    assert "old" in gpunion.out
+
+
+def test_where_there_are_none_it_says_how_to_begin_one(gpunion: Terminal) -> None:
+    assert gpunion("sessions") == OK
+    assert "gpunion notebook" in gpunion.out
+
+
+def test_a_session_is_ended_by_name_and_its_token_is_not_shown(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.sessions_there = [a_session()]
+    assert gpunion("sessions", "end", "course") == OK
+    assert "gpunion sync course" in gpunion.out
+    assert gpunion("sessions", "end", "course", "--json") == OK
+    assert "secret" not in gpunion.out
+    assert campus.ended_sessions == ["job-1", "job-1"]
+
+
+@pytest.mark.parametrize("words", [("sessions", "end", "nobodys"), ("sync", "nobodys"), ("ssh", "nobodys")])
+def test_a_session_nobody_knows_is_not_found(gpunion: Terminal, words: tuple[str, ...]) -> None:
+    gpunion.environment |= {"GPUNION_URL": "http://campus.example", "GPUNION_TOKEN": "token"}
+    assert gpunion(*words) == NOT_FOUND
+    assert "gpunion sessions" in gpunion.err
+
+
+@pytest.mark.parametrize(
+    "words", [("notebook", "--name", "a/b"), ("notebook", "--name", "A B"), ("ssh", "a/b")]
+)
+def test_a_name_that_no_address_can_have_is_refused(gpunion: Terminal, words: tuple[str, ...]) -> None:
+    gpunion.environment |= {"GPUNION_URL": "http://campus.example", "GPUNION_TOKEN": "token"}
+    assert gpunion(*words) == USAGE
+    assert "small letters, digits and dashes" in gpunion.err
+    assert "bug" not in gpunion.err
