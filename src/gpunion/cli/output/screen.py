@@ -54,16 +54,19 @@ class Table:
 
     def widths(self, room: int | None) -> list[int]:
         """The widest columns give way where a line would not fit; names and ids come first and stay whole,
-        unless the table says otherwise."""
-        lines = [self.columns, *self.rows]
-        widths = [max(len(line[index]) for line in lines) for index in range(len(self.columns))]
-        least = [max(len(column), NARROW) for column in self.columns]
-        while room is not None and sum(widths) + GAP * (len(widths) - 1) > room:
-            first = 0 if self.folds_first else 1
-            able = [index for index in range(first, len(widths)) if widths[index] > least[index]]
-            if not able:
-                break
-            widths[max(able, key=lambda index: widths[index])] -= 1
+        unless the table says otherwise. Where that is not enough, each may become as narrow as its longest
+        word."""
+        cells = list(zip(self.columns, *self.rows, strict=True))
+        widths = [max(map(len, column)) for column in cells]
+        usual = [max(len(column), NARROW) for column in self.columns]
+        words = [max(len(word) for cell in column for word in (cell.split() or [""])) for column in cells]
+        first = 0 if self.folds_first else 1
+        for least in (usual, words):
+            while room is not None and sum(widths) + GAP * (len(widths) - 1) > room:
+                able = [index for index in range(first, len(widths)) if widths[index] > least[index]]
+                if not able:
+                    break
+                widths[max(able, key=lambda index: widths[index])] -= 1
         return widths
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpunion.cli.output.gpu_history import show_gpu_history
-from gpunion.cli.output.screen import Screen
+from gpunion.cli.output.screen import GAP, Screen, Table
 from gpunion.cli.output.top import looked_at
 from gpunion.cli.output.usage import show_usage
 from tests.unit.cli.campus_double import Json, a_job
@@ -68,6 +68,70 @@ def test_what_gpus_did_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None
     assert first.index("24 min") == head.index("SEEN")
     assert first[head.index("OVER TIME")] == "_"
     assert first.endswith("@")  # in one piece
+
+
+TABLES = {
+    "nodes": Table(
+        columns=("NODE", "LAB", "PHASE", "GPUS", "CAPABILITY", "CUDA", "BUSY", "NOTICE", "LENT", "HEARD"),
+        rows=[
+            [
+                "lab217",
+                "vision",
+                "sharing",
+                "2 x A100 40 GiB",
+                "8.0",
+                "12.4 (550.54)",
+                "1/2",
+                "1 min",
+                "5 min 16 s",
+                "1 s ago",
+            ],
+            ["b", "robots", "reclaimed (away)", "none", "-", "-", "0/0", "30 s", "0 s", "2 min 3 s ago"],
+        ],
+    ),
+    "checkpoints": Table(
+        columns=(
+            "CHECKPOINT",
+            "PHASE",
+            "TIER",
+            "NODE",
+            "STEP",
+            "SIZE",
+            "SHIPPED",
+            "STOOD STILL",
+            "LIES IN",
+            "ASKED",
+        ),
+        rows=[
+            [
+                "e2-a1 (last of its run)",
+                "durable",
+                "app",
+                "beta",
+                "40 (50%)",
+                "496 bytes",
+                "601 bytes",
+                "0.3 s",
+                "campus",
+                "1 min 16 s ago",
+            ]
+        ],
+        folds_first=True,
+    ),
+}
+
+
+@WIDTHS
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_of_many_columns_is_folded_at_its_blanks(width: int, name: str) -> None:
+    table = TABLES[name]
+    lines = table.plain(width)
+    assert max(map(len, lines)) <= width
+    starts = [sum(table.widths(width)[:index]) + GAP * index for index in range(len(table.columns))]
+    for start in starts[1:]:
+        assert {line[start - GAP : start].strip() for line in lines} == {""}
+    words = {word for row in table.rows for cell in row for word in cell.split()}
+    assert words <= set(" ".join(lines).split())
 
 
 @WIDTHS

@@ -24,22 +24,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     campus = context.campus(arguments)
-    checkpoints = campus.checkpoints(find_job(campus, arguments.job))
+    job_id = find_job(campus, arguments.job)
+    checkpoints = campus.checkpoints(job_id)
     if context.screen.as_json:
         context.screen.data({"checkpoints": checkpoints})
     elif all(one["gone"] and one["phase"] != "durable" and not arguments.all for one in checkpoints):
         context.screen.line("No checkpoint is kept of it.")
     else:
         shown = [one for one in checkpoints if arguments.all or not one["gone"]]
-        rows = [_row(checkpoint) for checkpoint in shown]
+        rows = [_row(checkpoint, job_id) for checkpoint in shown]
         columns = (
             "CHECKPOINT",
             "PHASE",
             "TIER",
             "NODE",
-            "EPOCH",
             "STEP",
-            "PROGRESS",
             "SIZE",
             "SHIPPED",
             "STOOD STILL",
@@ -47,7 +46,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             "ASKED",
         )
         if rows:
-            context.screen.table(Table(columns=columns, rows=list(rows)))
+            context.screen.table(Table(columns=columns, rows=list(rows), folds_first=True))
         _tell_of_those_gone(context, checkpoints, hidden=not arguments.all)
         for checkpoint in shown:
             if checkpoint.get("ready_on"):
@@ -72,7 +71,8 @@ def _tell_of_those_gone(context: Context, checkpoints: list[Json], *, hidden: bo
         )
 
 
-def _row(checkpoint: Json) -> list[str]:
+def _row(checkpoint: Json, job_id: str) -> list[str]:
+    """Its name says the epoch; the job is the one that was asked for. --json has both whole."""
     trouble = f": {checkpoint['trouble_told']}" if checkpoint["trouble"] else ""
     if checkpoint.get("spoiled"):
         trouble = ": its program could not go on from it"
@@ -80,18 +80,18 @@ def _row(checkpoint: Json) -> list[str]:
     unknown = [f"{place}? (no answer)" for place in checkpoint["places_unknown"]]
     known = checkpoint["phase"] not in ("requested", "failed") or bool(checkpoint["size_bytes"])
     figures = [
-        str(checkpoint["step"]),
-        f"{checkpoint['progress']:.0%}",
+        f"{checkpoint['step']} ({checkpoint['progress']:.0%})"
+        if checkpoint["progress"]
+        else str(checkpoint["step"]),
         shown_size(checkpoint["size_bytes"]),
         shown_size(checkpoint["shipped_bytes"]),
         shown_duration(checkpoint["stall_s"]),
     ]
     return [
-        str(checkpoint["id"]) + final,
+        str(checkpoint["id"]).removeprefix(f"{job_id}-") + final,
         "gone" if checkpoint["gone"] else str(checkpoint["phase"]) + trouble + _under_way(checkpoint),
         _tier(checkpoint),
         str(checkpoint["node_id"]),
-        str(checkpoint["epoch"]),
         *(figures if known else ["-"] * len(figures)),
         ", ".join([*checkpoint["places"], *unknown]) or "-",
         ago(checkpoint["requested_at"]),
