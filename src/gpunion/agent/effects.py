@@ -15,7 +15,7 @@ from gpunion.agent.guests.exits import cause_of, used_of
 from gpunion.agent.link.log_upload import LogPusher
 from gpunion.agent.machine.image_budget import NoRoom
 from gpunion.agent.machine.images import ImageKeeper, ImageTrouble
-from gpunion.agent.program.messages import read_reached
+from gpunion.agent.program.messages import Reached, read_reached
 from gpunion.domain.ids import RunId
 from gpunion.domain.image import Parcel
 from gpunion.domain.protocol.effects import (
@@ -76,7 +76,7 @@ class Performer:
             case CancelShipping():
                 self._of(effect.run_id).cancel_shipping()
             case ShipOutput():
-                self._of(effect.run_id).ship_output(self._step(effect.run_id), effect.keep)
+                self._of(effect.run_id).ship_output(self._reached(effect.run_id).step, effect.keep)
             case TellNotice():
                 self._of(effect.run_id).notice(effect.deadline_s, effect.reason)
             case TellWindow():
@@ -149,12 +149,14 @@ class Performer:
             if self._world.run_notes.get(run_id) is None and not status.alive:
                 await self._world.runtime.remove(run_id)  # prepared by half, or buried by half
                 continue
+            reached = await asyncio.to_thread(self._reached, run_id)
             found.append(
                 GuestFound(
                     run_id=run_id,
                     alive=status.alive,
                     exit_code=status.exit_code,
-                    last_step=await asyncio.to_thread(self._step, run_id),
+                    last_step=reached.step,
+                    last_progress=reached.progress,
                     cause=cause_of(status, None),
                     used=used_of(status, None),
                 )
@@ -221,6 +223,8 @@ class Performer:
             hands = self._hands[run_id] = GuestHands(self._world, run_id, self._logs.follow)
         return hands
 
-    def _step(self, run_id: RunId) -> int:
+    def _reached(self, run_id: RunId) -> Reached:
         note = self._world.run_notes.get(run_id)
-        return 0 if note is None else read_reached(self._world.control, note.paths).step
+        return (
+            Reached(step=0, progress=0.0) if note is None else read_reached(self._world.control, note.paths)
+        )

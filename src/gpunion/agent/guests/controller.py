@@ -320,12 +320,12 @@ class GuestHands:
 
     async def _ended(self, status: GuestStatus | None) -> None:
         note, request = self.note, self._request
-        step = 0
+        step, progress = 0, 0.0
         if note is not None:
             # A program that saved and left at once: first the save, then its end.
             saved = await asyncio.to_thread(request.look) if request is not None else None
             reached = await asyncio.to_thread(read_reached, self._world.control, note.paths)
-            step = reached.step
+            step, progress = reached.step, reached.progress
             if saved is not None and self._request is request and not self.gone:
                 self._request = None
                 self._world.post(saved)
@@ -343,6 +343,7 @@ class GuestHands:
                 run_id=self.run_id,
                 exit_code=None if status is None else status.exit_code,
                 last_step=step,
+                last_progress=progress,
                 cause=self._cause if status is None else cause_of(status, self._cause),
                 detail="" if status is None else detail_of(status),
                 used=used_of(status, self._world.gpu_use(self.run_id)),

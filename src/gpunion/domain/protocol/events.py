@@ -219,6 +219,7 @@ class GuestExited:
     run_id: RunId
     exit_code: int | None
     last_step: int
+    last_progress: float = 0.0
     cause: EndReason | None = None
     detail: str = ""
     seen: Seen | None = None  # of a job that runs in windows: its steps and its memory
@@ -355,6 +356,7 @@ class GuestFound:
     alive: bool
     exit_code: int | None = None
     last_step: int = 0
+    last_progress: float = 0.0
     cause: EndReason | None = None
     used: RunUse | None = None
 

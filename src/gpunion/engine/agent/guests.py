@@ -81,7 +81,7 @@ def exited(draft: AgentDraft, event: GuestExited) -> None:
     if draft.owner_has_it():
         _end_in_silence(draft, guest, reason)
         return
-    guest = _settle_saving(draft, guest, reason)
+    guest = _settle_saving(draft, guest, reason, event.last_progress)
     if reason is EndReason.FINISHED:
         draft.put(replace(guest, phase=GuestPhase.SHIPPING))
         draft.do(ShipOutput(run_id=guest.run_id, keep=guest.keep))
@@ -188,7 +188,7 @@ def _end_in_silence(draft: AgentDraft, guest: Guest, reason: EndReason) -> None:
     draft.farewell(guest.run_id)
 
 
-def _settle_saving(draft: AgentDraft, guest: Guest, reason: EndReason) -> Guest:
+def _settle_saving(draft: AgentDraft, guest: Guest, reason: EndReason, progress: float) -> Guest:
     """What becomes of a save that was under way when the guest ended."""
     if guest.saving is not None and guest.saving.saved:
         # A periodic save may still arrive and is worth having, unless it made itself superfluous.
@@ -196,7 +196,7 @@ def _settle_saving(draft: AgentDraft, guest: Guest, reason: EndReason) -> Guest:
             return saves.drop(draft, guest, CheckpointTrouble.GUEST_ENDED)
         if reason is EndReason.SAVED and not guest.final_saved:
             guest = saves.drop(draft, guest, CheckpointTrouble.SUPERSEDED)
-            return _ship_what_it_left(draft, guest)  # newer than what was on its way
+            return _ship_what_it_left(draft, guest, progress)  # newer than what was on its way
         draft.cancel_timer(SaveOverdue(run_id=guest.run_id))
         return saves.tell_captured(draft, guest)
     if guest.saving is not None:
@@ -204,11 +204,11 @@ def _settle_saving(draft: AgentDraft, guest: Guest, reason: EndReason) -> Guest:
             return saves.drop(draft, guest, CheckpointTrouble.GUEST_ENDED)
         draft.cancel_timer(SaveOverdue(run_id=guest.run_id))
     if reason is EndReason.SAVED and not guest.final_saved:
-        return _ship_what_it_left(draft, guest)
+        return _ship_what_it_left(draft, guest, progress)
     return guest
 
 
-def _ship_what_it_left(draft: AgentDraft, guest: Guest) -> Guest:
+def _ship_what_it_left(draft: AgentDraft, guest: Guest, progress: float) -> Guest:
     """Exit 85: the directory stands still now, so all of it is a consistent cut."""
     if guest.saving is None:
         number = guest.own_saves + 1
@@ -217,7 +217,9 @@ def _ship_what_it_left(draft: AgentDraft, guest: Guest) -> Guest:
         guest = replace(guest, own_saves=number)
     else:
         saving = guest.saving
-    saving = replace(saving, final=True, saved=True, saved_s=draft.now_s, step=guest.last_step)
+    saving = replace(
+        saving, final=True, saved=True, saved_s=draft.now_s, step=guest.last_step, progress=progress
+    )
     saved_for = saving.saved_for
     if saved_for is None and _ended_its_piece(draft, guest):
         saved_for = EndReason.WINDOW

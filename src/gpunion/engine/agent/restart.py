@@ -52,6 +52,7 @@ def _take_up(draft: AgentDraft, guest: Guest, found: GuestFound | None) -> None:
                 run_id=guest.run_id,
                 exit_code=None if _may_be_our_fault(guest, found) else found.exit_code,
                 last_step=found.last_step,
+                last_progress=found.last_progress,
                 cause=found.cause,
                 used=found.used,
             ),

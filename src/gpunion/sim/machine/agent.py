@@ -83,6 +83,7 @@ class AgentShell:
                 alive=box.alive,
                 exit_code=box.exit_code,
                 last_step=box.told_step,
+                last_progress=0.0 if box.order.subjob is None else box.told_progress,
                 cause=box.cause,
             )
             for box in self.place.runtime.boxes.values()

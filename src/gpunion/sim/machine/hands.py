@@ -359,6 +359,7 @@ class Hands:
                 run_id=box.run_id,
                 exit_code=box.exit_code,
                 last_step=box.told_step,
+                last_progress=box.told_progress if in_windows else 0.0,  # of others nothing depends on it
                 cause=box.cause,
                 seen=box.process.seen() if in_windows and box.process is not None else None,
             )

@@ -44,6 +44,10 @@ class Box:
         """The same, as far as its program says."""
         return 0 if self.process is None else self.process.program.told(self.step)
 
+    @property
+    def told_progress(self) -> float:
+        return 0.0 if self.process is None else self.process.program.told_progress(self.step)
+
     def saved_step(self, checkpoint_id: CheckpointId) -> int | None:
         """What its directory holds under this name. One that left with 85 says: all that lies there."""
         if self.ended and self.exit_code == SAVED_RUN_ME_AGAIN:
