@@ -17,6 +17,7 @@ from gpunion.domain.image import CampusImage
 from gpunion.domain.jobs.account import Account, Quota
 from gpunion.domain.jobs.held import HeldJob
 from gpunion.domain.jobs.job import Job
+from gpunion.domain.jobs.profile import Reliability
 from gpunion.domain.jobs.run import Run
 from gpunion.domain.nodes.lending import CampusMemory, Lending
 from gpunion.domain.nodes.node import Node
@@ -225,7 +226,7 @@ def _subjects(record: Record) -> set[str]:
             return {record.id}
         case Run():
             return {record.job_id, record.id, record.node_id}
-        case Lending() | CampusMemory() | Account() | Quota() | SetAside():
+        case Lending() | CampusMemory() | Account() | Quota() | Reliability() | SetAside():
             return set()  # a memory is no event in anybody's story
         case HeldJob():
             return {record.id, *(run.node_id for run in record.runs)}

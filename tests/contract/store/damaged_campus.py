@@ -21,7 +21,7 @@ from tests.builders.values import a_spec
 DATABASE = "gpunion.db"
 ADMIN = "admin.token"
 NODES = ("a", "b", "c", "d")
-RECORDS = ("jobs", "runs", "nodes", "checkpoints", "migrations", "accounts", "quotas")
+RECORDS = ("jobs", "runs", "nodes", "checkpoints", "migrations", "accounts", "quotas", "reliabilities")
 TABLES = (
     *RECORDS,
     "timers",

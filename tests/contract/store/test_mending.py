@@ -13,6 +13,7 @@ from gpunion.domain.ids import JobId, RunId
 from gpunion.domain.jobs.account import Account
 from gpunion.domain.jobs.gang import Seat, member_id
 from gpunion.domain.jobs.held import HeldJob
+from gpunion.domain.jobs.profile import Reliability
 from gpunion.domain.protocol.commit import SavedCampus
 from gpunion.ports.database import Credential, CredentialKind, Mend, StoreDamaged
 from tests.contract.store import builders
@@ -146,6 +147,24 @@ async def test_a_memory_that_cannot_be_read_begins_anew(tmp_path: Path) -> None:
     found = await loaded(place)
     assert account not in found.records
     assert found.left_out == ("who has used how much (fair shares begin anew)",)
+    assert (await loaded(place)).left_out == ()
+
+
+async def test_who_was_believed_less_is_believed_again_where_that_cannot_be_read(tmp_path: Path) -> None:
+    place = await left_by_a_kill(tmp_path)
+    store = a_store(place)
+    term = await store.open(holder="test", now_s=0.0, lead_s=30.0)
+    kept = Reliability(id="0", user="sam", program="train", rho=0.5, pieces=3, as_of_s=1.0)
+    altered = Reliability(id="1", user="ann", program="train", rho=0.25, pieces=3, as_of_s=1.0)
+    await store.commit(a_commit(kept, altered), term=term)
+    await store.close(term=term)
+    with_sql(place, "UPDATE reliabilities SET body = replace(body, '0.25', '1.0')")
+    found = await loaded(place)
+    assert kept in found.records
+    assert not any(isinstance(one, Reliability) and one.user == "ann" for one in found.records)
+    assert found.left_out == (
+        "how far what jobs in windows promise is believed (who was doubted is believed again)",
+    )
     assert (await loaded(place)).left_out == ()
 
 

@@ -403,7 +403,7 @@ def test_a_promise_never_moves_later(gpus: int, first: Place, later: list[Place]
 
 @given(st.lists(st.floats(0.0, 1.0), max_size=30))
 def test_who_promises_too_much_is_believed_less_and_then_again(errors: list[float]) -> None:
-    one = Reliability(id="user:a/train.py")
+    one = Reliability(id="0", user="ann", program="train")
     for error in errors:
         before, one = one, believed(one, error, 0.0)
         assert RHO_LEAST <= one.rho <= 1.0
@@ -414,10 +414,10 @@ def test_who_promises_too_much_is_believed_less_and_then_again(errors: list[floa
 
 
 def test_five_broken_promises_leave_little_belief() -> None:
-    one = Reliability(id="user:a/train.py")
+    one = Reliability(id="0", user="ann", program="train")
     said = []
     for _ in range(5):
-        one = believed(one, piece_error(promised_steps=100, durable_steps=0, foretold_s=60, took_s=60), 0.0)
+        one = believed(one, piece_error(promised=100, durable=0, foretold_s=60, took_s=60), 0.0)
         said.append(one.rho)
     assert said == sorted(said, reverse=True)
     assert said[-1] < 0.45

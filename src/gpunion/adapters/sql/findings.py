@@ -36,6 +36,7 @@ _LEARNED_AGAIN = {
     "lendings": "what was learned of when machines are lent",
     "campus_memories": "what was learned of when machines are lent",
     "accounts": "who has used how much (fair shares begin anew)",
+    "reliabilities": "how far what jobs in windows promise is believed (who was doubted is believed again)",
     "set_aside": "a message that was set aside",
     "idempotency": "a request's key (one that is repeated may count twice)",
     "join_tokens": "a token to join with (make another)",

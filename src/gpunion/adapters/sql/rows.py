@@ -16,6 +16,7 @@ from gpunion.domain.jobs.checkpoint import Checkpoint
 from gpunion.domain.jobs.held import HeldJob
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.migration import Migration
+from gpunion.domain.jobs.profile import Reliability
 from gpunion.domain.jobs.run import Run
 from gpunion.domain.nodes.lending import CampusMemory, Lending
 from gpunion.domain.nodes.node import Node
@@ -42,6 +43,7 @@ RECORD_TABLES: dict[type, Table] = {
     CampusMemory: tables.campus_memories,
     Account: tables.accounts,
     Quota: tables.quotas,
+    Reliability: tables.reliabilities,
     CampusImage: tables.images,
     CampusEnvironment: tables.environments,
     SetAside: tables.set_aside,

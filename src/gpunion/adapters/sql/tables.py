@@ -61,6 +61,7 @@ lendings = _memories("lendings")
 campus_memories = _memories("campus_memories")
 accounts = _memories("accounts")
 quotas = _memories("quotas")
+reliabilities = _memories("reliabilities")
 set_aside = _memories("set_aside")
 images = _records("images")
 environments = _memories("environments")
@@ -167,6 +168,7 @@ COUNTED = (
     campus_memories,
     accounts,
     quotas,
+    reliabilities,
     images,
     environments,
     set_aside,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 # Enough for an order statistic at 5 % risk many times over; older ones say little of what comes next.
 PEAKS_MOST = 128
 # Of how long it took to begin and to save: the latest say most.
 TIMES_MOST = 20
+# So many programs of users are remembered, however many there are.
+RELIABILITIES_MOST = 1024
+PROGRAM_WORDS, PROGRAM_DIGITS = 2, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +57,19 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """How far what was promised for a user's program came true. A record, like an account."""
+    """How far what was promised for a user's program came true. A record of one of a bounded number of
+    places: who comes when all are taken is given the one that was written longest ago."""
 
-    id: str
+    id: str  # of its place
+    user: str
+    program: str
     rho: float = 1.0
     pieces: int = 0
     as_of_s: float = 0.0
 
 
-def reliability_id(user: str, program: str) -> str:
-    """`program`: the first word of its command, without the directories before it; at most 80 letters."""
-    return f"user:{user}/{program.rsplit('/', 1)[-1][:80]}"
+def program_of(image: str | None, command: Sequence[str]) -> str:
+    """A digest of what runs: its image, its program and the first thing that is given, which of `python` is
+    the script. Options, and all that follows, change from run to run."""
+    words = [word for word in command if not word.startswith("-")][:PROGRAM_WORDS]
+    return sha256("\0".join((image or "", *words)).encode()).hexdigest()[:PROGRAM_DIGITS]

@@ -13,6 +13,7 @@ from gpunion.domain.jobs.guest import Guest, Holding, JobEpoch, Lease
 from gpunion.domain.jobs.held import HeldJob
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.migration import Migration
+from gpunion.domain.jobs.profile import Reliability
 from gpunion.domain.jobs.run import Run
 from gpunion.domain.nodes.lending import CampusMemory, Lending
 from gpunion.domain.nodes.node import Node
@@ -32,6 +33,7 @@ Record = (
     | CampusMemory
     | Account
     | Quota
+    | Reliability
     | SetAside
     | HeldJob
 )

@@ -6,10 +6,12 @@ decision.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from gpunion.domain.ids import NodeId
 from gpunion.domain.jobs.account import Account, Quota
+from gpunion.domain.jobs.profile import RELIABILITIES_MOST, Reliability
 from gpunion.domain.nodes.lending import CampusMemory, Lending, SignTally
 from gpunion.policy.checkpoint_timing.notices import NoticeBook
 from gpunion.policy.hazard.memory import book_of
@@ -17,7 +19,7 @@ from gpunion.policy.hazard.signs import SignBook, book_of_signs
 from gpunion.policy.hazard.weekly import WeeklyHazard
 from gpunion.policy.learning import Answers, Learning
 
-MemoryRecord = Lending | CampusMemory | Account | Quota
+MemoryRecord = Lending | CampusMemory | Account | Quota | Reliability
 
 
 @dataclass(slots=True)
@@ -26,6 +28,8 @@ class Memories:
     campus: CampusMemory | None = None
     accounts: dict[str, Account] = field(default_factory=dict)
     quotas: dict[str, Quota] = field(default_factory=dict)
+    reliabilities: dict[str, Reliability] = field(default_factory=dict)
+    _programs: dict[str, dict[str, Reliability]] = field(default_factory=dict, compare=False, repr=False)
     _hazard: tuple[float | None, tuple[SignTally, ...], WeeklyHazard] | None = field(
         default=None, compare=False, repr=False
     )
@@ -43,6 +47,10 @@ class Memories:
                 self.accounts[record.id] = record
             case Quota():
                 self.quotas[record.id] = record
+            case Reliability():
+                self._leave_place(record.id)
+                self.reliabilities[record.id] = record
+                self._programs.setdefault(record.user, {})[record.program] = record
 
     def take_back(self, record: MemoryRecord) -> None:
         match record:
@@ -54,6 +62,8 @@ class Memories:
                 del self.accounts[record.id]
             case Quota():
                 del self.quotas[record.id]
+            case Reliability():
+                self._leave_place(record.id)
 
     def find(self, record: MemoryRecord) -> MemoryRecord | None:
         match record:
@@ -65,10 +75,32 @@ class Memories:
                 return self.accounts.get(record.id)
             case Quota():
                 return self.quotas.get(record.id)
+            case Reliability():
+                return self.reliabilities.get(record.id)
 
     def records(self) -> tuple[MemoryRecord, ...]:
         campus = () if self.campus is None else (self.campus,)
-        return (*self.lendings.values(), *campus, *self.accounts.values(), *self.quotas.values())
+        counted = (*self.accounts.values(), *self.quotas.values())
+        return (*self.lendings.values(), *campus, *counted, *self.reliabilities.values())
+
+    def programs_of(self, user: str) -> Mapping[str, Reliability]:
+        """How far each program of theirs is believed, as far as that is remembered."""
+        return self._programs.get(user, {})
+
+    def place_for_another(self) -> str:
+        """Of a program nobody knows yet: a place that is free, or the one that was written longest ago."""
+        known = self.reliabilities
+        if len(known) < RELIABILITIES_MOST:
+            return next(str(number) for number in range(RELIABILITIES_MOST) if str(number) not in known)
+        return min(known.values(), key=lambda one: (one.as_of_s, one.id)).id
+
+    def _leave_place(self, place: str) -> None:
+        former = self.reliabilities.pop(place, None)
+        if former is not None:
+            programs = self._programs[former.user]
+            del programs[former.program]
+            if not programs:
+                del self._programs[former.user]
 
     def hazard(self, learning: Learning) -> WeeklyHazard:
         """As of the last lesson; asked thousands of times between two."""

@@ -19,6 +19,7 @@ from gpunion.domain.jobs.checkpoint import Checkpoint, CheckpointPhase
 from gpunion.domain.jobs.held import HeldJob
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.migration import Migration, MigrationPhase
+from gpunion.domain.jobs.profile import Reliability
 from gpunion.domain.jobs.run import Run
 from gpunion.domain.nodes.lending import CampusMemory, Lending
 from gpunion.domain.nodes.node import Node, NodePhase
@@ -99,7 +100,7 @@ class CampusState:
                 self.aside[record.id] = record
             case HeldJob():
                 self.held[record.id] = record
-            case Lending() | CampusMemory() | Account() | Quota():
+            case Lending() | CampusMemory() | Account() | Quota() | Reliability():
                 self.memories.put(record)
 
     def put_count(self, record: Record) -> None:
@@ -163,7 +164,7 @@ class CampusState:
                 del self.aside[record.id]
             case HeldJob():
                 del self.held[record.id]
-            case Lending() | CampusMemory() | Account() | Quota():
+            case Lending() | CampusMemory() | Account() | Quota() | Reliability():
                 self.memories.take_back(record)
 
     def _forget_views(self, former: Record | None, record: Record) -> None:
@@ -207,7 +208,7 @@ class CampusState:
                 return self.aside.get(record.id)
             case HeldJob():
                 return self.held.get(record.id)
-            case Lending() | CampusMemory() | Account() | Quota():
+            case Lending() | CampusMemory() | Account() | Quota() | Reliability():
                 return self.memories.find(record)
             case _:
                 return None

@@ -79,9 +79,10 @@ def _with_steps(profile: Profile, seen: Seen, speed: float) -> Profile:
     )
 
 
-def piece_error(*, promised_steps: int, durable_steps: int, foretold_s: float, took_s: float) -> float:
-    """How far a piece was from what was said of it, in [0, 1]: work that is not durable, or time beyond."""
-    short = 1 - max(0, durable_steps) / promised_steps if promised_steps > 0 else 0.0
+def piece_error(*, promised: float, durable: float, foretold_s: float, took_s: float) -> float:
+    """How far a piece was from what was said of it, in [0, 1]: work that is not durable, in whatever it is
+    counted, or time beyond."""
+    short = 1 - max(0.0, durable) / promised if promised > 0 else 0.0
     beyond = took_s / foretold_s - 1 if foretold_s > 0 else 0.0
     return min(1.0, max(0.0, short, beyond))
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.jobs.job import SaveCost
-from gpunion.domain.jobs.profile import Profile, Seen, reliability_id
+from gpunion.domain.jobs.profile import Profile, Seen, program_of
 from gpunion.domain.jobs.window import Promise, Window, WindowEnd
 from gpunion.domain.nodes.node import DiskRoom, NodePhase
 from gpunion.domain.nodes.node_view import NodeView
@@ -179,8 +179,10 @@ def test_what_nobody_knows_of_a_piece_changes_nothing() -> None:
     assert learned(before, Seen(), 1.0) == before
 
 
-def test_reliability_is_of_a_user_and_a_program() -> None:
-    assert reliability_id("ann", "code/train.py") == "user:ann/train.py"
+def test_a_program_is_known_by_its_image_and_its_script() -> None:
+    small, large = ("python", "train.py", "--lr", "1"), ("python", "-u", "train.py", "--size", "9")
+    assert program_of(None, small) == program_of(None, large)
+    assert program_of("torch:2", small) != program_of(None, small) != program_of(None, ("python", "eval.py"))
 
 
 def test_a_campus_has_windows_unless_told_otherwise() -> None:

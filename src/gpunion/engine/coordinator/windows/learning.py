@@ -11,6 +11,7 @@ from gpunion.domain.jobs.run import EndReason, Run
 from gpunion.domain.protocol.reports import RunEnded
 from gpunion.domain.reasons.reason import Why
 from gpunion.engine.coordinator.draft import Draft
+from gpunion.engine.coordinator.windows import reliability
 from gpunion.policy.windows import calibration
 
 
@@ -26,6 +27,9 @@ def learned(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
         profile = calibration.learned(former, seen, speed)
     worked_s = max(0.0, draft.now_s - run.started_s)
     overhead_s = min(worked_s, (seen.begin_s or 0.0) + (seen.save_s or 0.0))
+    reliability.judge(draft, job, run, report, worked_s=worked_s - overhead_s, speed=speed)
+    if report.reason is EndReason.FAILED and (seen.short_of_memory or _had_less(draft, job, run)):
+        reliability.doubt(draft, job)
     profile = replace(
         profile,
         pieces=former.pieces + 1,
@@ -38,15 +42,20 @@ def learned(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
 def short_of_memory(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job | None:
     """The job with that learned, where it failed on less memory than it had asked for: that is no failure of
     its own. None where it had what it asked for."""
-    has_bytes = _memory_bytes(draft, run)
     if report.reason is not EndReason.FAILED or run.subjob is None or not job.spec.atomizable:
         return None
-    if has_bytes is None or has_bytes >= job.spec.request.vram_bytes:
+    has_bytes = _memory_bytes(draft, run)
+    if has_bytes is None or not _had_less(draft, job, run):
         return None
     durable = draft.durable_step(job.id)
     draft.because(job.id, Why.SHORT_OF_MEMORY, node=run.node_id, durable=durable)
     profile = calibration.short_of_memory(job.profile or Profile(), has_bytes)
     return replace(job, profile=replace(profile, pieces=(job.profile or Profile()).pieces))
+
+
+def _had_less(draft: Draft, job: Job, run: Run) -> bool:
+    has_bytes = _memory_bytes(draft, run)
+    return has_bytes is not None and has_bytes < job.spec.request.vram_bytes
 
 
 def _speed(draft: Draft, run: Run) -> float:

@@ -67,6 +67,7 @@ def _create_memories() -> None:
         "campus_memories",
         "accounts",
         "quotas",
+        "reliabilities",
         "environments",
         "set_aside",
         "held_jobs",

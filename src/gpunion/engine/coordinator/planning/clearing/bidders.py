@@ -6,6 +6,7 @@ from gpunion.domain.ids import NodeId
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.run import Run
 from gpunion.engine.coordinator.draft import Draft
+from gpunion.engine.coordinator.windows import reliability
 from gpunion.engine.coordinator.windows.ends import UNKNOWN
 from gpunion.policy.fairness import Shares
 from gpunion.policy.windows.bidding import Bidder
@@ -46,6 +47,7 @@ def bidder_of(
         served_s=served_s,
         behind=behind(job, draft.now_s),
         standing=shares.standing(job.spec.lab, job.spec.owner)[0],
+        rho=reliability.rho(draft.state.memories, job) if policy.calibration else 1.0,
         priority=int(job.spec.priority),
         warm=warm,
         refused_by=refused_by,
