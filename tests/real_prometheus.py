@@ -36,8 +36,10 @@ def prometheus(coordinator_url: str, token: str, folder: Path) -> Iterator[str]:
     (folder / "rules.yml").write_text(re.sub(r"for: \w+", "for: 0s", (DEPLOY / "rules.yml").read_text()))
     (folder / "metrics.token").write_text(token)
     address = f"127.0.0.1:{free_port()}"
+    # Debian's keeps its data in one folder of the system unless told otherwise, where it would find others'.
+    words = [f"--storage.tsdb.path={folder / 'series'}", f"--web.listen-address={address}"]
     process = subprocess.Popen(
-        ["prometheus", "--config.file=prometheus.yml", f"--web.listen-address={address}"],
+        ["prometheus", "--config.file=prometheus.yml", *words],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

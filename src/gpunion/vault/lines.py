@@ -2,11 +2,13 @@
 
     S  gpunion-blocks 1 NONCE
     C  pass JOB BEARER UNTIL PROOF
-    S  welcome                          | no WHY
+    S  welcome
     C  get NAME OFFSET
     S  block SIZE, then the bytes from the offset on    | none
     C  names SAVE AFTER
     S  names SAVE COUNT more|over, then so many lines
+
+Instead of any answer: no WHY, and S hangs up.
 
 SAVE numbers the saves of a job on that machine. Who asks for the first time says `new`, and is told of the
 one under way, or of the next.

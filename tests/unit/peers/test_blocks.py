@@ -98,6 +98,14 @@ def test_nothing_goes_out_when_the_owner_has_the_machine_and_no_block_within_a_n
         fetched(alpha.pass_for())
 
 
+def test_an_owner_who_comes_back_between_two_questions_is_named(alpha: Alpha) -> None:
+    with TcpPeers().meet(JOB, alpha.pass_for()) as peer:
+        assert peer.fetch(NAME) is None
+        alpha.owner_state = OwnerState.RECLAIMED
+        with pytest.raises(PeerTrouble, match="its owner has this machine"):
+            list(peer.names(lambda: False))
+
+
 def test_strangers_who_only_drip_are_shown_out_and_others_get_in(
     alpha: Alpha, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,13 +84,18 @@ class TcpPeer:
                 lines.say("pass", self._job_id, self._pass.bearer, f"{self._pass.until_s:.0f}", proof)
             case _:
                 raise Broken("it speaks another language")
-        match lines.hear():
+        match self._answer(lines):
             case ["welcome"]:
                 return
-            case ["no", *why]:
-                raise PeerTrouble(f"{self._pass.node_id} says no: {' '.join(why)}")
             case _:
                 raise Broken("no answer to the pass")
+
+    def _answer(self, lines: Lines) -> list[str]:
+        """It may refuse at any moment: its owner can come back between two questions."""
+        words = lines.hear()
+        if words[:1] == ["no"]:
+            raise PeerTrouble(f"{self._pass.node_id} says no: {' '.join(words[1:])}")
+        return words
 
     def _connected(self) -> Lines:
         if self._lines is None:
@@ -102,7 +107,7 @@ class TcpPeer:
         """All of it in `stored`; what was there already is not sent again. False: it has none."""
         lines = self._connected()
         lines.say("get", name, stored.have)
-        match lines.hear():
+        match self._answer(lines):
             case ["none"]:
                 return False
             case ["block", size] if size.isdecimal() and int(size) <= STORED_MAX_BYTES:
@@ -118,7 +123,7 @@ class TcpPeer:
     def _ask_names(self, save: str, after: int) -> Told:
         lines = self._connected()
         lines.say("names", save, after)
-        match lines.hear():
+        match self._answer(lines):
             case ["names", told, count, ("more" | "over") as rest] if (told + count).isdecimal():
                 if int(count) > NAMES_MAX:
                     raise Broken("more names than it may tell at once")

@@ -22,6 +22,7 @@ PATIENCE_S = 5.0
 ADMIT_S = 5.0
 # Before the next try, after the system would not accept a connection.
 PAUSE_S = 0.2
+OWNER_HAS_IT = "its owner has this machine"
 
 
 class Refused(Exception):
@@ -99,7 +100,8 @@ class BlockServer:
         lines.say("welcome")
         while words := lines.hear():
             if not self._served.allowed():
-                return  # its owner has the machine
+                lines.say("no", OWNER_HAS_IT)
+                return
             match words:
                 case ["get", name, offset] if offset.isdecimal():
                     self._give(lines, job_id, name, int(offset))
@@ -115,7 +117,7 @@ class BlockServer:
             case _:
                 raise Refused("that is no pass")
         if not self._served.allowed():
-            raise Refused("its owner has this machine")
+            raise Refused(OWNER_HAS_IT)
         if token is None:
             raise Refused("nothing of that job is here")
         if time.time() > int(until) + SKEW_S:
@@ -137,7 +139,7 @@ class BlockServer:
             while offset < size_bytes:
                 piece = min(PIECE_BYTES, size_bytes - offset)
                 if not self._served.allowed():
-                    raise Broken("its owner has the machine")
+                    raise Broken(OWNER_HAS_IT)
                 lines.connection.sendfile(file, offset, piece)
                 offset += piece
                 self._served.pace(piece)
