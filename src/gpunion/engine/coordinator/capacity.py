@@ -9,7 +9,8 @@ from gpunion.domain.nodes.node import NodePhase
 from gpunion.domain.nodes.node_view import NodeView
 from gpunion.engine.coordinator.draft import Draft
 
-_LEFT = NodePhase.LEFT  # naming a member of an enumeration takes longer than finding it here
+# Naming a member of an enumeration takes longer than finding it here.
+_LEFT, _SHARING = NodePhase.LEFT, NodePhase.SHARING
 
 
 def view(draft: Draft, node_id: NodeId) -> NodeView:
@@ -26,10 +27,13 @@ def views(draft: Draft) -> list[NodeView]:
 
 
 def with_free_gpus(draft: Draft) -> list[NodeView]:
-    """Those of the views: on a full campus few, and everybody who waits asks for them."""
+    """Those of the views whose owners share them: on a full campus few, and everybody who waits asks for
+    them."""
     found = draft.state.with_free_gpus
     if found is None:
-        found = draft.state.with_free_gpus = [one.node.id for one in views(draft) if one.free_gpus]
+        found = draft.state.with_free_gpus = [
+            one.node.id for one in views(draft) if one.free_gpus and one.node.phase is _SHARING
+        ]
     return [view(draft, node_id) for node_id in found]
 
 

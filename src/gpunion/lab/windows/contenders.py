@@ -80,6 +80,7 @@ IN_WINDOWS = (
     _ours("no-turns", "ours without turns", replace(ALL_OF_IT, turns=False)),
     _ours("no-promises", "ours without promises", replace(ALL_OF_IT, promises=False)),
     _ours("no-memory", "ours with declared memory", replace(ALL_OF_IT, learned_memory=False)),
+    _ours("no-calibration", "ours, everybody believed", replace(ALL_OF_IT, calibration=False)),
     _ours("in-turn", "windows given in turn", replace(ALL_OF_IT, clearing=CLEARINGS["in-turn"])),
     _ours("stack", "windows cleared in two phases", replace(ALL_OF_IT, clearing=CLEARINGS["stack"])),
     _ours("efficient", "ours, weighed for efficiency", replace(ALL_OF_IT, weights=EFFICIENT)),

@@ -68,7 +68,7 @@ class WaitWatch(Watch):
         if job.phase is JobPhase.BETWEEN and self._phases.get(job.id) is not JobPhase.BETWEEN:
             self._leaves += 1
         self._phases[job.id] = job.phase
-        if job.ended_s is not None:
+        if job.ended_s is not None and job.phase is JobPhase.SUCCEEDED:  # what fails is nobody's wish
             self._jobs[job.id].ended_s = job.ended_s
 
     def figures(self) -> Figures:

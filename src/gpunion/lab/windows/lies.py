@@ -14,9 +14,9 @@ from gpunion.sim.scenario.values import JobPlan, Scenario
 
 # Every fifth user lies about all of their jobs.
 ONE_IN = 5
-# How much shorter a job is said to be, how much less or more memory it is said to need, and into how many
-# pieces of the same work one is handed in.
-SHORTER, LESS, MORE, PIECES = 4.0, 0.5, 2.0, 4
+# How much shorter a job is said to be, how much less or more memory it is said to need, how many times as far
+# it is said to be, and into how many pieces of the same work one is handed in.
+SHORTER, LESS, MORE, FURTHER, PIECES = 4.0, 0.5, 2.0, 4.0, 4
 PIECE_MARK = "+"
 
 
@@ -58,6 +58,10 @@ def _more_memory(job: JobPlan) -> Iterator[JobPlan]:
     yield _with_memory(job, MORE)
 
 
+def _further(job: JobPlan) -> Iterator[JobPlan]:
+    yield replace(job, program=replace(job.program, ahead=FURTHER))
+
+
 def _many_small(job: JobPlan) -> Iterator[JobPlan]:
     steps = max(1, job.program.steps // PIECES)
     length_s = job.spec.expected_s
@@ -83,6 +87,7 @@ LIES: Mapping[str, Callable[[JobPlan], Iterator[JobPlan]]] = {
     "deadline": _deadline,
     "less memory": _less_memory,
     "more memory": _more_memory,
+    "further": _further,
     "many small": _many_small,
 }
 OF_MEMORY = ("less memory", "more memory")
@@ -91,5 +96,6 @@ WORDS = {
     "deadline": "names a deadline that nobody needs",
     "less memory": "asks for half the memory it needs",
     "more memory": "asks for twice the memory it needs",
+    "further": "says that it is four times as far as it is",
     "many small": "hands in four small jobs in place of one",
 }

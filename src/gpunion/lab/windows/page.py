@@ -13,7 +13,7 @@ from gpunion.lab.evaluation.sweep import Sources
 from gpunion.lab.windows.campuses import Place
 from gpunion.lab.windows.contenders import ALL, OFF, OURS
 from gpunion.lab.windows.lies import WORDS
-from gpunion.lab.windows.plan import DECIDING, FEW_SEEDS, Plan, Result
+from gpunion.lab.windows.plan import DECIDING, FEW_SEEDS, SOME_SEEDS, Plan, Result
 from gpunion.sim.scenario.values import DAY_S
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
@@ -139,13 +139,11 @@ def _elsewhere(results: Sequence[Result]) -> list[Claim]:
     return found
 
 
-def of_contender(results: Sequence[Result], name: str, place: Place) -> list[Figures]:
-    """By seed."""
-    those = [
-        result
-        for result in results
-        if result.contender == name and not result.lie and _like(result.place, place)
-    ]
+def of_contender(results: Sequence[Result], name: str, place: Place, *, beside: str = "") -> list[Figures]:
+    """By seed; of those only that this other one was seen with as well."""
+    here = [result for result in results if not result.lie and _like(result.place, place)]
+    seeds = {result.place.seed for result in here if result.contender == (beside or name)}
+    those = [result for result in here if result.contender == name and result.place.seed in seeds]
     return [result.figures for result in sorted(those, key=lambda result: result.place.seed)]
 
 
@@ -201,10 +199,10 @@ def _title(place: Place) -> str:
 def _everybody_at(results: Sequence[Result], place: Place) -> Table:
     head = ["who", "wait, of today's", "useful work, of today's", *(column.label for column in COLUMNS)]
     body = []
-    off = of_contender(results, OFF.name, place)
     for name in ALL:
         figures = of_contender(results, name, place)
         if figures:
+            off = of_contender(results, OFF.name, place, beside=name)
             paired = [
                 shown(ratio(key, figures, off), form) if off else "-"
                 for key, form in (("wait_s", "{:.2f}"), ("useful_gpu_h", "{:.3f}"))
@@ -259,8 +257,9 @@ def markdown(results: Sequence[Result], plan: Plan, took_s: float) -> str:
     seeds = ", ".join(map(str, plan.seeds))
     parts = [
         "# Windows, measured\n",
-        f"{len(results)} simulated campuses in {took_s / 60:.0f} min; what decides with seeds {seeds}, all "
-        f"else with the first {min(FEW_SEEDS, len(plan.seeds))}. Means over seeds; ± is half of a 95 % "
+        f"{len(results)} simulated campuses in {took_s / 60:.0f} min; what decides with seeds {seeds}, its "
+        f"other contenders with the first {min(SOME_SEEDS, len(plan.seeds))}, all else with the first "
+        f"{min(FEW_SEEDS, len(plan.seeds))}. Means over seeds; ± is half of a 95 % "
         "interval; ratios are paired by seed. Early: handed in at least a day before the end.\n",
     ]
     for title, (head, body) in tables(results).items():

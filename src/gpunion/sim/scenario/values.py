@@ -60,6 +60,7 @@ class Program:
     output_bytes: int = 0
     parks: Parks = Parks.WELL
     tells_steps: bool = True  # else nobody but itself knows how far it is
+    ahead: float = 1.0  # it says that it is so many times as far
     noise: float = 0.0  # of its pace from run to run and of single steps: a lognormal deviation
     # What it needs of each GPU's memory, from which part of its steps on; more than there is ends it.
     memory: tuple[MemoryPhase, ...] = ()
@@ -81,7 +82,7 @@ class Program:
         return step if self.tells_steps else 0
 
     def told_progress(self, step: int) -> float:
-        return min(1.0, self.told(step) / max(1, self.steps))
+        return min(1.0, self.ahead * self.told(step) / max(1, self.steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

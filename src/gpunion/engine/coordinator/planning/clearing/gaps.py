@@ -27,9 +27,6 @@ from gpunion.policy.windows.gaps import may_be_offered, window_over
 from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.sizing import GUARD_S, memory_bytes
 
-# What is left of a gap beside and after a piece is offered again, at about this worth a second.
-RATE = 0.2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
@@ -57,7 +54,7 @@ def offer(draft: Draft, waiting: Sequence[Job], kept: Kept) -> None:
         clearing=policy.clearing,
         weights=policy.weights,
         bounds=policy.bounds,
-        rate=RATE,
+        rate=turns.RATE,
     )
     for award in cleared.awards:
         _begin(draft, draft.state.jobs[award.job_id], found[award.window], award)

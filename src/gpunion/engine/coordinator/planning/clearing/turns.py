@@ -29,8 +29,9 @@ from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.sizing import GUARD_S, SHORTEST_OVERHEADS
 from gpunion.policy.windows.turns import turn_s
 
-# What a GPU-second of windows is worth, about: the score of whoever would have it next.
-RATE = 0.0
+# What a GPU-second of windows is worth, about: the score of whoever has it next. Without it who is nearly
+# done would lose against anybody who fills a whole turn.
+RATE = 0.2
 # How long a newcomer counts on a place after the end that its tenant was given.
 GOING_S = 60.0
 # Of those who wait so many bid, and so many more for each window there is.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpunion.domain.ids import NodeId
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.run import Run, RunPhase
 from gpunion.domain.jobs.window import Promise, WindowEnd
@@ -29,17 +30,18 @@ def keep_places(draft: Draft, waiting: Sequence[Job]) -> None:
         return
     wide = [job for job in waiting if job.spec.request.gpus > 1 and turns.seeks(draft, job)]
     given = sum(1 for job in _promised(draft) if job.spec.request.gpus > 1)
+    nodes = sorted({draft.state.runs[run_id].node_id for run_id in draft.state.in_windows})
     for job in sorted(wide, key=lambda one: turns.need(draft, one, policy)):
         if given >= PROMISES_MOST:
             return
-        if accounts.held_back(draft, job) is None and _keep_place(draft, job, policy, given):
+        if accounts.held_back(draft, job) is None and _keep_place(draft, job, policy, nodes, given):
             given += 1
 
 
-def _keep_place(draft: Draft, job: Job, policy: WindowPolicy, given: int) -> bool:
+def _keep_place(draft: Draft, job: Job, policy: WindowPolicy, nodes: list[NodeId], given: int) -> bool:
     found = promise(
         job.spec.request.gpus,
-        list(_places(draft, job, policy)),
+        list(_places(draft, job, policy, nodes)),
         draft.now_s,
         given=given,
         least_stay_s=ends.sizing_for(job).overhead_s,
@@ -57,11 +59,12 @@ def _keep_place(draft: Draft, job: Job, policy: WindowPolicy, given: int) -> boo
     return True
 
 
-def _places(draft: Draft, job: Job, policy: WindowPolicy) -> Iterator[Place]:
-    for node_id in sorted({draft.state.runs[run_id].node_id for run_id in draft.state.in_windows}):
-        node, here = draft.state.nodes[node_id], view(draft, node_id)
+def _places(draft: Draft, job: Job, policy: WindowPolicy, nodes: list[NodeId]) -> Iterator[Place]:
+    for node_id in nodes:
+        node = draft.state.nodes[node_id]
         if node.phase is not NodePhase.SHARING or len(node.facts.capacity.gpus) < job.spec.request.gpus:
             continue  # most machines have too few, and looking at who is there takes long
+        here = view(draft, node_id)
         taken = {index for one in _kept(draft, node) for index in one.gpus}
         living = [draft.state.runs[run_id] for run_id in sorted(draft.state.living[node_id])]
         free_by_s = {
