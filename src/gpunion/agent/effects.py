@@ -16,6 +16,7 @@ from gpunion.agent.link.log_upload import LogPusher
 from gpunion.agent.machine.image_budget import NoRoom
 from gpunion.agent.machine.images import ImageKeeper, ImageTrouble
 from gpunion.agent.program.messages import Reached, read_reached
+from gpunion.agent.program.piece import piece_of
 from gpunion.domain.ids import RunId
 from gpunion.domain.image import Parcel
 from gpunion.domain.protocol.effects import (
@@ -146,10 +147,12 @@ class Performer:
         found = []
         for status in await self._world.runtime.guests():
             run_id = RunId(status.run_id)
-            if self._world.run_notes.get(run_id) is None and not status.alive:
+            note = self._world.run_notes.get(run_id)
+            if note is None and not status.alive:
                 await self._world.runtime.remove(run_id)  # prepared by half, or buried by half
                 continue
             reached = await asyncio.to_thread(self._reached, run_id)
+            gone = note if not status.alive else None
             found.append(
                 GuestFound(
                     run_id=run_id,
@@ -158,6 +161,7 @@ class Performer:
                     last_step=reached.step,
                     last_progress=reached.progress,
                     cause=cause_of(status, None),
+                    seen=None if gone is None else await asyncio.to_thread(piece_of, self._world, gone),
                     used=used_of(status, None),
                 )
             )

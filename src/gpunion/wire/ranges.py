@@ -137,6 +137,7 @@ PARTICULAR: dict[str, Rule] = {
     "Seen.steps": STEP,
     "Subjob.steps": STEP,
     "Subjob.number": COUNT,
+    "Subjob.safe_every": Number(1, limits.STEP_MAX),
     "Seat.size": Number(1, GANG_MOST),
     "Seat.rank": Number(0, GANG_MOST - 1),
     "BusyGpus.watched_gpu_s": Number(0, MOMENT_MAX_S * limits.GPUS_MAX),

@@ -18,8 +18,8 @@ def start(fake: FakeWorld, order: StartRun | None = None) -> GuestHands:
     return hands
 
 
-async def started(fake: FakeWorld) -> GuestHands:
-    hands = start(fake)
+async def started(fake: FakeWorld, order: StartRun | None = None) -> GuestHands:
+    hands = start(fake, order)
     await until(lambda: fake.of(GuestStarted))
     fake.posted.clear()
     return hands

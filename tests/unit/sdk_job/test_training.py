@@ -316,6 +316,6 @@ def test_the_library_imports_nothing_else_of_ours() -> None:
         check=True,
         env={"PYTHONPATH": str(Path(gpunion.__file__).parents[1])},
     )
-    names = ("aside", "folders", "messages", "torch_memory", "training")
+    names = ("aside", "folders", "messages", "piece", "torch_memory", "training")
     job = [f"gpunion.sdk.job.{name}" for name in names]
     assert answer.stdout == f"{['gpunion', 'gpunion._version', 'gpunion.sdk', 'gpunion.sdk.job', *job]}\n"

@@ -20,6 +20,7 @@ from gpunion.agent.guests.exits import cause_of, detail_of, exit_reason_for, use
 from gpunion.agent.guests.parked import parked, parked_dumped, unparked
 from gpunion.agent.guests.start import Start, StartTrouble, start_guest
 from gpunion.agent.program.messages import read_reached
+from gpunion.agent.program.piece import piece_of
 from gpunion.agent.program.save_request import (
     NotAsked,
     Request,
@@ -320,12 +321,13 @@ class GuestHands:
 
     async def _ended(self, status: GuestStatus | None) -> None:
         note, request = self.note, self._request
-        step, progress = 0, 0.0
+        step, progress, piece = 0, 0.0, None
         if note is not None:
             # A program that saved and left at once: first the save, then its end.
             saved = await asyncio.to_thread(request.look) if request is not None else None
             reached = await asyncio.to_thread(read_reached, self._world.control, note.paths)
             step, progress = reached.step, reached.progress
+            piece = await asyncio.to_thread(piece_of, self._world, note)
             if saved is not None and self._request is request and not self.gone:
                 self._request = None
                 self._world.post(saved)
@@ -346,6 +348,7 @@ class GuestHands:
                 last_progress=progress,
                 cause=self._cause if status is None else cause_of(status, self._cause),
                 detail="" if status is None else detail_of(status),
+                seen=piece,
                 used=used_of(status, self._world.gpu_use(self.run_id)),
             )
         )

@@ -29,6 +29,7 @@ from gpunion.agent.guests.parked import brought_back
 from gpunion.agent.machine.image_budget import NoRoom
 from gpunion.agent.machine.images import ImageTrouble
 from gpunion.agent.machine.packages import Environment, EnvironmentKeeper, EnvironmentTrouble
+from gpunion.agent.program.piece import variables_of
 from gpunion.agent.program.session_file import tell_restored_whole
 from gpunion.agent.sessions.start import session_variables
 from gpunion.agent.tasks import in_own_thread
@@ -194,7 +195,7 @@ async def _have_packages(world: World, start: Start, environment: Environment, p
 def _variables(order: StartRun) -> dict[str, str]:
     """The job's own; and of a gang, who it is among its members, in our words and in those of torchrun: they
     need an address at which the first member is reached, and only the job can know one."""
-    own = dict(order.environment) | session_variables(order.session)
+    own = dict(order.environment) | session_variables(order.session) | variables_of(order.subjob)
     if order.seat is None:
         return own
     size, rank = str(order.seat.size), str(order.seat.rank)

@@ -17,6 +17,7 @@ REQUEST_FILE, SAVED_FILE, NOTICE_FILE, PROGRESS_FILE = (
     "progress.json",
 )
 WINDOW_FILE = "window.json"  # until when the program has its place, where it runs in windows
+PIECE_FILE = "piece.json"  # the program's: what its steps and its memory are like, where it runs in windows
 NOT_SAVED_FILE = "not-saved.json"  # the program's: why it could not
 SAID_LIMIT_CHARS = 200
 # The agent asks for the GPU in the one, the program answers in the other.

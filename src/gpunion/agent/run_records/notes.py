@@ -33,6 +33,8 @@ class RunNote:
     in_gang: bool = False
     run_key: str = field(default="", repr=False)  # as in its order: others fetch its blocks with passes of it
     session: bool = False  # somebody works in it
+    in_windows: bool = False
+    counts_seconds: bool = False  # it is saved from outside: seconds of work are its steps
 
     @property
     def key(self) -> JobKey | None:
@@ -75,6 +77,8 @@ class RunNotes:
             in_gang=order.seat is not None,
             run_key=order.run_key,
             session=order.session is not None,
+            in_windows=order.subjob is not None,
+            counts_seconds=bool(order.wrapper) or order.tier is Tier.SYSTEM,
         )
         write_json(
             os.fspath(path_of(self._directory, note.run_id, ending=".json")), record_of(note), private=True
@@ -107,6 +111,8 @@ def record_of(note: RunNote) -> dict[str, object]:
         "in_gang": note.in_gang,
         "run_key": note.run_key,
         "session": note.session,
+        "in_windows": note.in_windows,
+        "counts_seconds": note.counts_seconds,
         **{name: os.fspath(getattr(note.paths, name)) for name in _PATHS},
     }
 
@@ -132,6 +138,8 @@ def note_of(record: dict[str, object] | None) -> RunNote | None:
             in_gang=record.get("in_gang") is True,
             run_key=str(record.get("run_key", "")),
             session=record.get("session") is True,
+            in_windows=record.get("in_windows") is True,
+            counts_seconds=record.get("counts_seconds") is True,
         )
     except (KeyError, ValueError):
         return None

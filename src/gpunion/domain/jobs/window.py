@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpunion.domain.ids import JobId, NodeId
@@ -80,6 +80,10 @@ class Subjob:
     vram_bytes: int = 0
     save_s: float = 0.0  # what its last save may take
     number: int = 1  # of this job's pieces
+    safe_every: int = 1  # it stops by itself after so many steps, or a multiple of them
+    # What it may take of each GPU's memory, where that is less than it asked for; 0: as much as it asked for.
+    # Nobody decides by it, so no record of what was decided has it.
+    limit_bytes: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -358,6 +358,7 @@ class GuestFound:
     last_step: int = 0
     last_progress: float = 0.0
     cause: EndReason | None = None
+    seen: Seen | None = None  # as of one that has exited
     used: RunUse | None = None
 
 

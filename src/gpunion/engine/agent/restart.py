@@ -54,6 +54,7 @@ def _take_up(draft: AgentDraft, guest: Guest, found: GuestFound | None) -> None:
                 last_step=found.last_step,
                 last_progress=found.last_progress,
                 cause=found.cause,
+                seen=found.seen,
                 used=found.used,
             ),
         )

@@ -22,7 +22,8 @@ from typing import Any
 
 from gpunion.sdk.job.aside import StepsAside
 from gpunion.sdk.job.folders import sync_tree
-from gpunion.sdk.job.messages import SAVED_RUN_ME_AGAIN, Mailbox, Request, Saved, share
+from gpunion.sdk.job.messages import OURSELVES, SAVED_RUN_ME_AGAIN, Mailbox, Request, Saved, share
+from gpunion.sdk.job.piece import Piece
 from gpunion.sdk.job.pytorch import together
 
 PREFIX = "checkpoint-"
@@ -51,10 +52,13 @@ def callback() -> Any:
         def __init__(self) -> None:
             self._answers = TrainerAnswers()
 
+        def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
+            self._answers.begins(state.global_step)
+
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> Any:
-            if args.world_size == 1:
-                self._answers.aside.between_steps()
             first = state.is_world_process_zero
+            if first:
+                self._answers.stepped(state.global_step, alone=args.world_size == 1)
             wanted = first and self._answers.wanted(state.global_step, state.max_steps)
             if together(every=1).agree(int(wanted)):  # all processes save, or none
                 self._answers.by_strategy = control.should_save
@@ -76,16 +80,26 @@ class TrainerAnswers:
 
     def __init__(self) -> None:
         self._mailbox = Mailbox()
-        self.aside = StepsAside(self._mailbox)
+        self._aside = StepsAside(self._mailbox)
+        self._piece = Piece(self._mailbox)
         self._request: Request | None = None
         self._asked_s = 0.0
         self.by_strategy = False  # the Trainer saves at this step anyway, for itself
         begun_with = newest()
         self._ours = [] if begun_with is None else [Path(begun_with)]
 
+    def begins(self, step: int) -> None:
+        self._piece.goes_on(step)
+
+    def stepped(self, step: int, *, alone: bool) -> None:
+        self._piece.done(step)
+        if alone:
+            with self._piece.standing_still():
+                self._aside.between_steps()
+
     def wanted(self, step: int, total_steps: int) -> bool:
         self._mailbox.tell_progress(step, total_steps)
-        self._request = self._request or self._mailbox.request(step)
+        self._request = self._request or self._mailbox.request(step) or self._piece.request(step)
         self._asked_s = time.monotonic()
         return self._request is not None
 
@@ -100,12 +114,17 @@ class TrainerAnswers:
         sync_tree(save)
         files = [path.relative_to(root).as_posix() for path in save.rglob("*") if path.is_file()]
         stall_s = time.monotonic() - self._asked_s
+        self._piece.saved(stall_s)
+        if request == OURSELVES:
+            self._piece.leaves(step, total_steps)
+            raise SystemExit(SAVED_RUN_ME_AGAIN)
         answer = Saved(step=step, progress=share(step, total_steps), files=sorted(files), stall_s=stall_s)
         self._mailbox.answer(request, answer)
         self._request = None
         if request.final:
             raise SystemExit(SAVED_RUN_ME_AGAIN)
         self._drop_all_but_two(save)
+        self._piece.goes_on(step)
 
     def _drop_all_but_two(self, save: Path) -> None:
         """The one before may still be on its way to the vault."""
@@ -117,3 +136,4 @@ class TrainerAnswers:
 
     def ended(self, step: int, total_steps: int) -> None:
         self._mailbox.tell_progress(step, total_steps, last=True)
+        self._piece.tell()

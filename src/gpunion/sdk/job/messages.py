@@ -41,6 +41,10 @@ class Request:
     deadline: float | None = None
 
 
+# A last save that nobody asked for, since the program's window is nearly over.
+OURSELVES = Request(id="", final=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
     """What a save holds, and how long the program stood still for it."""
@@ -143,13 +147,22 @@ class Mailbox:
         if self.directory is None or (not last and now_s < self._told_s + PROGRESS_S):
             return
         self._told_s = now_s
+        with contextlib.suppress(OSError):  # only for people to look at
+            self._tell_progress(step, total_steps)
+
+    def tell_last_step(self, step: int, total_steps: int) -> None:
+        """Of a program that saved itself and ends, without having been asked: what it leaves is of this step.
+
+        OSError: it could not be said."""
+        if self.directory is not None:
+            self._tell_progress(step, total_steps)
+
+    def _tell_progress(self, step: int, total_steps: int) -> None:
+        assert self.directory is not None
         message = {"step": step, "total_steps": total_steps, "progress": share(step, total_steps)}
         if self.steps_aside:
             message["steps_aside"] = True
-        try:
-            write(self.directory / "progress.json", message)
-        except OSError:
-            return  # only for people to look at
+        write(self.directory / "progress.json", message)
 
     def aside(self) -> str | None:
         """The id under which the GPU is asked for, if that was not answered yet. As cheap as `request`."""

@@ -33,6 +33,14 @@ and renamed so that nobody sees a part):
 - notice.json {"reason", "deadline", "gpus", "planned"}: the owner wants the machine back by then (Unix time).
   SIGTERM comes 5 s before, SIGKILL at the deadline.
 - progress.json {"step", "total_steps", "progress"} is yours to write, now and then, for people to look at.
+- Where GPUNION_WINDOWS is 1 the job runs in windows. window.json {"ends", "hard", "save_s"} is there while
+  its window has an end (Unix time), and is written anew when that changes. Save yourself as long before it as
+  a save takes, at a step that GPUNION_SAFE_EVERY divides, tell the step in progress.json, and exit with 85.
+  Write piece.json {"steps", "step_s", "step_sd_s", "worst_step_s", "begin_s", "save_s", "peak_bytes",
+  "short_of_memory"} now and then, so that your next piece is cut to fit: how many steps were timed, their
+  mean, deviation and longest, the time from your start to the first of them, your last save, and your memory
+  on a GPU. GPUNION_GPU_MEMORY_BYTES, where it is set, is less than your job asked for: take no more of a GPU.
+  `piece` does all this.
 - With "steps_aside": true in it you say that you can give up your GPU for a while. aside.json {"id",
   "deadline"} then asks for it: write stepped-aside.json {"id"} when you begin, put what is on the GPU into
   host memory, write it again with "done": true (or with "trouble" and why not), and wait until aside.json is
@@ -52,7 +60,16 @@ from typing import Protocol
 
 from gpunion.sdk.job.aside import StepsAside
 from gpunion.sdk.job.folders import Folders
-from gpunion.sdk.job.messages import SAVED_RUN_ME_AGAIN, Mailbox, Notice, Request, Saved, share
+from gpunion.sdk.job.messages import (
+    OURSELVES,
+    SAVED_RUN_ME_AGAIN,
+    Mailbox,
+    Notice,
+    Request,
+    Saved,
+    share,
+)
+from gpunion.sdk.job.piece import Piece
 
 __all__ = ["SAVED_RUN_ME_AGAIN", "Alone", "Notice", "Ranks", "Training", "notice"]
 
@@ -111,6 +128,7 @@ class Training:
         self._resume = os.environ.get("GPUNION_RESUME") == "1"
         self._folders = Folders(Path(directory)) if directory else None
         self._mailbox = Mailbox()
+        self._piece = Piece(self._mailbox, tells=self._ranks.rank == 0)
         # Several processes would have to do it all at once: they are moved by the driver.
         self._aside = StepsAside(self._mailbox) if self._ranks.count == 1 else None
         self._writing: threading.Thread | None = None
@@ -126,9 +144,12 @@ class Training:
                 self._mailbox.tell_progress(step, self.total_steps)
             if step % self._ranks.every == 0:
                 self._answer_request(step)
+            self._piece.goes_on(step)
             yield step
             step += 1
+            self._piece.done(step)
         self._finish_writing()
+        self._piece.tell()
         if self._ranks.rank == 0:
             self._mailbox.tell_progress(step, self.total_steps, last=True)
 
@@ -151,7 +172,7 @@ class Training:
         folders = self._folders
         if folders is None:
             return
-        request = self._mailbox.request(step) if self._ranks.rank == 0 else None
+        request = self._wanted(step) if self._ranks.rank == 0 else None
         busy = self._writing is not None and self._writing.is_alive()
         if request is not None and busy and not request.final:
             self._mailbox.ask_again_soon()  # one at a time; the disk would not be faster with two
@@ -168,6 +189,9 @@ class Training:
         if word == SAVE_AND_END and self._write_trouble is None:
             self._ranks.agree(word)  # nobody leaves while another still writes: its end would end them all
             raise SystemExit(SAVED_RUN_ME_AGAIN)
+
+    def _wanted(self, step: int) -> Request | None:
+        return self._mailbox.request(step) or self._piece.request(step, self._ranks.every)
 
     def _opened(self, folders: Folders, step: int, request: Request) -> bool:
         try:
@@ -189,7 +213,7 @@ class Training:
         stalled_s = time.monotonic() - began_s
 
         def put_down() -> None:
-            self._write(folders, step, request, write, began_s if wait else None, stalled_s)
+            self._write(folders, step, request, write, began_s, stalled_s, stands_still=wait)
 
         self._write_trouble = None
         if not wait:
@@ -206,10 +230,12 @@ class Training:
         step: int,
         request: Request | None,
         write: Write,
-        began_s: float | None,
+        asked_s: float,
         stalled_s: float,
+        *,
+        stands_still: bool,
     ) -> None:
-        """In the loop's own thread or beside it. `began_s`: the loop stands still since then."""
+        """In the loop's own thread, which stands still, or beside it."""
         try:
             if not folders.has(step):
                 behind = write(folders.opened(step))
@@ -218,21 +244,26 @@ class Training:
                     folders.part_is_done(step, self._ranks.rank)
                     return
                 folders.close(step, self._ranks.count)
-            if request is not None:
-                waited_s = stalled_s if began_s is None else time.monotonic() - began_s
+            self._piece.saved(time.monotonic() - asked_s)
+            if request == OURSELVES:
+                self._piece.leaves(step, self.total_steps)
+            elif request is not None:
+                waited_s = time.monotonic() - asked_s if stands_still else stalled_s
                 self._mailbox.answer(request, self._saved(folders, step, waited_s))
         except Exception as trouble:
             self._not_saved(folders, step, request, trouble)
             return
-        if request is not None and not request.final:
-            folders.drop_all_but_two()
+        if request == OURSELVES or (request is not None and not request.final):
+            folders.drop_all_but_two()  # of the first, all that is there is sent
 
     def _not_saved(self, folders: Folders, step: int, request: Request | None, trouble: Exception) -> None:
         """Training on is worth more than ending here: the agent is told, or sees that no answer came."""
         self._write_trouble = trouble
         if self._ranks.rank == 0:
             folders.give_up(step)
-        if request is not None:
+        if request == OURSELVES:
+            self._piece.could_not()
+        elif request is not None:
             self._mailbox.could_not(request, trouble)
         print(f"gpunion: the checkpoint at step {step} was not saved: {trouble}", file=sys.stderr)
 

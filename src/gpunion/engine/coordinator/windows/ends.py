@@ -86,16 +86,23 @@ def _follow(draft: Draft, run: Run, node: Node) -> None:
 def _by_its_node(draft: Draft, job: Job, node: Node, *, number: int) -> Subjob:
     """It is saved in time for that to be sent as well, without a hurry; the end itself is its keeper's limit
     in any case."""
-    ends_s = known_end_s(node)
+    ends_s, safe_every = known_end_s(node), job.spec.windows.safe_every
     if ends_s is None:
-        return Subjob(ends_s=None, hard=False, end=WindowEnd.OPEN, number=number)
+        return Subjob(ends_s=None, hard=False, end=WindowEnd.OPEN, number=number, safe_every=safe_every)
     sizing, notice_s = sizing_for(job), node.facts.terms.notice_s
     save_s = sizing.save_s + GUARD_S
     sent_s = 8.0 * job.cost.ship_bytes / max(1.0, periodic_rate_bps(node.facts.lent_uplink_bps, SENDERS))
     ahead_s = min(notice_s, sent_s)
     if ends_s - ahead_s - save_s > draft.now_s:
         save_s += ahead_s
-    return Subjob(ends_s=ends_s, hard=True, end=WindowEnd.KNOWN_END, number=number, save_s=save_s)
+    return Subjob(
+        ends_s=ends_s,
+        hard=True,
+        end=WindowEnd.KNOWN_END,
+        number=number,
+        save_s=save_s,
+        safe_every=safe_every,
+    )
 
 
 def leaves_by_itself(run: Run, by_s: float) -> bool:

@@ -64,5 +64,6 @@ def _speed(draft: Draft, run: Run) -> float:
 
 
 def _memory_bytes(draft: Draft, run: Run) -> int | None:
-    gpus = draft.state.nodes[run.node_id].facts.capacity.gpus
+    """Of the smallest of its GPUs, as large as its owner lends them."""
+    gpus = draft.state.nodes[run.node_id].facts.lent_gpus
     return min((gpu.memory_bytes for gpu in gpus if gpu.index in run.grant.gpu_indices), default=None)

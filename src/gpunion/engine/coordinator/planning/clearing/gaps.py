@@ -122,6 +122,8 @@ def _begin(draft: Draft, job: Job, gap: Gap, award: Award) -> None:
         vram_bytes=variant.vram_bytes,
         number=pieces + 1,
         save_s=ends.sizing_for(job).save_s + GUARD_S,
+        safe_every=job.spec.windows.safe_every,
+        limit_bytes=window.vram_bytes if window.vram_bytes < job.spec.request.vram_bytes else 0,
     )
     gpus = tuple(gpu for gpu in gap.here.free_gpus if gpu.index in window.gpus)
     found = Placed(
