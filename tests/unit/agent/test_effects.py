@@ -73,7 +73,7 @@ async def test_a_restarted_agent_finds_its_guests_with_how_far_they_are(
     await started(fake, performer)
     fresh = Performer(fake.world, LogPusher(fake.link, fake.root / "logs"))
     found = await fresh.find()
-    assert found == (GuestFound(run_id=RUN, alive=True, last_step=5),)
+    assert found == (GuestFound(run_id=RUN, alive=True, last_step=5, last_progress=0.25),)
     fresh.adopt(found)
     fresh.bury(found, [RUN])
     fake.posted.clear()
