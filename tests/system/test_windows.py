@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from gpunion.agent.owner import client as owner_client
 from tests.system.scene import PATIENT, Scene
 
 pytestmark = [pytest.mark.xdist_group("windows"), pytest.mark.timeout(300)]
@@ -43,3 +45,45 @@ def test_two_jobs_share_a_gpu_by_turns_and_neither_loses_a_step(scene: Scene) ->
         scene.check_trail(name)
     scene.check_audit()
     assert "its window on" in scene.story(first)
+
+
+# Until an appointment begins, and how long it lasts: longer than a window has to be to be seen by its tenant.
+AHEAD_S, LASTS_S = 15.0, 3.0
+TRIES = 5
+OWN_WORDS = "gpunion: its window ends"
+
+
+def _an_appointment(scene: Scene) -> None:
+    """Soon the machine is its owner's for a moment, by their calendar."""
+    begins = datetime.now(UTC) + timedelta(seconds=AHEAD_S)
+    begins_at, ends_at = (f"{at:%Y%m%dT%H%M%SZ}" for at in (begins, begins + timedelta(seconds=LASTS_S)))
+    event = (f"UID:{begins_at}", f"DTSTAMP:{begins_at}", f"DTSTART:{begins_at}", f"DTEND:{ends_at}")
+    head = ("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:test", "BEGIN:VEVENT")
+    lines = (*head, *event, "SUMMARY:lecture", "END:VEVENT", "END:VCALENDAR", "")
+    calendar = scene.campus.root / "calendar.ics"
+    fresh = calendar.with_suffix(".new")
+    fresh.write_text("\r\n".join(lines))
+    fresh.rename(calendar)
+    owner_client.change_terms(scene.campus.state_dir("a"), {"calendar": str(calendar)})
+
+
+def test_a_program_ends_its_piece_by_itself_and_the_campus_learns_its_steps(scene: Scene) -> None:
+    steps, step_s = 900, 0.05
+    job_id = scene.submit(steps=steps, step_s=step_s, every_s=600.0, atomizable=True)
+    for _ in range(TRIES):  # on a machine that stood still for a second its agent may have asked first
+        epoch = scene.until_phase(job_id, "running")["epoch"]
+        scene.until_beating(job_id, at_least=len(scene.beats(job_id)) + 10)
+        _an_appointment(scene)
+        scene.until(job_id, "in its next piece", lambda job, former=epoch: job["epoch"] > former)  # type: ignore[misc]
+        said = scene.patiently(lambda: scene.campus.client().logs(job_id)["text"])
+        if OWN_WORDS in said:
+            break
+    assert OWN_WORDS in said, scene.story(job_id)
+    job = scene.until_over(job_id)
+    assert job["phase"] == "succeeded", scene.story(job_id)
+    assert job["moves"] == 0
+    assert job["pieces"]["step_s"] >= step_s
+    assert [step for _, _, step in scene.beats(job_id)] == list(range(steps))
+    scene.check_trail(job_id)
+    scene.check_audit()
+    assert "its window on" in scene.story(job_id)

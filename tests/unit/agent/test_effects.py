@@ -103,8 +103,9 @@ async def test_a_guest_that_ended_meanwhile_is_found_with_who_ended_it(
     await started(fake, performer)
     fake.runtime.end(RUN, 137, ExitReason.LEASE_ENDED)
     found = await Performer(fake.world, LogPusher(fake.link, fake.root / "logs")).find()
+    ended_by = EndReason.LEASE_ENDED
     assert found == (
-        GuestFound(run_id=RUN, alive=False, exit_code=137, last_step=5, cause=EndReason.LEASE_ENDED),
+        GuestFound(run_id=RUN, alive=False, exit_code=137, last_step=5, last_progress=0.25, cause=ended_by),
     )
 
 

@@ -57,6 +57,8 @@ def pieces_out(job: Job, run: Run | None) -> jobs.PiecesOut | None:
         windows=profile.pieces + (run is not None),
         worked_s=profile.worked_s,
         overhead_s=profile.overhead_s,
+        step_s=profile.step_s or None,
+        gpu_memory_bytes=max(profile.peaks_bytes, default=None),
         ends_at=convert.shown_time_or_none(None if subjob is None else subjob.ends_s),
         because=None if subjob is None else subjob.end.value,
     )

@@ -185,6 +185,8 @@ class PiecesOut(Answer):
     windows: int = Field(description="it has had so far")
     worked_s: float
     overhead_s: float = Field(description="of that, coming and going")
+    step_s: float | None = Field(description="a step on a reference GPU, on average; null: none was timed")
+    gpu_memory_bytes: int | None = Field(description="the most it was seen to have of a GPU; null: unknown")
     ends_at: str | None = Field(description="when its present one ends; null: nobody knows, or it has none")
     because: str | None
 
