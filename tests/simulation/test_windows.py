@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.jobs.job import JobSpec
 from gpunion.domain.nodes.node import NodeFacts
@@ -18,7 +20,16 @@ from gpunion.sim.fuzz import failure_text, run_seed
 from gpunion.sim.observer import Watch
 from gpunion.sim.program.box import Box
 from gpunion.sim.run import Outcome, run_scenario
-from gpunion.sim.scenario.values import HOUR_S, JobPlan, NodePlan, OwnerAct, OwnerPlan, Program, Scenario
+from gpunion.sim.scenario.values import (
+    HOUR_S,
+    JobPlan,
+    NodePlan,
+    OwnerAct,
+    OwnerPlan,
+    Program,
+    Scenario,
+    in_gang,
+)
 from gpunion.sim.world import Parts, World
 
 SEEDS = range(200, 224)
@@ -152,6 +163,32 @@ def test_a_job_of_several_gpus_is_promised_a_machine_whose_tenants_leave_togethe
     assert seen.first_s["wide"] < 600.0
     _, without = played(*small, wide, nodes=nodes, policies=OFF)
     assert without.first_s["wide"] > 3000.0
+
+
+def test_a_gang_is_promised_machines_whose_tenants_leave_together() -> None:
+    """With a class of its own it would drive them out; of the same class it would wait for ever."""
+    small = tuple(a_job(f"small-{number}", work_s=3000.0) for number in range(4))
+    gang = in_gang(a_job("gang", submit_s=30.0, work_s=300.0, atomizable=False), 2)
+    nodes = (a_node("alpha"), a_node("beta"))
+    outcome, seen = played(*small, *gang, nodes=nodes)
+    assert outcome.totals.succeeded == 6
+    assert outcome.totals.steps_redone == 0
+    assert seen.first_s["gang"] == pytest.approx(seen.first_s["gang-r1"], abs=10.0)
+    assert seen.first_s["gang"] < 600.0
+    assert seen.runs["gang"] == 1
+    _, without = played(*small, *gang, nodes=nodes, policies=OFF)
+    assert without.first_s["gang"] > 3000.0
+
+
+def test_a_machine_kept_for_a_gang_is_used_until_the_other_one_is_free() -> None:
+    """One machine's tenant has a turn that is over long before the other's."""
+    small = tuple(
+        a_job(f"small-{number}", submit_s=1.0 + 40.0 * number, work_s=3000.0) for number in range(2)
+    )
+    gang = in_gang(a_job("gang", submit_s=60.0, work_s=300.0, atomizable=False), 2)
+    outcome, seen = played(*small, *gang, nodes=(a_node("alpha"), a_node("beta")))
+    assert outcome.totals.succeeded == 4
+    assert seen.first_s["gang"] < 600.0
 
 
 def shown_of(*jobs: JobPlan, gpus: int = 1, owners: tuple[OwnerPlan, ...] = ()) -> Shown:

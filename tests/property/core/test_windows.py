@@ -27,7 +27,7 @@ from gpunion.policy.windows.calibration import (
     short_of_memory,
 )
 from gpunion.policy.windows.clearing import Bid, Clearing, Exact, clear, urgency
-from gpunion.policy.windows.promises import PROMISES_MOST, Place, Tenant, promise, renewed
+from gpunion.policy.windows.promises import PROMISES_MOST, Place, Tenant, promise, promise_all, renewed
 from gpunion.policy.windows.scoring import FAIR, WEIGHTS
 from gpunion.policy.windows.simpler_clearings import CLEARINGS
 from gpunion.policy.windows.sizing import RISK, memory_bytes, sizing_of
@@ -386,6 +386,42 @@ def _keepable(place: Place) -> Iterator[int]:
     for tenant in place.tenants:
         if tenant.free_by_s is not None:
             yield from tenant.gpus
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=3),
+    st.data(),
+)
+def test_a_gang_is_promised_what_all_of_it_can_have_soonest(
+    members: int, gpus: int, sizes: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    offered = [(data.draw(places(f"n{number}")), most) for number, (_, most) in enumerate(sizes)]
+    found = promise_all(members, gpus, offered, 0.0, least_stay_s=60.0)
+    if found is None:
+        return
+    (by_s,) = {one.by_s for one in found}
+    assert len(found) == members
+    taken = [(one.node_id, gpu) for one in found for gpu in one.gpus]
+    assert len(set(taken)) == len(taken) == members * gpus
+    for place, most in offered:
+        its = [one for one in found if one.node_id == place.node_id]
+        assert len(its) <= most
+        assert {gpu for one in its for gpu in one.gpus} <= set(_keepable(place))
+        assert not its or place.until_s is None or by_s + 60.0 <= place.until_s
+    # Nobody could have room for all of them before: so many seats are free by then at each machine.
+    sooner = sum(
+        min(most, sum(free_s < by_s for free_s in _free_from_s(place)) // gpus) for place, most in offered
+    )
+    assert sooner < members or any(place.until_s is not None for place, _ in offered)
+
+
+def _free_from_s(place: Place) -> Iterator[float]:
+    yield from (0.0 for _ in place.free)
+    for tenant in place.tenants:
+        if tenant.free_by_s is not None:
+            yield from (tenant.free_by_s for _ in tenant.gpus)
 
 
 @given(st.integers(2, 4), places(), st.lists(places(), max_size=6))

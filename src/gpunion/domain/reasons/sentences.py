@@ -286,7 +286,7 @@ SENTENCES: dict[Why, str] = {
     Why.WINDOW_SAVE_LOST: "what it saved when its window was over did not arrive ({trouble}): it goes on "
     "from step {durable}",
     Why.TURN_KEPT: "its turn on {node} was over, and nobody who waits had more use of its place: it goes on",
-    Why.PLACE_PROMISED: "{gpus} on {node} is kept for it, which will be free within {within_s}",
+    Why.PLACE_PROMISED: "{gpus} on {node} is kept for it, free in {within_s} at the latest",
     Why.PROMISE_DROPPED: "the place that it was promised on {node} is not to be had any more",
     Why.PROMISED_THERE: "its GPUs are promised to others that wait",
     Why.SHORT_OF_MEMORY: "it ran out of memory on {node}, on a GPU smaller than it asked for: no failure of "

@@ -7,7 +7,7 @@ stay longer. A promise is never put off, and few jobs have one, since idle GPUs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -53,6 +53,29 @@ def promise(
     return min(able, key=lambda way: way[:3])[3] if able else None
 
 
+def promise_all(
+    members: int,
+    gpus: int,
+    places: Iterable[tuple[Place, int]],
+    now_s: float,
+    *,
+    least_stay_s: float = 0.0,
+) -> tuple[Promise, ...] | None:
+    """For the members of a gang, each of which needs so many GPUs of one machine: the places that are free
+    together soonest, all of them from one moment on. `places`: with how many members have room there at
+    most. None: nobody can say when."""
+    seats = [seat for place, most in places for seat in _seats(place, gpus, most, now_s)]
+    while len(seats) >= members > 0:
+        seats.sort(key=lambda seat: (seat[0].by_s, seat[0].node_id, seat[0].gpus))
+        soonest = seats[:members]
+        by_s = soonest[-1][0].by_s
+        wanted_before = [one for one in soonest if by_s + least_stay_s > one[1]]
+        if not wanted_before:
+            return tuple(replace(one, by_s=by_s) for one, _ in soonest)
+        seats = [one for one in seats if one not in wanted_before]
+    return None
+
+
 def renewed(former: Promise, place: Place, now_s: float) -> Promise:
     """The same GPUs, sooner where they come free sooner; never later."""
     free_s = _free_s(place, now_s)
@@ -67,6 +90,17 @@ def _promised(gpus: int, place: Place, now_s: float) -> Promise | None:
         return None
     by_s = max(free_s[gpu] for gpu in soonest)
     return None if by_s == inf else Promise(node_id=place.node_id, gpus=tuple(sorted(soonest)), by_s=by_s)
+
+
+def _seats(place: Place, gpus: int, most: int, now_s: float) -> Iterator[tuple[Promise, float]]:
+    """One for each member that has room there, with when its owner has the machine again."""
+    free_s = _free_s(place, now_s)
+    soonest = sorted((gpu for gpu in free_s if free_s[gpu] < inf), key=lambda gpu: (free_s[gpu], gpu))
+    for first in range(0, gpus * min(most, len(soonest) // gpus), gpus):
+        its = soonest[first : first + gpus]
+        by_s = max(free_s[gpu] for gpu in its)
+        until_s = inf if place.until_s is None else place.until_s
+        yield Promise(node_id=place.node_id, gpus=tuple(sorted(its)), by_s=by_s), until_s
 
 
 def _free_s(place: Place, now_s: float) -> dict[int, float]:

@@ -114,7 +114,9 @@ def closed(draft: Draft, report: RunEnded) -> Ending | None:
 def ended(draft: Draft, ending: Ending) -> None:
     run, report = ending.run, ending.report
     job = retry_limits.counted(draft, ending.job, run, report)
-    job = learning.learned(draft, job, run, report)
+    known, job = job, learning.learned(draft, job, run, report)
+    if job is not known:
+        draft.put(job)  # also of one that is over: what it had is shown as long as it is
     if job.phase is JobPhase.STOPPING and report.reason is not EndReason.FINISHED:
         over(draft, job, JobPhase.CANCELLED, report)
         draft.because(job.id, Why.CANCELLED)

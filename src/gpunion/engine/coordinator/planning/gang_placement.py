@@ -21,6 +21,7 @@ from gpunion.engine.coordinator.planning.refusals import blockers
 from gpunion.engine.coordinator.planning.reservations import KEPT_MOST, Kept
 from gpunion.engine.coordinator.runs import gang_members as gangs
 from gpunion.engine.coordinator.runs import migrations as moving
+from gpunion.engine.coordinator.windows import promises
 from gpunion.policy.gangs.placing import GANG_PATIENCE_S, AllPlaced, NotAllPlaced, place_gang, room_for
 from gpunion.policy.placement.filters import has_room, refusal
 from gpunion.policy.placement.pick import Placed
@@ -33,15 +34,21 @@ def find(draft: Draft, job: Job, kept: Kept) -> list[tuple[Job, Placed]]:
     if leader.id in kept.gangs or not gangs.all_seek(draft, job):
         return []
     kept.gangs.add(leader.id)
-    prefer = _free_own_places(draft, members)
     over = accounts.held_back(draft, gangs.as_one(job))
     if over is not None:
         _say(draft, members, over)
         return []
+    promised = {one.id: one.promised.node_id for one in members if one.promised is not None}
+    if not _come_true(draft, members):
+        return []
+    members = gangs.members(draft, job)
+    prefer = _free_own_places(draft, members) | promised
     able = [one for one in views(draft) if has_room(job.spec.request, one) and kept.free_for(job, one)]
     found = place_gang(_alike(members), able, draft.now_s, draft.policies.scoring, prefer)
     if isinstance(found, AllPlaced):
         return [(one, found.places[one.id]) for one in members]
+    for one_id, node_id in promised.items():
+        draft.because(one_id, Why.PROMISE_DROPPED, node=node_id)
     _say(draft, members, _waits(draft, job))
     _keep(draft, members, kept)
     return []
@@ -65,6 +72,22 @@ def impossible(draft: Draft, job: Job, seat: Seat) -> bool:
 def waits_because(draft: Draft, job: Job) -> list[Reason]:
     """What a gang waits for besides its turn, as of now."""
     return [] if job.spec.seat is None else [_waits(draft, job)]
+
+
+def _come_true(draft: Draft, members: list[Job]) -> bool:
+    """Whether what they were promised is free: of all of them, or none of it is waited for any longer."""
+    if all(one.promised is None for one in members):
+        return True
+    if all(one.promised is not None for one in members):
+        if not all(promises.is_free(draft, one.promised) for one in members if one.promised is not None):
+            return False
+        for one in members:
+            draft.put(replace(one, promised=None))
+        return True
+    for one in members:
+        if one.promised is not None:
+            promises.drop(draft, one)
+    return True
 
 
 def _free_own_places(draft: Draft, members: list[Job]) -> dict[JobId, NodeId]:

@@ -14,7 +14,7 @@ from gpunion.engine.coordinator.planning import homecoming as homeward
 from gpunion.engine.coordinator.planning import parked_places as parked
 from gpunion.engine.coordinator.planning import preemption as preempting
 from gpunion.engine.coordinator.planning import same_owner_alarm as neighbours
-from gpunion.engine.coordinator.planning.clearing import gaps, turns, wide
+from gpunion.engine.coordinator.planning.clearing import for_gangs, gaps, turns, wide
 from gpunion.engine.coordinator.windows import ends, promises
 
 
@@ -29,6 +29,7 @@ def reconcile(draft: Draft) -> None:
         left_over, kept = placement.place_waiting(draft)
         gaps.offer(draft, left_over, kept)
         wide.keep_places(draft, left_over)
+        for_gangs.keep_places(draft)
         turns.take(draft, left_over)
         preempting.make_room(draft)
         parked.move_on(draft)

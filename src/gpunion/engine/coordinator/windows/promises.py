@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.ids import NodeId
+from gpunion.domain.jobs.gang import leader_of
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.window import Promise
 from gpunion.domain.nodes.node import NodePhase
@@ -52,6 +53,27 @@ def drop(draft: Draft, job: Job) -> None:
     assert job.promised is not None
     draft.put(replace(job, promised=None))
     dropped(draft, job, job.promised)
+
+
+def stays(job: Job) -> bool:
+    """Whether its promise is kept whoever else would have the place: of jobs that need several GPUs at once,
+    on one machine or as a gang. Others find another place sooner."""
+    return job.promised is not None and (job.spec.request.gpus > 1 or job.spec.seat is not None)
+
+
+def given(draft: Draft) -> int:
+    """How many of those that stay there are; a gang's count as one."""
+    jobs = (draft.state.jobs[one] for job_ids in draft.state.promised.values() for one in job_ids)
+    return len(
+        {job.id if job.spec.seat is None else leader_of(job.id, job.spec.seat) for job in jobs if stays(job)}
+    )
+
+
+def take_back(draft: Draft, place: Promise) -> None:
+    """From those who were promised any of these GPUs alone."""
+    for other in on(draft, place.node_id):
+        if other.promised is not None and not set(place.gpus).isdisjoint(other.promised.gpus):
+            drop(draft, other)
 
 
 def on(draft: Draft, node_id: NodeId) -> list[Job]:

@@ -19,6 +19,7 @@ from gpunion.engine.coordinator.planning import accounts, placement
 from gpunion.engine.coordinator.planning.clearing import turns
 from gpunion.engine.coordinator.planning.clearing.bidders import bidder_of
 from gpunion.engine.coordinator.planning.reservations import Kept
+from gpunion.engine.coordinator.runs import gang_members as gangs
 from gpunion.engine.coordinator.windows import ends, promises
 from gpunion.policy.placement.filters import refusal
 from gpunion.policy.placement.pick import Placed, grant
@@ -77,18 +78,27 @@ def gaps(draft: Draft, kept: Kept) -> Iterator[Gap]:
 
 
 def _until_promised(draft: Draft, here: NodeView) -> Iterator[Gap]:
-    """What a wide job was promised and nobody has any more: until the last of its tenants has gone."""
+    """What was promised to a wide job or a gang and nobody has any more: until the last of its tenants has
+    gone."""
     node = here.node
     held = {index for run in placement.living(draft, node.id) for index in run.held_gpus}
     held |= {gpu.index for gpu in node.withheld}
     for job in promises.on(draft, node.id):
-        if job.promised is None or job.spec.request.gpus == 1 or held.isdisjoint(job.promised.gpus):
+        promised = job.promised
+        if promised is None or not promises.stays(job) or _begins_now(draft, job):
             continue
+        end = WindowEnd.PROMISED if job.spec.seat is None else WindowEnd.GANG
         for gpu in node.facts.lent_gpus:
-            if gpu.index in job.promised.gpus and gpu.index not in held:
-                window = window_over(node, (gpu,), draft.now_s, promised_s=job.promised.by_s)
+            if gpu.index in promised.gpus and gpu.index not in held:
+                window = window_over(node, (gpu,), draft.now_s, promised_s=promised.by_s, promised=end)
                 free = replace(here, node=replace(node, known_end_s=None), free_gpus=(gpu,))
                 yield Gap(window=window, here=free)
+
+
+def _begins_now(draft: Draft, job: Job) -> bool:
+    """All of its promise is free, and so is that of every other of its gang."""
+    kept = (one.promised for one in gangs.members(draft, job))
+    return all(one is not None and promises.is_free(draft, one) for one in kept)
 
 
 def _refused_by(draft: Draft, job: Job, found: list[Gap], policy: WindowPolicy) -> frozenset[NodeId]:

@@ -36,8 +36,8 @@ RATE = 0.2
 GOING_S = 60.0
 # Of those who wait so many bid, and so many more for each window there is.
 BIDDERS_LEAST, BIDDERS_A_WINDOW = 8, 2
-# A turn ends at one moment; those that end within this of it are cleared with it.
-TOGETHER_S = 30.0
+# A turn ends at one moment; those that end within this of it (or this share of a turn) are cleared with it.
+TOGETHER_S, TOGETHER_SHARE = 30.0, 0.05
 
 
 def take(draft: Draft, waiting: Sequence[Job]) -> None:
@@ -49,7 +49,8 @@ def take(draft: Draft, waiting: Sequence[Job]) -> None:
     tenants = _tenants(draft)
     if not able or not tenants:
         return
-    over = [run for run in tenants if turn_ends_s(draft, run, policy) <= draft.now_s + TOGETHER_S]
+    together_s = min(TOGETHER_S, TOGETHER_SHARE * policy.bounds.least_s)
+    over = [run for run in tenants if turn_ends_s(draft, run, policy) <= draft.now_s + together_s]
     over.sort(key=lambda run: (turn_ends_s(draft, run, policy), run.id))
     if over:
         _clear(draft, able, over[:WINDOWS_MOST], policy)

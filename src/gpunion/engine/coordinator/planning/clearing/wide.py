@@ -5,13 +5,15 @@ free together soonest. Whoever was to come there alone finds another place soone
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from gpunion.domain.ids import NodeId
+from gpunion.domain.ids import NodeId, RunId
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.run import Run, RunPhase
 from gpunion.domain.jobs.window import Promise, WindowEnd
 from gpunion.domain.nodes.node import Node, NodePhase
+from gpunion.domain.nodes.node_view import NodeView
 from gpunion.engine.coordinator.capacity import view
 from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.planning import accounts
@@ -29,7 +31,7 @@ def keep_places(draft: Draft, waiting: Sequence[Job]) -> None:
     if policy is None or not policy.promises or not draft.state.in_windows:
         return
     wide = [job for job in waiting if job.spec.request.gpus > 1 and turns.seeks(draft, job)]
-    given = sum(1 for job in _promised(draft) if job.spec.request.gpus > 1)
+    given = promises.given(draft)
     nodes = sorted({draft.state.runs[run_id].node_id for run_id in draft.state.in_windows})
     for job in sorted(wide, key=lambda one: turns.need(draft, one, policy)):
         if given >= PROMISES_MOST:
@@ -48,42 +50,64 @@ def _keep_place(draft: Draft, job: Job, policy: WindowPolicy, nodes: list[NodeId
     )
     if found is None:
         return False
-    for other in [*promises.on(draft, found.node_id)]:
-        if other.promised is not None and not set(found.gpus).isdisjoint(other.promised.gpus):
-            promises.drop(draft, other)
+    promises.take_back(draft, found)
     promises.give(draft, job, found)
-    for run_id in sorted(draft.state.living.get(found.node_id, ())):
-        run = draft.state.runs[run_id]
-        if not set(found.gpus).isdisjoint(run.held_gpus) and turns.may_be_cleared(draft, run):
-            ends.give(draft, run, ends.until(draft.job_of(run), run, found.by_s, WindowEnd.PROMISED))
+    end_windows(draft, found, WindowEnd.PROMISED)
     return True
+
+
+def end_windows(draft: Draft, promised: Promise, end: WindowEnd) -> None:
+    """Of all who have any of it, together."""
+    for run_id in sorted(draft.state.living.get(promised.node_id, ())):
+        run = draft.state.runs[run_id]
+        if not set(promised.gpus).isdisjoint(run.held_gpus) and turns.may_be_cleared(draft, run):
+            ends.give(draft, run, ends.until(draft.job_of(run), run, promised.by_s, end))
 
 
 def _places(draft: Draft, job: Job, policy: WindowPolicy, nodes: list[NodeId]) -> Iterator[Place]:
     for node_id in nodes:
-        node = draft.state.nodes[node_id]
-        if node.phase is not NodePhase.SHARING or len(node.facts.capacity.gpus) < job.spec.request.gpus:
-            continue  # most machines have too few, and looking at who is there takes long
-        here = view(draft, node_id)
-        taken = {index for one in _kept(draft, node) for index in one.gpus}
-        living = [draft.state.runs[run_id] for run_id in sorted(draft.state.living[node_id])]
-        free_by_s = {
-            run.id: at_s for run in living if (at_s := _free_by_s(draft, job, run, policy)) is not None
-        }
-        emptied = without(here, draft, frozenset(free_by_s))
-        if refusal(job, emptied, draft.now_s) is not None:
+        if not may_come(draft.state.nodes[node_id], job):
             continue
-        able = {gpu.index for gpu in suitable(emptied.free_gpus, job.request)} - taken
-        yield Place(
-            node_id=node_id,
-            free=tuple(gpu.index for gpu in here.free_gpus if gpu.index in able),
-            tenants=[
-                Tenant(job_id=run.job_id, gpus=run.held_gpus, free_by_s=free_by_s[run.id])
-                for run in living
-                if run.id in free_by_s and able.issuperset(run.held_gpus)
-            ],
-            until_s=node.known_end_s,
-        )
+        here = view(draft, node_id)
+        leaving = leaving_s(draft, job, node_id, policy)
+        if refusal(job, without(here, draft, frozenset(leaving)), draft.now_s) is None:
+            yield place_on(draft, job, here, leaving)
+
+
+def may_come(node: Node, job: Job) -> bool:
+    """Most machines have too few, and looking at who is there takes long."""
+    return node.phase is NodePhase.SHARING and len(node.facts.capacity.gpus) >= job.spec.request.gpus
+
+
+def place_on(draft: Draft, job: Job, here: NodeView, leaving: Mapping[RunId, float]) -> Place:
+    """Of a machine what would do for the job, once those who can leave have left."""
+    emptied = emptied_of(draft, here, leaving)
+    able = {gpu.index for gpu in suitable(emptied.free_gpus, job.request)}
+    runs = [draft.state.runs[run_id] for run_id in sorted(leaving)]
+    return Place(
+        node_id=here.node.id,
+        free=tuple(gpu.index for gpu in here.free_gpus if gpu.index in able),
+        tenants=[
+            Tenant(job_id=run.job_id, gpus=run.held_gpus, free_by_s=leaving[run.id])
+            for run in runs
+            if able.issuperset(run.held_gpus)
+        ],
+        until_s=here.node.known_end_s,
+    )
+
+
+def emptied_of(draft: Draft, here: NodeView, leaving: Mapping[RunId, float]) -> NodeView:
+    """Without those who can leave, and without what others were promised for good."""
+    emptied = without(here, draft, frozenset(leaving))
+    kept = (job.promised for job in promises.on(draft, here.node.id) if promises.stays(job))
+    taken = {index for one in kept if one is not None for index in one.gpus}
+    return replace(emptied, free_gpus=tuple(gpu for gpu in emptied.free_gpus if gpu.index not in taken))
+
+
+def leaving_s(draft: Draft, job: Job, node_id: NodeId, policy: WindowPolicy) -> dict[RunId, float]:
+    """Who leaves there, or may have to for this job, and when they will have."""
+    living = [draft.state.runs[run_id] for run_id in sorted(draft.state.living.get(node_id, ()))]
+    return {run.id: at_s for run in living if (at_s := _free_by_s(draft, job, run, policy)) is not None}
 
 
 def _free_by_s(draft: Draft, job: Job, run: Run, policy: WindowPolicy) -> float | None:
@@ -107,15 +131,3 @@ def _needs_more(draft: Draft, job: Job, run: Run, policy: WindowPolicy) -> bool:
 
 def _worked_s(job: Job) -> float:
     return 0.0 if job.profile is None else job.profile.worked_s
-
-
-def _promised(draft: Draft) -> Iterator[Job]:
-    for job_ids in draft.state.promised.values():
-        yield from (draft.state.jobs[job_id] for job_id in job_ids)
-
-
-def _kept(draft: Draft, node: Node) -> Iterator[Promise]:
-    """For others like it: these stay."""
-    for job in promises.on(draft, node.id):
-        if job.promised is not None and job.spec.request.gpus > 1:
-            yield job.promised
