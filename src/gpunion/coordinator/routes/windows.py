@@ -7,10 +7,14 @@ from fastapi import APIRouter
 from gpunion.coordinator.api.access import Anybody, TheCampus
 from gpunion.coordinator.services import Campus
 from gpunion.domain.ids import JobId
+from gpunion.domain.jobs.window import WindowEnd
 from gpunion.engine.coordinator.planning.clearing.shown import ShownWindow
 from gpunion.engine.coordinator.windows.ends import BECAUSE
 from gpunion.wire.v1 import campus as wire
 from gpunion.wire.v1 import convert
+
+# Of a window without an end, when somebody waits.
+OTHERS_BID = "its turn, then others bid"
 
 router = APIRouter(tags=["campus"])
 
@@ -32,11 +36,12 @@ def _shown(campus: Campus, one: ShownWindow) -> wire.WindowOut:
         gpus=list(one.gpus),
         ends_at=convert.shown_time_or_none(one.ends_s),
         end=one.end.value,
-        because=BECAUSE[one.end],
+        because=BECAUSE[one.end] if one.end is not WindowEnd.OPEN or not one.bids else OTHERS_BID,
         job_id=one.tenant,
         job_name=_name(campus, one.tenant),
         turn_over_at=convert.shown_time_or_none(one.turn_over_s),
         next_job_id=one.promised,
+        next_job_name=_name(campus, one.promised),
         bids=[
             wire.BidOut(
                 job_id=bid.job_id,

@@ -259,6 +259,7 @@ class WindowOut(Answer):
     job_name: str | None
     turn_over_at: str | None = Field(description="from then on others may have its place")
     next_job_id: str | None = Field(description="to whom it is promised")
+    next_job_name: str | None
     bids: list[BidOut]
     unused_because: str | None
 

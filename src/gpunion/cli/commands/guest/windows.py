@@ -14,8 +14,8 @@ from gpunion.cli.quantities import shown_duration
 
 CONNECTS = True
 JSON = """`{policy, turn_s, windows: [{node_id, gpus, ends_at, end, because, job_id, job_name, turn_over_at,
-next_job_id, bids: [{job_id, job_name, steps, useful_s, length_s, vram_bytes, finishes}], unused_because}]}`
-as GET /windows answers (docs/http-api.md)."""
+next_job_id, next_job_name, bids, unused_because}]}`, `bids` being `[{job_id, job_name, steps, useful_s,
+length_s, vram_bytes, finishes}]`, as GET /windows answers (docs/http-api.md)."""
 EXAMPLES = ("gpunion windows",)
 
 
@@ -36,33 +36,32 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         screen.line("No GPU is free for a while only, and no job runs in a window.")
         screen.line("Next: gpunion run --atomizable -- COMMAND, where the campus is full (docs/windows.md)")
         return OK
-    columns = ("WHERE", "ENDS", "WHY THEN", "WHO HAS IT", "WHO IS NEXT OR BIDS")
+    columns = ("WHERE", "UNTIL", "WHY THEN", "WHO HAS IT", "WHO IS NEXT, OR BIDS")
     screen.table(Table(columns=columns, rows=[_row(window) for window in answer["windows"]]))
     return OK
 
 
 def _row(window: Json) -> list[str]:
     gpus = ", ".join(map(str, window["gpus"]))
-    return [f"{window['node_id']} GPU {gpus}", _ends(window), window["because"], _who(window), _next(window)]
+    where = f"{window['node_id']} GPU {gpus}"
+    has = "nobody" if window["job_id"] is None else str(window["job_name"])
+    return [where, _until(window), window["because"], has, _next(window)]
 
 
-def _ends(window: Json) -> str:
-    return "open" if window["ends_at"] is None else clock_time(window["ends_at"])
-
-
-def _who(window: Json) -> str:
-    if window["job_id"] is None:
-        return "nobody"
-    name = f"{window['job_name']} ({short(window['job_id'])})"
-    over = window["turn_over_at"]
-    return name if over is None else f"{name}, its turn until {clock_time(over)}"
+def _until(window: Json) -> str:
+    """A turn may go on when it is over: whoever has it bids as well."""
+    if window["ends_at"] is not None:
+        return clock_time(window["ends_at"])
+    if window["bids"] and window["turn_over_at"] is not None:
+        return f"{clock_time(window['turn_over_at'])} or on"
+    return "open"
 
 
 def _next(window: Json) -> str:
     if window["next_job_id"] is not None:
-        return f"{short(window['next_job_id'])} is next"
+        return f"{window['next_job_name']} ({short(window['next_job_id'])}) is next"
     if window["bids"]:
-        return ", ".join(f"{bid['job_name']} ({_useful(bid)})" for bid in window["bids"])
+        return "bids: " + ", ".join(f"{bid['job_name']} {_useful(bid)}" for bid in window["bids"])
     return str(window["unused_because"] or "-")
 
 
