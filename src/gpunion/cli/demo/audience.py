@@ -83,6 +83,13 @@ class Audience:
         )
         self._redraw()
 
+    def status(self, text: str) -> None:
+        """One line at the bottom of a terminal; nobody else hears of it."""
+        if self._terminal:
+            self._clear()
+            self._status = f"   {text}"
+            self._redraw()
+
     @contextmanager
     def finished(self) -> Iterator[None]:
         """No status line while this lasts."""

@@ -47,13 +47,14 @@ Spawn = Callable[[list[str], Mapping[str, str], Path], Process]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """One lab's machine. The GPU is declared: nothing here needs a real one."""
+    """One lab's machine. Its GPUs are declared: nothing here needs a real one."""
 
     name: str
     lab: str
     model: str
     memory_gib: int
     speed: float
+    gpus: int = 1
 
 
 def spawn_module(module: list[str], environment: Mapping[str, str], log_file: Path) -> Process:
@@ -140,7 +141,10 @@ class LocalCampus:
             name=lab.name,
             lab=lab.lab,
             state_dir=self.state_dir(lab.name),
-            gpus=(Gpu(index=0, model=lab.model, memory_bytes=lab.memory_gib * GIB, speed=lab.speed),),
+            gpus=tuple(
+                Gpu(index=index, model=lab.model, memory_bytes=lab.memory_gib * GIB, speed=lab.speed)
+                for index in range(lab.gpus)
+            ),
             terms=Terms(allow_unsandboxed=self.unsandboxed),
         )
         try:

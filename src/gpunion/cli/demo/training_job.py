@@ -5,17 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gpunion
 from gpunion.sdk.client import Client
 
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 SCRIPT = "train_numpy.py"
-STEPS, SEED, STEP_S = 500, 7, 0.06
+STEP_S = 0.06
 CHECKPOINT_EVERY_S = 2.0
 URGENT_S = 2.0
 REFERENCE_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    name: str
+    steps: int
+    seed: int
+
+    def arguments(self, step_s: float) -> list[str]:
+        return ["--steps", str(self.steps), "--seed", str(self.seed), "--step-seconds", str(step_s)]
 
 
 def script_path() -> Path:
@@ -24,17 +36,18 @@ def script_path() -> Path:
     return installed if installed.exists() else Path(__file__).parents[4] / "examples" / SCRIPT
 
 
-def submit(client: Client) -> str:
+def submit(client: Client, training: Training, **asked: Any) -> str:
     digest = client.put_tree({SCRIPT: script_path().read_bytes()})
     answer = client.submit(
         {
-            "name": "train",
-            "command": ["python", SCRIPT, *_arguments(STEP_S)],
+            "name": training.name,
+            "command": ["python", SCRIPT, *training.arguments(STEP_S)],
             "resources": {"gpus": 1, "vram": "16GiB", "cpus": 0.5, "memory": "512MiB"},
             "bundle": digest,
             "lab": "Students",
             "checkpoint": {"max_interval_s": CHECKPOINT_EVERY_S},
-            "expected_s": STEPS * STEP_S,
+            "expected_s": training.steps * STEP_S,
+            **asked,
         }
     )
     return str(answer["job"]["id"])
@@ -53,12 +66,12 @@ def submit_urgent(client: Client) -> str:
     return str(answer["job"]["id"])
 
 
-def reference_run(root: Path) -> Path:
+def reference_run(root: Path, training: Training) -> Path:
     """The same seed, never interrupted, as fast as it goes. Returns where its output lies."""
-    output = root / "reference"
-    output.mkdir(exist_ok=True)
+    output = root / "reference" / training.name
+    output.mkdir(parents=True, exist_ok=True)
     subprocess.run(
-        [sys.executable, str(script_path()), *_arguments(0.0)],
+        [sys.executable, str(script_path()), *training.arguments(0.0)],
         env={**guest_environment(root), "GPUNION_OUTPUT_DIR": str(output)},
         stdout=subprocess.DEVNULL,
         check=True,
@@ -79,7 +92,3 @@ def guest_environment(home: Path) -> dict[str, str]:
         "HOME": str(home),
         "TMPDIR": str(home),
     }
-
-
-def _arguments(step_s: float) -> list[str]:
-    return ["--steps", str(STEPS), "--seed", str(SEED), "--step-seconds", str(step_s)]
