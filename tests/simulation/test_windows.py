@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from math import ceil
+from random import Random
 
 import pytest
 
@@ -14,6 +17,7 @@ from gpunion.domain.protocol.commit import Commit
 from gpunion.domain.resources import GIB, Capacity, Gpu, Request
 from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.policy.policies import LIVE, Policies
+from gpunion.policy.windows import sizing
 from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.turns import TurnBounds
 from gpunion.sim.fuzz import failure_text, run_seed
@@ -23,11 +27,13 @@ from gpunion.sim.run import Outcome, run_scenario
 from gpunion.sim.scenario.values import (
     HOUR_S,
     JobPlan,
+    MemoryPhase,
     NodePlan,
     OwnerAct,
     OwnerPlan,
     Program,
     Scenario,
+    TroublePlan,
     in_gang,
 )
 from gpunion.sim.world import Parts, World
@@ -67,11 +73,13 @@ class Beginnings(Watch):
     def __init__(self, world: World) -> None:
         self.first_s: dict[str, float] = {}
         self.runs: Counter[str] = Counter()
+        self.places: dict[str, set[str]] = {}
         self._world = world
 
     def guest_began(self, box: Box) -> None:
         self.first_s.setdefault(box.job_id, self._world.kernel.now_s)
         self.runs[box.job_id] += 1
+        self.places.setdefault(box.job_id, set()).add(box.node_id)
 
 
 class Shown(Watch):
@@ -92,12 +100,14 @@ class Shown(Watch):
             self.unused.add(one.unused_because)
 
 
-def played(
+def judged(
     *jobs: JobPlan,
     nodes: tuple[NodePlan, ...] = (),
     owners: tuple[OwnerPlan, ...] = (),
     policies: Policies = SHORT_TURNS,
+    troubles: TroublePlan | None = None,
 ) -> tuple[Outcome, Beginnings]:
+    """Whatever the checkers found."""
     seen: list[Beginnings] = []
 
     def prepare(world: World) -> None:
@@ -107,9 +117,21 @@ def played(
     scenario = Scenario(
         name="windows", seed=1, horizon_s=4 * HOUR_S, nodes=nodes or (a_node(),), jobs=jobs, owners=owners
     )
-    outcome = run_scenario(scenario, parts=Parts(policies=policies), prepare=prepare)
+    if troubles is not None:
+        scenario = replace(scenario, troubles=troubles)
+    return run_scenario(scenario, parts=Parts(policies=policies), prepare=prepare), seen[0]
+
+
+def played(
+    *jobs: JobPlan,
+    nodes: tuple[NodePlan, ...] = (),
+    owners: tuple[OwnerPlan, ...] = (),
+    policies: Policies = SHORT_TURNS,
+    troubles: TroublePlan | None = None,
+) -> tuple[Outcome, Beginnings]:
+    outcome, seen = judged(*jobs, nodes=nodes, owners=owners, policies=policies, troubles=troubles)
     assert outcome.violations == ()
-    return outcome, seen[0]
+    return outcome, seen
 
 
 def test_a_job_takes_a_turn_and_lets_another_begin() -> None:
@@ -251,6 +273,62 @@ def test_the_first_in_line_is_kept_a_place_that_others_leave_in_time() -> None:
     easy = replace(OFF, reserves_first=True)
     _, seen = played(*jobs, nodes=(a_node(gpus=2),), policies=easy)
     assert seen.first_s["short"] < 120.0 < seen.first_s["wide"] < seen.first_s["too-long"]
+
+
+def one_that_needed_much_at_first() -> tuple[Outcome, Beginnings]:
+    """Its first piece needs more than all that follow. Beside a large card that it shares by turns there is a
+    small one that is idle."""
+    needs = (
+        MemoryPhase(from_share=0.0, gpu_bytes=20 * GIB),
+        MemoryPhase(from_share=0.02, gpu_bytes=6 * GIB),
+    )
+    shrinks = a_job("shrinks", work_s=4000.0)
+    steady = a_job("steady", work_s=4000.0)
+    jobs = [
+        replace(
+            job,
+            spec=replace(job.spec, request=Request(gpus=1, vram_bytes=22 * GIB)),
+            program=replace(job.program, memory=memory),
+        )
+        for job, memory in ((shrinks, needs), (steady, needs[:1]))
+    ]
+    small = a_node("beta")
+    card = replace(small.facts.capacity.gpus[0], memory_bytes=8 * GIB)
+    capacity = replace(small.facts.capacity, gpus=(card,))
+    small = replace(small, facts=replace(small.facts, capacity=capacity))
+    quick = replace(LIVE, windows=WindowPolicy(bounds=TurnBounds(least_s=5.0, most_s=20.0)))
+    return judged(*jobs, nodes=(a_node(), small), policies=quick)
+
+
+def test_a_smaller_card_is_used_once_enough_pieces_have_been_seen_to_need_less() -> None:
+    outcome, seen = one_that_needed_much_at_first()
+    assert outcome.violations == ()
+    assert "beta" in seen.places["shrinks"]
+    assert seen.places["steady"] == {"alpha"}
+    assert outcome.totals.succeeded == 2
+
+
+def test_a_quantile_of_memory_that_is_one_rank_low_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one_rank_low(peaks: Sequence[int]) -> int:
+        rank = min(len(peaks), ceil((len(peaks) + 1) * (1 - sizing.RISK)))
+        return ceil(sizing.MEMORY_SLACK * max(sorted(peaks)[rank - 2], *peaks[-sizing.LAST_PEAKS :]))
+
+    monkeypatch.setattr(sizing, "quantile_bytes", one_rank_low)
+    outcome, _ = one_that_needed_much_at_first()
+    assert 15 in {violation.invariant for violation in outcome.violations}
+
+
+def test_a_quantile_of_times_that_is_one_rank_low_is_caught() -> None:
+    """By the share of pieces that come up and save in the time foretold: one in twenty may not."""
+    chance = Random(1)
+    seen = [chance.lognormvariate(1.0, 0.6) for _ in range(4000)]
+    kept = {sizing.upper_s: 0, lambda some, _: sorted(some)[ceil((len(some) + 1) * 0.95) - 2]: 0}
+    for quantile in kept:
+        for at in range(20, len(seen)):
+            kept[quantile] += seen[at] > quantile(seen[at - 20 : at], 1.0)
+    missed = [count / (len(seen) - 20) for count in kept.values()]
+    sigma = (sizing.RISK * (1 - sizing.RISK) / (len(seen) - 20)) ** 0.5
+    assert missed[0] <= sizing.RISK + 3 * sigma < missed[1]
 
 
 def test_campuses_full_of_windows_break_no_invariant() -> None:

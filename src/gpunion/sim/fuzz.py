@@ -217,7 +217,9 @@ def summary(outcome: FuzzOutcome) -> str:
     counts = ", ".join(f"{kind} {count}" for kind, count in outcome.troubles.items())
     jobs, moves = sum(s.jobs for s in outcome.seeds), sum(s.moves for s in outcome.seeds)
     verdict = "no violation" if outcome.ok else f"{counted(len(outcome.failures), 'seed')} failed"
-    return f"{len(outcome.seeds)} seeds, {jobs} jobs, {moves} moves: {verdict}\ntroubles: {counts}"
+    tried = ", ".join(f"{name} {count}" for name, count in outcome.pieces.items())
+    told = f"{len(outcome.seeds)} seeds, {jobs} jobs, {moves} moves: {verdict}\ntroubles: {counts}"
+    return f"{told}\npieces: {tried}" if tried else told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -43,7 +43,7 @@ class Process:
         self._began_at = step
         fails_at, self._fits_until = program.fails_at_step, None
         if gpu_bytes is not None and program.memory:
-            self._fits_until = program.fits_until(gpu_bytes)
+            self._fits_until = program.fits_until(gpu_bytes, step)
         if self._fits_until is not None and (fails_at is None or self._fits_until < fails_at):
             fails_at = max(step, self._fits_until)
         self._last_step = program.steps if fails_at is None else min(fails_at, program.steps)
@@ -117,7 +117,7 @@ class Process:
             worst_step_s=(1 + 3 * noise) * self._step_s if tells else 1.0,
             begin_s=self.program.boot_s,
             save_s=self._last_stall_s,
-            peak_bytes=self.program.memory_bytes(self.step),
+            peak_bytes=self.program.memory_bytes(self.step, self._began_at),
             short_of_memory=self._out_of_memory(),
         )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.jobs.gang import Seat, member_id, member_ids
@@ -68,15 +70,20 @@ class Program:
     answers_after_s: float = 0.0  # asked to save, it goes on for so long first
     save_growth: float = 0.0  # every save takes longer than the one before by this part of the first
 
-    def memory_bytes(self, step: int) -> int:
-        """The most it has needed of a GPU by then."""
-        reached = [one.gpu_bytes for one in self.memory if one.from_share * self.steps <= step]
-        return max(reached, default=0)
+    def memory_bytes(self, step: int, since: int = 0) -> int:
+        """The most it has needed of a GPU by then, in a run that began with that step."""
+        return max((need for at, need in self._needs(since) if at <= step), default=0)
 
-    def fits_until(self, gpu_bytes: int) -> int | None:
+    def fits_until(self, gpu_bytes: int, since: int = 0) -> int | None:
         """The step from which on it needs more than that; None: it never does."""
-        over = [one.from_share for one in self.memory if one.gpu_bytes > gpu_bytes]
-        return int(min(over) * self.steps) if over else None
+        return min((at for at, need in self._needs(since) if need > gpu_bytes), default=None)
+
+    def _needs(self, since: int) -> Iterator[tuple[int, int]]:
+        """From which step on how much, without what was over when a run began."""
+        begins = [int(one.from_share * self.steps) for one in self.memory]
+        for one, (at, over_at) in zip(self.memory, pairwise([*begins, self.steps + 1]), strict=True):
+            if over_at > since:
+                yield max(at, since), one.gpu_bytes
 
     def told(self, step: int) -> int:
         return step if self.tells_steps else 0

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from gpunion.sim.behaviour.record import BehaviourRecord, Compared
     from gpunion.sim.fuzz import FuzzOutcome
 
-JSON = """`{seeds, jobs, moves, troubles, failures, digests, digest}`: `troubles` counts each kind,
-`failures` has `{seed, repeat, violations}`, `digests` one digest a seed, `digest` one over them all.
+JSON = """`{seeds, jobs, moves, troubles, windows, failures, digests, digest}`: `troubles` counts each kind,
+`windows` how often windows were over, ended hard, were promised and missed, `failures` has `{seed, repeat, violations}`, `digests` one digest a seed, `digest` one over them all.
 With `--behaviour` also `behaviour`, `{compared, differing}`: `differing` has `{run, digests, part, number,
 recorded, now}`, with the first line that differs where the lines of that run were kept."""
 EXAMPLES = (
@@ -195,6 +195,9 @@ def digest_of(outcome: FuzzOutcome) -> str:
 def _show(context: Context, outcome: FuzzOutcome) -> None:
     rows = [[kind, str(number)] for kind, number in outcome.troubles.items()]
     context.screen.table(Table(columns=("TROUBLE", "TIMES"), rows=list(rows)))
+    if any(outcome.pieces.values()):
+        pieces = [[name, str(number)] for name, number in outcome.pieces.items()]
+        context.screen.table(Table(columns=("OF JOBS IN WINDOWS", "TIMES"), rows=list(pieces)))
     jobs, moves = sum(seed.jobs for seed in outcome.seeds), sum(seed.moves for seed in outcome.seeds)
     verdict = "no violation" if outcome.ok else f"{len(outcome.failures)} SEED(S) FAILED"
     context.screen.line(f"{len(outcome.seeds)} seeds, {jobs} jobs, {moves} moves: {verdict}")
