@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from gpunion.sim.fuzz import FuzzOutcome
 
 JSON = """`{seeds, jobs, moves, troubles, windows, failures, digests, digest}`: `troubles` counts each kind,
-`windows` how often windows were over, ended hard, were promised and missed, `failures` has `{seed, repeat, violations}`, `digests` one digest a seed, `digest` one over them all.
-With `--behaviour` also `behaviour`, `{compared, differing}`: `differing` has `{run, digests, part, number,
-recorded, now}`, with the first line that differs where the lines of that run were kept."""
+`windows` how often windows were over, ended hard, were promised and missed, `failures` has
+`{seed, repeat, violations}`, `digests` one digest a seed, `digest` one over them all. With `--behaviour` also
+`behaviour`, `{compared, differing}`: `differing` has `{run, digests, part, number, recorded, now}`, with the
+first line that differs where the lines of that run were kept."""
 EXAMPLES = (
     "gpunion sim fuzz --seeds 300",
     "gpunion sim fuzz --from 17 --seeds 1",
