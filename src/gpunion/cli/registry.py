@@ -72,6 +72,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("logs", Group.GUEST, "show what a job printed", "guest.logs"),
     Command("why", Group.GUEST, "tell a job's story: why it waits, moved or ended", "guest.why"),
     Command("windows", Group.GUEST, "show what is free for a while, and who bids for it", "guest.windows"),
+    Command("bids", Group.GUEST, "change what a job in windows bids for", "guest.bids"),
     Command("stop", Group.GUEST, "cancel a job", "guest.stop"),
     Command("cp", Group.GUEST, "fetch what a job has made", "guest.cp"),
     Command("checkpoints", Group.GUEST, "list a job's checkpoints", "guest.checkpoints"),

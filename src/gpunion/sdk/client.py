@@ -104,6 +104,10 @@ class Client(ImageCalls, EnvironmentCalls, SessionCalls, TreeCalls):
     def stop(self, job_id: str) -> Answer:
         return self._ask("POST", f"/jobs/{_part(job_id)}/stop")
 
+    def change_bids(self, job_id: str, windows: Mapping[str, Any]) -> Answer:
+        """{job, reasons, verdicts}: what it bids for from its next window on; what is left out stays."""
+        return self._ask("PATCH", f"/jobs/{_part(job_id)}/windows", json=dict(windows))
+
     def checkpoints(self, job_id: str) -> list[Answer]:
         found: list[Answer] = self._get(f"/jobs/{_part(job_id)}/checkpoints")["checkpoints"]
         return found

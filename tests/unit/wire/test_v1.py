@@ -16,7 +16,7 @@ from gpunion.domain.jobs.run import Run, RunPhase
 from gpunion.domain.reasons.reason import Verdict, Why, because
 from gpunion.domain.resources import Grant, Request
 from gpunion.wire.v1 import convert
-from gpunion.wire.v1.job_requests import JobIn
+from gpunion.wire.v1.job_requests import JobIn, WindowsIn
 from gpunion.wire.v1.sizes import parse_size
 from gpunion.wire.v1.strict import hint
 
@@ -185,6 +185,14 @@ def test_a_job_asks_to_run_in_windows_and_says_how() -> None:
     assert (usual.atomizable, usual.windows) == (False, WindowWish())
 
 
+def test_what_is_left_out_of_a_change_of_bids_stays() -> None:
+    before = WindowWish(shortest_s=300.0, not_on=(NodeId("a"),))
+    assert WindowsIn.model_validate({"bid": False}).over(before) == replace(before, bids=False)
+    assert WindowsIn.model_validate({"not_on": []}).over(before) == replace(before, not_on=())
+    with pytest.raises(ValidationError, match="it could bid for none"):
+        WindowsIn.model_validate({"longest_s": 60.0}).over(before)
+
+
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
@@ -192,6 +200,11 @@ def test_a_job_asks_to_run_in_windows_and_says_how() -> None:
         ({"windows": {"shortest_s": 60}}, "atomizable = true"),
         ({"atomizable": True, "windows": {"shortest_s": 0}}, "greater than 0"),
         ({"atomizable": True, "windows": {"safe_every": 0}}, "greater than or equal to 1"),
+        ({"atomizable": True, "windows": {"not_on": ["no such name!"]}}, "match"),
+        (
+            {"atomizable": True, "windows": {"shortest_s": 600, "longest_s": 60}},
+            "windows.longest is shorter than windows.shortest",
+        ),
     ],
 )
 def test_windows_are_refused_where_they_make_no_sense(wish: dict[str, Any], said: str) -> None:

@@ -103,7 +103,7 @@ def _job_file(table: Json, place: Path) -> JobFile:
         }
     if "windows" in read:
         asked = _read(read["windows"], "windows.", WINDOW_KEYS)
-        job["windows"] = {f"{key}_s" if key == "shortest" else key: value for key, value in asked.items()}
+        job["windows"] = {f"{key}_s" if key in IN_SECONDS else key: value for key, value in asked.items()}
     folder = read.get("dir", ".")
     return JobFile(job=job, folder=None if folder is False else place / folder)
 
@@ -345,10 +345,14 @@ CHECKPOINT_KEYS = {
     "signal": Key(_signal, 'makes such a program save itself, like `"SIGUSR2"`'),
     "encrypt": Key(_yes_or_no, "`true`: what it saves and leaves is stored encrypted, with a key of its own"),
 }
+IN_SECONDS = ("shortest", "longest")
 WINDOW_KEYS = {
     "shortest": Key(
         _seconds, 'no window shorter than this (five times what coming and going cost it), like `"5m"`'
     ),
+    "longest": Key(_seconds, 'it bids for no longer piece, like `"30m"`'),
+    "not_on": Key(_texts, "machines on which it wants no window"),
+    "bid": Key(_yes_or_no, "`false`: it begins nothing until `gpunion bids JOB --again`"),
     "vram": Key(_vram, '`"learned"`: what it was seen to need counts; `"declared"`: what `resources` asks'),
     "safe_every": Key(_safe_points, "steps from one point where it saves cheaply to the next (1)"),
 }

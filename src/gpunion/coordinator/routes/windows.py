@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
+from pydantic import ValidationError
 
-from gpunion.coordinator.api.access import Anybody, TheCampus
+from gpunion.coordinator.api import views
+from gpunion.coordinator.api.access import Admin, Anybody, TheCampus
+from gpunion.coordinator.api.problems import ApiError
+from gpunion.coordinator.routes.jobs import find
 from gpunion.coordinator.services import Campus
 from gpunion.domain.ids import JobId
 from gpunion.domain.jobs.window import WindowEnd
+from gpunion.domain.protocol.events import BidsChanged
 from gpunion.engine.coordinator.planning.clearing.shown import ShownWindow
 from gpunion.engine.coordinator.windows.ends import BECAUSE
 from gpunion.wire.v1 import campus as wire
 from gpunion.wire.v1 import convert
+from gpunion.wire.v1 import job_requests as wishes
+from gpunion.wire.v1 import jobs as jobs_wire
 
 # Of a window without an end, when somebody waits.
 OTHERS_BID = "its turn, then others bid"
@@ -28,6 +35,26 @@ async def windows(campus: TheCampus, _caller: Anybody) -> wire.WindowList:
         turn_s=None if policy is None else [policy.bounds.least_s, policy.bounds.most_s],
         windows=[_shown(campus, one) for one in found],
     )
+
+
+@router.patch("/jobs/{job_id}/windows")
+async def change_bids(
+    job_id: str, change: wishes.WindowsIn, campus: TheCampus, _caller: Admin
+) -> jobs_wire.JobAnswer:
+    """What is left out stays as it is."""
+    job = find(campus, job_id)
+    if job.phase.over:
+        raise ApiError(409, "job_over", f"{job.id} is already {job.phase.value}", "it bids for nothing more")
+    if not job.spec.atomizable:
+        detail = f"{job.id} does not run in windows, so it bids for none"
+        raise ApiError(409, "not_in_windows", detail, "hand it in with atomizable = true")
+    try:
+        wish = change.over(job.spec.windows)
+    except ValidationError as error:
+        said = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise ApiError(422, "no_window_left", said, "change both, or set one of them to null") from error
+    outcome = await campus.loop.post(BidsChanged(job_id=job.id, windows=wish))
+    return views.job_answer(campus, campus.state.jobs[job.id], outcome.commit.decision.reasons)
 
 
 def _shown(campus: Campus, one: ShownWindow) -> wire.WindowOut:

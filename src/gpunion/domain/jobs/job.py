@@ -74,6 +74,9 @@ class WindowWish:
     shortest_s: float | None = None  # None: five times what beginning and saving cost it
     learned_vram: bool = True  # what it was seen to need counts, once enough was seen; else what it asked for
     safe_every: int = 1  # steps from one point at which it may be saved cheaply to the next
+    longest_s: float | None = None  # it bids for no longer piece
+    not_on: tuple[NodeId, ...] = ()
+    bids: bool = True  # else it begins nothing until it may again
 
 
 # Stands between the agent and a program that knows nothing of it; every runtime gives guests this library.
@@ -201,6 +204,11 @@ class Job:
     @property
     def tier(self) -> Tier:
         return Tier.APP if self.dumps_given_up else self.spec.checkpoint.tier
+
+    @property
+    def holds_back(self) -> bool:
+        """Its owner lets it begin nothing now. Whom a machine's owner displaced goes on elsewhere."""
+        return not self.spec.windows.bids and self.migration is None
 
     @property
     def session(self) -> SessionStart | None:

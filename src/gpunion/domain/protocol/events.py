@@ -10,7 +10,7 @@ from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.image import ImageEvent
 from gpunion.domain.jobs.account import Quota
 from gpunion.domain.jobs.checkpoint import CheckpointTrouble, Counted
-from gpunion.domain.jobs.job import JobSpec
+from gpunion.domain.jobs.job import JobSpec, WindowWish
 from gpunion.domain.jobs.profile import Seen
 from gpunion.domain.jobs.run import EndReason
 from gpunion.domain.jobs.session import SessionEvent
@@ -44,6 +44,14 @@ class JobSubmitted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStopAsked:
     job_id: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BidsChanged:
+    """By the owner of a job that runs in windows: what it may bid for from now on."""
+
+    job_id: JobId
+    windows: WindowWish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +114,7 @@ CoordinatorEvent = (
     TimerFired[CoordinatorTimer]
     | JobSubmitted
     | JobStopAsked
+    | BidsChanged
     | QuotaSet
     | ImageEvent
     | EnvironmentEvent

@@ -40,6 +40,7 @@ SENTENCES: dict[Why, str] = {
     Why.PLACE_NOT_REACHED: "it does not reach {place}, where the job's checkpoints lie, or finds it full",
     Why.GUESTS_FULL: "it already has the {limit} guest(s) its owner allows",
     Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
+    Why.NOT_WANTED_THERE: "the owner of this job wants no window there",
     Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} (is/are) free and {needs} needed: {because}",
     Why.DUMPING_UNTRIED: "it is being found out whether it can dump and bring back whole guests",
     Why.SLICES_APART: "of its GPUs {slices} are slices of cards, which do not talk to each other, and "
@@ -291,6 +292,8 @@ SENTENCES: dict[Why, str] = {
     Why.PROMISED_THERE: "its GPUs are promised to others that wait",
     Why.SHORT_OF_MEMORY: "it ran out of memory on {node}, on a GPU smaller than it asked for: no failure of "
     "its own; it goes on from step {durable} on a larger one",
+    Why.BIDS_CHANGED: "its owner changed what it bids for: {bids}",
+    Why.BIDS_NOTHING: "its owner lets it bid for nothing now; gpunion bids --again lets it",
     Why.WINDOW_PAST: "the window it was to have there is over",
     Why.NO_LEASE: "it is out of touch with the coordinator",
     Why.GPU_BUSY: "a granted GPU is still in use",

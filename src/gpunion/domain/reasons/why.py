@@ -35,6 +35,7 @@ class Why(StrEnum):
     PLACE_NOT_REACHED = "place_not_reached"
     GUESTS_FULL = "guests_full"
     REFUSED_LATELY = "refused_lately"
+    NOT_WANTED_THERE = "not_wanted_there"
     GPU_WITHHELD = "gpu_withheld"
     CANNOT_DUMP = "cannot_dump"
     SLICES_APART = "slices_apart"
@@ -219,6 +220,8 @@ class Why(StrEnum):
     PROMISE_DROPPED = "promise_dropped"
     PROMISED_THERE = "promised_there"
     SHORT_OF_MEMORY = "short_of_memory"
+    BIDS_CHANGED = "bids_changed"
+    BIDS_NOTHING = "bids_nothing"
     # an agent's own
     OLD_EPOCH = "old_epoch"
     OWNER_SAID_NO = "owner_said_no"

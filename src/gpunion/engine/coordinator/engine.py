@@ -15,6 +15,7 @@ from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.nodes.trust import NodeAccepted, NodeMisled, NodeRemoved, PlanningFailed
 from gpunion.domain.protocol.decision import Decision
 from gpunion.domain.protocol.events import (
+    BidsChanged,
     CoordinatorEvent,
     CoordinatorStarted,
     EventSetAside,
@@ -97,6 +98,7 @@ from gpunion.engine.coordinator.planning.clearing.shown import ShownWindow
 from gpunion.engine.coordinator.runs import evacuation
 from gpunion.engine.coordinator.state import CampusState
 from gpunion.engine.coordinator.windows import between
+from gpunion.engine.coordinator.windows import wishes as bids
 from gpunion.engine.timers import Timers
 from gpunion.policy.placement.openness import is_open
 from gpunion.policy.policies import Policies
@@ -245,6 +247,8 @@ def _dispatch(draft: Draft, event: CoordinatorEvent) -> None:
             jobs.submitted(draft, event)
         case JobStopAsked():
             jobs.stop_asked(draft, event)
+        case BidsChanged():
+            bids.changed(draft, event)
         case QuotaSet():
             accounts.set_quota(draft, event)
         case ImageAdded():

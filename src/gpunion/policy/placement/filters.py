@@ -231,6 +231,8 @@ def not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
         return because(node.id, phase)
     if job.avoid and any(a.node_id == node.id and now_s < a.until_s for a in job.avoid):
         return because(node.id, Why.REFUSED_LATELY)
+    if node.id in job.spec.windows.not_on:
+        return because(node.id, Why.NOT_WANTED_THERE)
     if node.known_end_s is not None:
         left_s = node.known_end_s - now_s
         if left_s < node.facts.terms.notice_s + LEAST_STAY_S:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pydantic import Field
 
-from pydantic import Field, StringConstraints
-
-from gpunion.wire.v1 import patterns
 from gpunion.wire.v1.jobs import ReasonOut, VerdictOut
-from gpunion.wire.v1.names import Lab
+from gpunion.wire.v1.names import Lab, NodeName
 from gpunion.wire.v1.strict import Answer, Strict
 
-NodeName = Annotated[str, StringConstraints(max_length=63, pattern=patterns.NODE_NAME)]
 LOG_PAGE_LIMIT_BYTES = 1024 * 1024
 # Opaque positions in logs and event numbers stay where JavaScript can count.
 OFFSET_LIMIT = 2**53 - 1

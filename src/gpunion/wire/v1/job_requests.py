@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from gpunion.domain.ids import NodeId
 from gpunion.domain.jobs.gang import GANG_MOST
 from gpunion.domain.jobs.job import WindowWish
 from gpunion.domain.jobs.session import (
@@ -27,6 +28,7 @@ from gpunion.wire.v1.names import (
     Lockfile,
     Model,
     Name,
+    NodeName,
     PhaseName,
     PlaceName,
     SshKey,
@@ -45,6 +47,7 @@ REPLICAS_LIMIT = 8
 YEAR_S = 366 * 86400.0
 PAGE_LIMIT = 500
 STEPS_MOST = 10**9
+NODES_MOST = 256
 PHASES_LIMIT = 32  # each of them, and some twice
 
 
@@ -113,11 +116,35 @@ class WindowsIn(Strict):
     safe_every: int = Field(
         default=1, ge=1, le=STEPS_MOST, description="steps from one point where it saves cheaply to the next"
     )
+    longest_s: float | None = Field(
+        default=None, gt=0.0, le=YEAR_S, description="it bids for no longer piece"
+    )
+    not_on: list[NodeName] = Field(
+        default_factory=list, max_length=NODES_MOST, description="machines on which it wants no window"
+    )
+    bid: bool = Field(default=True, description="false: it begins nothing until it may bid again")
+
+    @model_validator(mode="after")
+    def _leaves_a_length(self) -> Self:
+        if self.shortest_s is not None and self.longest_s is not None and self.longest_s < self.shortest_s:
+            raise ValueError("windows.longest is shorter than windows.shortest: it could bid for none")
+        return self
 
     def wish(self) -> WindowWish:
         return WindowWish(
-            shortest_s=self.shortest_s, learned_vram=self.vram == "learned", safe_every=self.safe_every
+            shortest_s=self.shortest_s,
+            learned_vram=self.vram == "learned",
+            safe_every=self.safe_every,
+            longest_s=self.longest_s,
+            not_on=tuple(NodeId(name) for name in dict.fromkeys(self.not_on)),
+            bids=self.bid,
         )
+
+    def over(self, wish: WindowWish) -> WindowWish:
+        """What is said here, in the place of what was said before. ValidationError where both together leave
+        nothing."""
+        former = WindowsIn.of(wish).model_dump()
+        return WindowsIn.model_validate(former | self.model_dump(exclude_unset=True)).wish()
 
     @classmethod
     def of(cls, wish: WindowWish) -> WindowsIn:
@@ -126,6 +153,9 @@ class WindowsIn(Strict):
             shortest_s=wish.shortest_s,
             vram="learned" if wish.learned_vram else "declared",
             safe_every=wish.safe_every,
+            longest_s=wish.longest_s,
+            not_on=list(wish.not_on),
+            bid=wish.bids,
         )
 
 

@@ -57,3 +57,4 @@ def _stays_inside(path: str) -> str:
 
 Lockfile = Annotated[str, Field(max_length=1024), AfterValidator(_stays_inside)]
 EnvironmentName = Annotated[str, Field(max_length=NAME_LIMIT_CHARS), AfterValidator(check_name)]
+NodeName = Annotated[str, StringConstraints(max_length=63, pattern=patterns.NODE_NAME)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gpunion.cli.campus import Json
+from gpunion.cli.commands.guest.bids import in_words, narrowed
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.jobs.following import UNTOLD_CODES
@@ -43,6 +44,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     screen.line(_headline(job, why["phase"]))
     if job.get("pieces") is not None:
         screen.line(f"  {_pieces(job)}")
+        if narrowed(job["windows"]):
+            screen.line(f"  It bids for {in_words(job['windows'])}.")
     for line in why["story"]:
         if line["code"] not in UNTOLD_CODES:
             screen.line(f"  {clock_time(line['at'])}  {line['sentence']}{_how_often(line)}")

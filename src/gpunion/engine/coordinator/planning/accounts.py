@@ -94,6 +94,8 @@ def held_back(draft: Draft, job: Job, to_come: Iterable[Job] = ()) -> Reason | N
 
 def waits_because(draft: Draft, job: Job) -> list[Reason]:
     """What besides the machines themselves decides when a waiting job gets its turn."""
+    if job.holds_back:
+        return [because(job.id, Why.BIDS_NOTHING)]
     reasons = []
     over = held_back(draft, gangs.as_one(job))
     if over is not None:
@@ -108,9 +110,9 @@ def waits_because(draft: Draft, job: Job) -> list[Reason]:
 
 
 def by_turn(draft: Draft) -> list[Job]:
-    """Everybody who waits, by the key of the ordering."""
+    """Everybody who waits for a turn, by the key of the ordering."""
     waiting = (draft.state.jobs[job_id] for job_id in draft.state.waiting)
-    return sorted(waiting, key=draft.policies.ordering.key)
+    return sorted((job for job in waiting if not job.holds_back), key=draft.policies.ordering.key)
 
 
 def _turn(draft: Draft, job: Job) -> Reason:

@@ -95,7 +95,7 @@ def _asked(job: Job) -> object:
     return (
         *(job.spec.request, job.spec.lab, job.spec.owner, job.avoid, job.image, job.image_barred),
         job.packages if job.packages_barred else None,
-        *(job.tier, job.dump and (job.dump.kind, job.dump.gpu), job.spec.places),
+        *(job.tier, job.dump and (job.dump.kind, job.dump.gpu), job.spec.places, job.spec.windows.not_on),
     )
 
 

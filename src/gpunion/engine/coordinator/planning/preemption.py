@@ -61,6 +61,8 @@ def make_room(draft: Draft) -> None:
 
 
 def _asks(draft: Draft, job: Job) -> bool:
+    if job.holds_back:
+        return False
     return draft.look_again or draft.policies.preemption.at_once(job.spec.priority)
 
 

@@ -42,6 +42,7 @@ def bidder_of(
         learned=wish.learned_vram and policy.learned_memory,
         safe_every=wish.safe_every,
         wanted_s=wish.shortest_s,
+        longest_s=wish.longest_s,
         left_s=left_s(draft, job, run),
         waited_s=waited_s,
         served_s=served_s,

@@ -59,7 +59,9 @@ def take(draft: Draft, waiting: Sequence[Job]) -> None:
 
 def turn_ends_s(draft: Draft, run: Run, policy: WindowPolicy) -> float:
     since_s = next(at for at in (run.turn_since_s, run.started_s, run.ordered_s) if at is not None)
-    return since_s + turn_s(ends.sizing_for(draft.job_of(run)), policy.bounds)
+    job = draft.job_of(run)
+    turn, longest_s = turn_s(ends.sizing_for(job), policy.bounds), job.spec.windows.longest_s
+    return since_s + (turn if longest_s is None else min(turn, longest_s))
 
 
 def bids(draft: Draft, job: Job) -> bool:
@@ -68,6 +70,8 @@ def bids(draft: Draft, job: Job) -> bool:
 
 def seeks(draft: Draft, job: Job) -> bool:
     if job.id not in draft.state.waiting or job.promised is not None or job.awaits is not None:
+        return False
+    if job.holds_back:
         return False
     migration = moving.migration_of(draft, job)
     return migration is None or migration.phase is MigrationPhase.SEEKING
