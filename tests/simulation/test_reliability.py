@@ -48,7 +48,7 @@ def believed(*jobs: JobPlan, gib: int = 24, fails: bool = False) -> Believed:
 
 def test_who_keeps_what_was_promised_is_believed() -> None:
     seen = believed(of("ann", a_job("one")), of("bob", a_job("other", submit_s=10.0)))
-    assert len(seen.rho["ann"]) > 3
+    assert len(seen.rho["ann"]) > 1
     assert min(*seen.rho["ann"], *seen.rho["bob"]) > 0.95
 
 
@@ -75,7 +75,7 @@ def test_who_tells_the_truth_again_is_believed_again() -> None:
 def test_a_job_whose_user_says_nothing_of_its_length_is_held_to_the_pace_of_its_own_steps() -> None:
     quiet = of("ann", a_job("quiet"), expected_s=None)
     seen = believed(quiet, of("bob", a_job("other", submit_s=10.0)))
-    assert len(seen.rho["ann"]) > 2
+    assert len(seen.rho["ann"]) > 1
     assert min(seen.rho["ann"]) > 0.95
 
 
