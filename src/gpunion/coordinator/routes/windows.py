@@ -11,8 +11,8 @@ from gpunion.coordinator.api.problems import ApiError
 from gpunion.coordinator.routes.jobs import find
 from gpunion.coordinator.services import Campus
 from gpunion.domain.ids import JobId
+from gpunion.domain.jobs.job import BidsChanged
 from gpunion.domain.jobs.window import WindowEnd
-from gpunion.domain.protocol.events import BidsChanged
 from gpunion.engine.coordinator.planning.clearing.shown import ShownWindow
 from gpunion.engine.coordinator.windows.ends import BECAUSE
 from gpunion.wire.v1 import campus as wire

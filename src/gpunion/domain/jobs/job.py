@@ -79,6 +79,14 @@ class WindowWish:
     bids: bool = True  # else it begins nothing until it may again
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BidsChanged:
+    """By the owner of a job that runs in windows: what it may bid for from now on."""
+
+    job_id: JobId
+    windows: WindowWish
+
+
 # Stands between the agent and a program that knows nothing of it; every runtime gives guests this library.
 WRAPPER = ("python3", "-m", "gpunion.sdk.job.wrapper")
 

@@ -10,7 +10,7 @@ from gpunion.domain.ids import CheckpointId, JobId, NodeId, RunId
 from gpunion.domain.image import ImageEvent
 from gpunion.domain.jobs.account import Quota
 from gpunion.domain.jobs.checkpoint import CheckpointTrouble, Counted
-from gpunion.domain.jobs.job import JobSpec, WindowWish
+from gpunion.domain.jobs.job import BidsChanged, JobSpec
 from gpunion.domain.jobs.profile import Seen
 from gpunion.domain.jobs.run import EndReason
 from gpunion.domain.jobs.session import SessionEvent
@@ -44,14 +44,6 @@ class JobSubmitted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStopAsked:
     job_id: JobId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BidsChanged:
-    """By the owner of a job that runs in windows: what it may bid for from now on."""
-
-    job_id: JobId
-    windows: WindowWish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +143,7 @@ class GuestStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestStartFailed:
-    """`why` is set where this machine could not have it, and the job is not to blame; or where what it was to
-    go on from could not be read."""
+    """`why`: this machine could not have it, and the job is not to blame; or its save could not be read."""
 
     run_id: RunId
     detail: str

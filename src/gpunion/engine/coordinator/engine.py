@@ -7,7 +7,7 @@ from typing import assert_never
 from gpunion.domain.environment import EnvironmentAdded, EnvironmentRemoved, InstalledEnvironment
 from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.image import ImageAdded, ImageRemoved
-from gpunion.domain.jobs.job import Job
+from gpunion.domain.jobs.job import BidsChanged, Job
 from gpunion.domain.jobs.run import RunPhase
 from gpunion.domain.jobs.session import SessionEndAsked, SessionIdle
 from gpunion.domain.nodes.node import Node
@@ -15,7 +15,6 @@ from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.nodes.trust import NodeAccepted, NodeMisled, NodeRemoved, PlanningFailed
 from gpunion.domain.protocol.decision import Decision
 from gpunion.domain.protocol.events import (
-    BidsChanged,
     CoordinatorEvent,
     CoordinatorStarted,
     EventSetAside,

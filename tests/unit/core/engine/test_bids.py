@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.ids import JobId, NodeId
-from gpunion.domain.jobs.job import JobPhase, JobSpec, WindowWish
-from gpunion.domain.protocol.events import BidsChanged
+from gpunion.domain.jobs.job import BidsChanged, JobPhase, JobSpec, WindowWish
 from gpunion.domain.reasons.reason import Why
 from tests.builders.campus import Campus
 from tests.builders.values import a_spec

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.jobs.job import Job, WindowWish
-from gpunion.domain.protocol.events import BidsChanged
+from gpunion.domain.jobs.job import BidsChanged, Job, WindowWish
 from gpunion.domain.reasons.reason import Why
 from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.windows import promises
