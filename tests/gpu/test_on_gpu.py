@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.adapters.nvml import find_gpus
+from tests.gpu import run_windows_on_gpu
 from tests.gpu.run_on_gpu import show
 
 pytestmark = [pytest.mark.requires("nvidia"), pytest.mark.timeout(600)]
@@ -42,4 +43,12 @@ def test_a_guest_is_parked_while_the_owner_computes_and_goes_on_as_the_same_run(
 def test_an_urgent_job_has_the_card_of_a_training_that_goes_on_identically(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     found = show(tmp_path, "preempt")
+    assert all(found["verdicts"].values()), found
+
+
+def test_of_jobs_in_windows_steps_and_memory_are_learned_and_a_lack_of_memory_fails_none(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("torch")
+    found = run_windows_on_gpu.show(tmp_path)
     assert all(found["verdicts"].values()), found

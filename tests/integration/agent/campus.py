@@ -10,6 +10,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,6 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.jobs.job import CheckpointWish, Job, JobSpec
+from gpunion.domain.jobs.profile import Profile
 from gpunion.domain.jobs.run import Run
 from gpunion.domain.protocol.commit import SavedCampus
 from gpunion.domain.protocol.events import CoordinatorEvent, JobStopAsked, JobSubmitted
@@ -27,7 +29,7 @@ from gpunion.domain.protocol.frames import BusyGpus, GpuReadings
 from gpunion.domain.resources import MIB, Request
 from gpunion.domain.timing import Timing
 from gpunion.engine.coordinator.pure_coordinator import Posted, PureCoordinator
-from gpunion.policy.policies import FIXED
+from gpunion.policy.policies import FIXED, Policies
 from gpunion.vault.job_directories import frame
 from gpunion.wire.agent_v1 import pack, unpack_from_agent
 from tests.trees import SmallTree, a_tree
@@ -58,13 +60,13 @@ async def eventually(condition: Callable[[], object], what: str) -> None:
 class TestCampus:
     __test__ = False
 
-    def __init__(self, timing: Timing = TIMING) -> None:
+    def __init__(self, timing: Timing = TIMING, policies: Policies = FIXED) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.station = PureCoordinator(
-            saved=SavedCampus(), policies=FIXED, timing=timing, term=1, now_s=time.monotonic()
+            saved=SavedCampus(), policies=policies, timing=timing, term=1, now_s=time.monotonic()
         )
         self.trees: dict[str, bytes] = {}
         self.blocks: dict[str, bytes] = {}
@@ -108,7 +110,6 @@ class TestCampus:
     # --- what a user does ------------------------------------------------------------------------
 
     def submit(self, name: str, program: str, *, every_s: float = 0.5, **environment: str) -> JobId:
-        job_id = JobId(name)
         spec = JobSpec(
             name=name,
             command=("python", "train.py"),
@@ -119,7 +120,14 @@ class TestCampus:
             bundle=self.serve(a_tree({"train.py": program.encode()})),
             checkpoint=CheckpointWish(max_interval_s=every_s),
         )
+        return self.submit_spec(name, spec)
+
+    def submit_spec(self, name: str, spec: JobSpec, profile: Profile | None = None) -> JobId:
+        """`profile`: what was learned of it before."""
+        job_id = JobId(name)
         self._post(JobSubmitted(job_id=job_id, spec=spec))
+        if profile is not None:
+            self.station.engine.state.jobs[job_id] = replace(self.job(job_id), profile=profile)
         return job_id
 
     def stop_job(self, job_id: JobId) -> None:

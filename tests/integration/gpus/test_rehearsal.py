@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu import park_scene, preempt_scene, run_speed_on_gpu
+from tests.gpu import park_scene, preempt_scene, run_speed_on_gpu, run_windows_on_gpu
 from tests.gpu.rehearsal import rehearsed
 from tests.gpu.run_on_gpu import verdicts
 from tests.gpu.scene import Scene
@@ -44,3 +44,14 @@ def test_a_program_runs_bare_and_in_the_sandbox_by_turns_and_both_tell_their_spe
     del judged["sandbox_sums"]  # how fast is for a machine that is not busy with other tests
     assert all(judged.values()), found
     assert found["ratios"]["sandbox"]["sums"]["of_medians"] > 0
+
+
+def test_of_jobs_in_windows_steps_and_memory_are_learned_and_a_lack_of_memory_fails_none(
+    tmp_path: Path,
+) -> None:
+    found = run_windows_on_gpu.rehearse(tmp_path)
+    judged = found["verdicts"]
+    del judged["the_program_ends_its_piece_by_itself"]  # its agent asks it first where it stands for a second
+    del judged["step_times_arrive_in_the_profile"]  # measured by two clocks on a machine that is not busy
+    assert all(judged.values()), found
+    assert found["training"]["profile_after_one_piece"]["steps"] > 0, found
