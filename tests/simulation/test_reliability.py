@@ -14,7 +14,7 @@ from gpunion.sim.observer import Watch
 from gpunion.sim.run import run_scenario
 from gpunion.sim.scenario.values import HOUR_S, JobPlan, MemoryPhase, Scenario
 from gpunion.sim.world import Parts
-from tests.simulation.test_windows import SHORT_TURNS, a_job, a_node
+from tests.simulation.small_windows import SHORT_TURNS, a_job, a_node
 
 
 @dataclass

@@ -6,17 +6,13 @@ coordinator is started anew for every boundary with a crash planned at its n-th 
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from gpunion.agent.owner import client as owner_client
-from gpunion.cli.demo.campus import CampusTrouble
+from tests.system.crashes import crashing
 from tests.system.scene import LIMIT_S, Scene
 
 # More boundaries than one such life has; the test ends when a planned crash did not come about any more.
@@ -41,7 +37,7 @@ def _every_boundary(root: Path, side: str) -> int:
     try:
         for number in range(1, MOST_BOUNDARIES):
             scene.campus.stop_coordinator()
-            with _crashing(scene, f"{number}:{side}") as crashed:
+            with crashing(scene, f"{number}:{side}") as crashed:
                 _one_life(scene)
             if not crashed.is_set():
                 return number - 1
@@ -63,35 +59,3 @@ def _one_life(scene: Scene) -> None:
     while any(node["phase"] != "sharing" for node in scene.patiently(lambda: scene.campus.client().nodes())):
         assert time.monotonic() < until_s, "the nodes did not come back"
         time.sleep(0.05)
-
-
-@contextmanager
-def _crashing(scene: Scene, crash_at: str) -> Iterator[threading.Event]:
-    """The coordinator with a planned crash, and somebody who starts it again when that came about."""
-    try:
-        scene.campus.start_coordinator(GPUNION_CRASH_AT_COMMIT=crash_at)
-    except CampusTrouble:  # the agents were quicker to come back than we to see that it listens
-        if scene.campus.coordinator.poll() != -signal.SIGKILL:
-            raise
-    crashed, over = threading.Event(), threading.Event()
-    trouble: list[BaseException] = []
-
-    def revive() -> None:
-        while not over.is_set():
-            if scene.campus.coordinator.poll() is not None:
-                crashed.set()
-                try:
-                    scene.campus.start_coordinator()
-                except BaseException as error:  # told to the test below
-                    trouble.append(error)
-                return
-            time.sleep(0.02)
-
-    reviver = threading.Thread(target=revive)
-    reviver.start()
-    try:
-        yield crashed
-    finally:
-        over.set()
-        reviver.join(LIMIT_S)
-        assert not trouble, trouble

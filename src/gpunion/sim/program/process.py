@@ -112,14 +112,18 @@ class Process:
         tells = self.program.tells_steps
         return Seen(
             steps=steps if tells else int(steps * self._step_s),
-            step_s=self._step_s if tells else 1.0,
+            step_s=(self.program.tells_step_s or self._step_s) if tells else 1.0,
             step_sd_s=noise * self._step_s if tells else 0.0,
             worst_step_s=(1 + 3 * noise) * self._step_s if tells else 1.0,
             begin_s=self.program.boot_s,
             save_s=self._last_stall_s,
-            peak_bytes=self.program.memory_bytes(self.step, self._began_at),
+            peak_bytes=self.program.tells_memory_bytes
+            or self.program.memory_bytes(self.step, self._began_at),
             short_of_memory=self._out_of_memory(),
         )
+
+    def _peak_bytes(self) -> int:
+        return self.program.tells_memory_bytes or self.program.memory_bytes(self.step, self._began_at)
 
     def _out_of_memory(self) -> bool:
         return self._fits_until is not None and self.step >= self._last_step

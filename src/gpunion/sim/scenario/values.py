@@ -68,6 +68,9 @@ class Program:
     memory: tuple[MemoryPhase, ...] = ()
     heeds_windows: bool = True  # stops by itself in time to be saved when its window ends
     answers_after_s: float = 0.0  # asked to save, it goes on for so long first
+    tells_memory_bytes: int | None = None  # whatever it needs, it says this
+    tells_step_s: float | None = None  # and of its steps
+    counts_down: bool = False  # it tells how many steps are left
     save_growth: float = 0.0  # every save takes longer than the one before by this part of the first
 
     def memory_bytes(self, step: int, since: int = 0) -> int:
@@ -86,7 +89,9 @@ class Program:
                 yield max(at, since), one.gpu_bytes
 
     def told(self, step: int) -> int:
-        return step if self.tells_steps else 0
+        if not self.tells_steps:
+            return 0
+        return self.steps - step if self.counts_down else step
 
     def told_progress(self, step: int) -> float:
         return min(1.0, self.ahead * self.told(step) / max(1, self.steps))

@@ -14,12 +14,15 @@ from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.windows import reliability
 from gpunion.policy.windows import calibration
 
+# What is measured there and here may differ by that much.
+MOST_DRIFT = 0.05
+
 
 def learned(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
     """However it ended: one that its owner cut short has been seen as well."""
     if not job.spec.atomizable or run.started_s is None or run.subjob is None:
         return job
-    former, seen = job.profile or Profile(), report.seen or Seen()
+    former, seen = job.profile or Profile(), _plausible(draft, run, report.seen or Seen())
     speed = _speed(draft, run)
     if report.reason is EndReason.WINDOW:
         profile = calibration.missed(former, seen, speed)
@@ -37,6 +40,26 @@ def learned(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
         overhead_s=former.overhead_s + overhead_s,
     )
     return replace(job, profile=profile)
+
+
+def _plausible(draft: Draft, run: Run, seen: Seen) -> Seen:
+    """What a machine says of a piece, as far as it can be: nothing took longer than its run was there, and no
+    more memory was in use than its GPUs have. Else one report would spoil what is foretold of its job."""
+    there_s = max(0.0, draft.now_s - run.ordered_s)
+    steps = seen.steps
+    if steps * seen.step_s > (1 + MOST_DRIFT) * there_s:
+        steps = int(there_s / seen.step_s)
+    memory_bytes = _memory_bytes(draft, run)
+    return replace(
+        seen,
+        steps=steps,
+        step_sd_s=min(seen.step_sd_s, there_s),
+        worst_step_s=min(seen.worst_step_s, there_s),
+        begin_s=None if seen.begin_s is None else min(seen.begin_s, there_s),
+        save_s=None if seen.save_s is None else min(seen.save_s, there_s),
+        peak_bytes=seen.peak_bytes if memory_bytes is None else min(seen.peak_bytes, memory_bytes),
+        took_s=None if seen.took_s is None else min(seen.took_s, there_s),
+    )
 
 
 def short_of_memory(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job | None:
