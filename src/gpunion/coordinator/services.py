@@ -21,6 +21,7 @@ from gpunion.coordinator.loop.clock import SteadyClock
 from gpunion.coordinator.loop.connections import Switchboard
 from gpunion.coordinator.loop.event_watchers import Hub
 from gpunion.coordinator.loop.health import Ledger
+from gpunion.coordinator.loop.latest import Latest
 from gpunion.coordinator.loop.loop import Loop
 from gpunion.coordinator.loop.pace import Pace
 from gpunion.coordinator.metrics.hardware import Hardware
@@ -38,6 +39,7 @@ from gpunion.ports.database import Store
 from gpunion.vault.interfaces import JudgedDesk
 from gpunion.vault.manifest import Vault
 from gpunion.vault.trees import Trees
+from gpunion.wire.v1.campus import WindowList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ class Campus:
     # Submissions with a key take turns: of two with one key at once, the second must see the first's job.
     keyed: asyncio.Lock = field(default_factory=asyncio.Lock)
     bodies: Bodies = field(default_factory=Bodies)
+    windows: Latest[WindowList] = field(default_factory=Latest)  # as those who watch them see them
 
     @property
     def state(self) -> CampusState:

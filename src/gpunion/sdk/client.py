@@ -231,16 +231,28 @@ class Client(ImageCalls, EnvironmentCalls, SessionCalls, TreeCalls):
                 return
             time.sleep(RECONNECT_S)
 
+    def window_events(self) -> Iterator[tuple[str, Answer]]:
+        """`windows`: what `windows()` answers, whenever that has changed; `news`: {seq, at, job_id, job_name,
+        code, sentence}, who got one and what came of it. Ends when the stream breaks."""
+        return self._told("/windows/events", {})
+
     def _stream(self, since: int | None) -> Iterator[Answer]:
         asked = {} if since is None else {"since": since}
+        for _, told in self._told("/events", asked):
+            yield told
+
+    def _told(self, path: str, asked: Mapping[str, Any]) -> Iterator[tuple[str, Answer]]:
         timeout = httpx.Timeout(TIMEOUT_S, read=QUIET_LIMIT_S)
-        with self._http.stream("GET", "/events", params=asked, timeout=timeout) as response:
+        name = ""
+        with self._http.stream("GET", path, params=asked, timeout=timeout) as response:
             if response.status_code != 200:
                 response.read()
                 raise self._problem(response)
             for line in response.iter_lines():
-                if line.startswith("data: "):
-                    yield json.loads(line.removeprefix("data: "))
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    yield name, json.loads(line.removeprefix("data: "))
 
     # --- private ---------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Windows over HTTP: what a job bids for is changed while it waits, and what is refused is said."""
+"""Windows over HTTP: what a job bids for is changed while it waits, and whoever watches is told."""
 
 from __future__ import annotations
 
@@ -42,3 +42,31 @@ def test_a_change_that_leaves_no_window_or_changes_no_bids_is_refused(client: Cl
     with pytest.raises(ApiProblem) as refused:
         client.change_bids("job-of-nobody", {"bid": False})
     assert refused.value.status == 404
+
+
+def test_who_watches_windows_is_told_who_got_one_and_what_there_are_now(coordinator: Coordinator) -> None:
+    coordinator.start()
+    with coordinator.client() as client, coordinator.client() as watching, coordinator.node():
+        stream = watching.window_events()
+        name, first = next(stream)
+        assert name == "windows"
+        assert set(first) == {"policy", "turn_s", "windows"}
+        job = client.submit(a_job(name="watched", atomizable=True))["job"]
+        news: list[str] = []
+        for name, told in stream:
+            if name == "news" and told["job_id"] == job["id"]:
+                assert told["job_name"] == "watched"
+                news.append(told["code"])
+            if name == "windows" and any(one["job_id"] == job["id"] for one in told["windows"]):
+                break
+        assert news[0] == "placed"
+        assert client.windows()["windows"][0]["node_id"] == told["windows"][0]["node_id"]
+
+
+def test_a_stream_of_windows_ends_with_the_coordinator(coordinator: Coordinator) -> None:
+    coordinator.start()
+    with coordinator.client() as watching:
+        stream = watching.window_events()
+        next(stream)
+        coordinator.end()
+        assert [name for name, _ in stream if name != "windows"] == []

@@ -11,22 +11,18 @@ from starlette.responses import StreamingResponse
 
 from gpunion.coordinator.api import views
 from gpunion.coordinator.api.access import Admin, TheCampus
-from gpunion.coordinator.api.problems import ApiError
-from gpunion.coordinator.loop.event_watchers import TooManyWatchers, Watcher
+from gpunion.coordinator.api.event_streams import QUIET_LIMIT_S, STILL_HERE, STREAM, stream_of
+from gpunion.coordinator.loop.event_watchers import Watcher
 from gpunion.coordinator.services import Campus
 from gpunion.ports.database import LoggedDecision
 from gpunion.wire.v1.campus import EventsQuery
 
 router = APIRouter(tags=["events"])
 
-# Proxies cut streams that say nothing for a minute.
-QUIET_LIMIT_S = 15.0
-RECONNECT_MS = 1000
 _PAGE = 500
-_STREAM = {"text/event-stream": {"schema": {"type": "string"}}}
 
 
-@router.get("/events", response_class=StreamingResponse, responses={200: {"content": _STREAM}})
+@router.get("/events", response_class=StreamingResponse, responses={200: {"content": STREAM}})
 async def events(
     campus: TheCampus,
     _caller: Admin,
@@ -34,27 +30,11 @@ async def events(
     last_event_id: Annotated[int | None, Header(ge=0, le=2**53)] = None,
 ) -> StreamingResponse:
     since = query.since if last_event_id is None else last_event_id
-    watching = campus.hub.watch()
-    try:
-        watcher = watching.__enter__()
-    except TooManyWatchers as refused:
-        detail = "too many are watching already, or the coordinator is ending"
-        raise ApiError(503, "busy", detail, "try again in a moment") from refused
-
-    async def stream() -> AsyncIterator[str]:
-        try:
-            async for part in _stream(campus, watcher, since):
-                yield part
-        finally:
-            watching.__exit__(None, None, None)
-
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream(), media_type="text/event-stream", headers=headers)
+    return stream_of(campus, lambda watcher: _told(campus, watcher, since))
 
 
-async def _stream(campus: Campus, watcher: Watcher, since: int | None) -> AsyncIterator[str]:
-    """First what was missed, from the store; then what comes. The watcher was there before the first look."""
-    yield f"retry: {RECONNECT_MS}\n\n"
+async def _told(campus: Campus, watcher: Watcher, since: int | None) -> AsyncIterator[str]:
+    """First what was missed, from the store; then what comes."""
     last = since
     while last is not None:
         lines = await campus.store.log(since_seq=last, limit=_PAGE)
@@ -70,7 +50,7 @@ async def _stream(campus: Campus, watcher: Watcher, since: int | None) -> AsyncI
             async with asyncio.timeout(QUIET_LIMIT_S):
                 news = await watcher.next()
         except TimeoutError:
-            yield ": still here\n\n"
+            yield STILL_HERE
             continue
         if news is None:
             return

@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+
 from fastapi import APIRouter
 from pydantic import ValidationError
+from starlette.responses import StreamingResponse
 
 from gpunion.coordinator.api import views
 from gpunion.coordinator.api.access import Admin, Anybody, TheCampus
+from gpunion.coordinator.api.event_streams import QUIET_LIMIT_S, STILL_HERE, STREAM, stream_of
 from gpunion.coordinator.api.problems import ApiError
+from gpunion.coordinator.loop.event_watchers import Watcher
 from gpunion.coordinator.routes.jobs import find
 from gpunion.coordinator.services import Campus
 from gpunion.domain.ids import JobId
 from gpunion.domain.jobs.job import BidsChanged
 from gpunion.domain.jobs.window import WindowEnd
+from gpunion.domain.reasons.reason import Why
 from gpunion.engine.coordinator.planning.clearing.shown import ShownWindow
 from gpunion.engine.coordinator.windows.ends import BECAUSE
+from gpunion.ports.database import LoggedDecision
 from gpunion.wire.v1 import campus as wire
 from gpunion.wire.v1 import convert
 from gpunion.wire.v1 import job_requests as wishes
 from gpunion.wire.v1 import jobs as jobs_wire
 
+# Of those who watch each is told of changes at most so often: bids are worked out for all of them at once.
+EVERY_S = 1.0
+NEWS = frozenset(
+    {
+        Why.PLACED,
+        Why.PLACE_PROMISED,
+        Why.PROMISE_DROPPED,
+        Why.TURN_KEPT,
+        Why.WINDOW_GIVEN,
+        Why.WINDOW_ENDS,
+        Why.WINDOW_OVER,
+        Why.WINDOW_MISSED,
+        Why.WINDOW_SAVE_LOST,
+        Why.SHORT_OF_MEMORY,
+        Why.BIDS_CHANGED,
+    }
+)
 # Of a window without an end, when somebody waits.
 OTHERS_BID = "its turn, then others bid"
 
@@ -28,6 +54,55 @@ router = APIRouter(tags=["campus"])
 
 @router.get("/windows")
 async def windows(campus: TheCampus, _caller: Anybody) -> wire.WindowList:
+    return _as_they_are(campus)
+
+
+@router.get("/windows/events", response_class=StreamingResponse, responses={200: {"content": STREAM}})
+async def window_events(campus: TheCampus, _caller: Anybody) -> StreamingResponse:
+    """`windows`: all of them, whenever something about them has changed; `news`: who got one, and what came
+    of it."""
+    return stream_of(campus, lambda watcher: _told(campus, watcher))
+
+
+async def _told(campus: Campus, watcher: Watcher) -> AsyncIterator[str]:
+    clock, shown, stale, look_at_s = asyncio.get_running_loop().time, "", True, 0.0
+    while True:
+        if stale and clock() >= look_at_s:
+            found = campus.windows.of(clock(), EVERY_S, partial(_as_they_are, campus)).model_dump_json()
+            stale, look_at_s = False, clock() + EVERY_S
+            if found != shown:
+                shown = found
+                yield f"event: windows\ndata: {shown}\n\n"
+        try:
+            async with asyncio.timeout(max(0.0, look_at_s - clock()) if stale else QUIET_LIMIT_S):
+                line = await watcher.next()
+        except TimeoutError:
+            if not stale:
+                stale = True  # time has passed, and windows are shorter by that
+                yield STILL_HERE
+            continue
+        if line is None:
+            return
+        stale = True
+        for news in _news(campus, line):
+            yield f"id: {news.seq}\nevent: news\ndata: {news.model_dump_json()}\n\n"
+
+
+def _news(campus: Campus, line: LoggedDecision) -> Iterator[wire.WindowNews]:
+    for reason in line.reasons:
+        job = campus.state.jobs.get(JobId(reason.subject))
+        if job is not None and job.spec.atomizable and reason.why in NEWS:
+            yield wire.WindowNews(
+                seq=line.seq,
+                at=convert.shown_time(line.at_s),
+                job_id=job.id,
+                job_name=job.spec.name,
+                code=reason.why.value,
+                sentence=reason.sentence(),
+            )
+
+
+def _as_they_are(campus: Campus) -> wire.WindowList:
     policy = campus.station.engine.policies.windows
     found = campus.station.engine.windows(campus.clock.now_s())
     return wire.WindowList(

@@ -260,6 +260,17 @@ class WindowOut(Answer):
     unused_because: str | None
 
 
+class WindowNews(Answer):
+    """A bid that won, or what became of a window: one line of the stream."""
+
+    seq: int
+    at: str
+    job_id: str
+    job_name: str
+    code: str
+    sentence: str
+
+
 class WindowList(Answer):
     policy: str | None = Field(description="null: this campus gives no windows")
     turn_s: list[float] | None = Field(description="the shortest and the longest turn")
