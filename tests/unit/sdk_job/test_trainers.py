@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -49,6 +50,7 @@ class TrainerDouble:
         self.guest, self.answers = guest, huggingface.TrainerAnswers()
 
     def step(self, step: int, *, by_strategy: bool = False) -> bool:
+        self.answers.stepped(step, alone=False)
         wanted = self.answers.wanted(step, 100)
         self.answers.by_strategy = by_strategy
         if wanted or by_strategy:
@@ -140,3 +142,57 @@ def test_a_lightning_trainer_s_last_step_is_told(guest: Guest, callback: Any) ->
     callback.on_train_batch_end(a_trainer(59))
     callback.on_train_end(a_trainer(60))
     assert guest.said("progress.json")["progress"] == 1.0
+
+
+@pytest.fixture
+def in_a_window(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> Guest:
+    """One that is nearly over."""
+    monkeypatch.setenv("GPUNION_WINDOWS", "1")
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    said = {"ends": time.time() + 1.0, "hard": True, "save_s": 0.0}
+    (guest.control_dir / "window.json").write_text(json.dumps(said))
+    return guest
+
+
+def test_a_trainer_s_window_ends_with_a_save_of_its_own(in_a_window: Guest) -> None:
+    trainer = TrainerDouble(in_a_window)
+    trainer.answers.begins(0)
+    with pytest.raises(SystemExit) as ended:
+        trainer.step(1)
+    assert ended.value.code == SAVED_RUN_ME_AGAIN
+    assert in_a_window.said("progress.json")["step"] == 1
+    assert in_a_window.folders() == ["checkpoint-1"]
+    assert in_a_window.said("piece.json")["save_s"] >= 0.0
+    assert not (in_a_window.control_dir / "saved.json").exists()
+
+
+def test_a_trainer_tells_its_steps_where_its_job_runs_in_windows(in_a_window: Guest) -> None:
+    (in_a_window.control_dir / "window.json").unlink()
+    trainer = TrainerDouble(in_a_window)
+    trainer.answers.begins(0)
+    for step in range(1, 9):
+        assert not trainer.step(step)
+    trainer.answers.ended(8, 100)
+    said = in_a_window.said("piece.json")
+    assert said["steps"] == 5
+    assert said["step_s"] > 0.0
+
+
+def test_a_lightning_trainer_s_window_ends_with_a_save_of_its_own(in_a_window: Guest, callback: Any) -> None:
+    callback.on_train_start(a_trainer(5))
+    callback.on_train_batch_end(a_trainer(5))  # of several batches that make one step
+    with pytest.raises(SystemExit) as ended:
+        callback.on_train_batch_end(a_trainer(6))
+    assert ended.value.code == SAVED_RUN_ME_AGAIN
+    assert in_a_window.said("progress.json")["step"] == 6
+    assert in_a_window.folders() == ["step-6"]
+
+
+def test_a_lightning_trainer_that_cannot_save_for_its_window_trains_on(
+    in_a_window: Guest, callback: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    callback.on_train_start(a_trainer(5))
+    callback.on_train_batch_end(a_trainer(6, saves=False))
+    callback.on_train_batch_end(a_trainer(7, saves=False))  # it does not try with every step
+    assert capsys.readouterr().err.count("was not saved") == 1
+    assert in_a_window.folders() == []
