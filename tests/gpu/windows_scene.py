@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from gpunion.domain.jobs.run import EndReason
 from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.resources import Request
 from gpunion.policy.policies import LIVE
+from tests.builders.calendars import an_appointment
 from tests.gpu.scene import NODE, Props, without_our_paths
 from tests.integration.agent.campus import TIMING, TestCampus, eventually
 from tests.integration.agent.machine import Machine
@@ -241,13 +241,8 @@ class WindowsScene:
         return campus.submit_spec(name, spec, profile)
 
     def _an_appointment(self) -> Path:
-        begins = datetime.now(UTC) + timedelta(seconds=APPOINTMENT_IN_S)
-        at, until = (f"{one:%Y%m%dT%H%M%SZ}" for one in (begins, begins + timedelta(seconds=APPOINTMENT_S)))
-        event = (f"UID:{at}", f"DTSTAMP:{at}", f"DTSTART:{at}", f"DTEND:{until}", "SUMMARY:lecture")
-        head = ("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:test", "BEGIN:VEVENT")
         calendar = self.root / "calendar.ics"
-        calendar.write_text("\r\n".join((*head, *event, "END:VEVENT", "END:VCALENDAR", "")))
-        return calendar
+        return an_appointment(calendar, in_s=APPOINTMENT_IN_S, lasts_s=APPOINTMENT_S)
 
     def _show(self, campus: TestCampus, machine: Machine) -> None:
         print(*campus.story[-40:], sep="\n", file=sys.stderr)

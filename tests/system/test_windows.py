@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from gpunion.agent.owner import client as owner_client
+from tests.builders.calendars import an_appointment
 from tests.system.scene import PATIENT, Scene
 
 pytestmark = [pytest.mark.xdist_group("windows"), pytest.mark.timeout(300)]
@@ -55,15 +55,7 @@ OWN_WORDS = "gpunion: its window ends"
 
 def _an_appointment(scene: Scene) -> None:
     """Soon the machine is its owner's for a moment, by their calendar."""
-    begins = datetime.now(UTC) + timedelta(seconds=AHEAD_S)
-    begins_at, ends_at = (f"{at:%Y%m%dT%H%M%SZ}" for at in (begins, begins + timedelta(seconds=LASTS_S)))
-    event = (f"UID:{begins_at}", f"DTSTAMP:{begins_at}", f"DTSTART:{begins_at}", f"DTEND:{ends_at}")
-    head = ("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:test", "BEGIN:VEVENT")
-    lines = (*head, *event, "SUMMARY:lecture", "END:VEVENT", "END:VCALENDAR", "")
-    calendar = scene.campus.root / "calendar.ics"
-    fresh = calendar.with_suffix(".new")
-    fresh.write_text("\r\n".join(lines))
-    fresh.rename(calendar)
+    calendar = an_appointment(scene.campus.root / "calendar.ics", in_s=AHEAD_S, lasts_s=LASTS_S)
     owner_client.change_terms(scene.campus.state_dir("a"), {"calendar": str(calendar)})
 
 

@@ -58,7 +58,7 @@ words = [
 ]
 here = Path(os.environ["GPUNION_CONTROL_DIR"])
 for said in itertools.cycle(words):
-    for name in ("progress", "saved", "not-saved", "stepped-aside", "session", "restored"):
+    for name in ("progress", "saved", "not-saved", "stepped-aside", "session", "restored", "piece"):
         (here / "odd").write_text(said)
         (here / "odd").replace(here / f"{name}.json")
     print("said", flush=True)
