@@ -41,9 +41,11 @@ def test_a_job_that_runs_as_it_likes_bids_for_nothing(gpunion: Terminal, campus:
 
 def test_why_tells_what_a_job_is_let_bid_for(gpunion: Terminal, campus: CampusDouble) -> None:
     pieces = {"windows": 2, "worked_s": 60.0, "overhead_s": 6.0, "ends_at": None, "because": None}
+    pieces["believed"] = 0.4
     hands_in(campus, pieces=pieces)
     assert gpunion("why", "train") == 0
     assert "It bids for" not in gpunion.out
+    assert "What is said of it counts for 40 %" in gpunion.out
     assert gpunion("bids", "train", "--longest", "30m") == 0
     assert gpunion("why", "train") == 0
     assert "It bids for windows, in pieces of 30 min at most." in gpunion.out

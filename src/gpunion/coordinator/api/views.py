@@ -18,9 +18,11 @@ from gpunion.domain.jobs.run import Run, RunPhase
 from gpunion.domain.nodes.node import Node
 from gpunion.domain.reasons.reason import Reason, Verdict
 from gpunion.engine.coordinator.handlers import outputs as finishing
+from gpunion.engine.coordinator.learned_history import Memories
 from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.engine.coordinator.runs import migrations as moving
 from gpunion.engine.coordinator.state import CampusState
+from gpunion.engine.coordinator.windows import reliability
 from gpunion.ports.database import LoggedDecision
 from gpunion.wire.v1 import campus as wire
 from gpunion.wire.v1 import convert, jobs
@@ -44,12 +46,12 @@ def job_out(campus: Campus, job: Job) -> jobs.JobOut:
             one.went_elsewhere and moving.moved_off(campus.state, one) for one in migrations_of(campus, job)
         ),
         room_for=None if migration is None else migration.room_for,
-        pieces=pieces_out(job, run),
+        pieces=pieces_out(job, run, campus.state.memories),
     )
     return convert.job_out(job, now)
 
 
-def pieces_out(job: Job, run: Run | None) -> jobs.PiecesOut | None:
+def pieces_out(job: Job, run: Run | None, memories: Memories) -> jobs.PiecesOut | None:
     if not job.spec.atomizable:
         return None
     profile, subjob = job.profile or Profile(), None if run is None else run.subjob
@@ -59,6 +61,7 @@ def pieces_out(job: Job, run: Run | None) -> jobs.PiecesOut | None:
         overhead_s=profile.overhead_s,
         step_s=profile.step_s or None,
         gpu_memory_bytes=max(profile.peaks_bytes, default=None),
+        believed=reliability.rho(memories, job),
         ends_at=convert.shown_time_or_none(None if subjob is None else subjob.ends_s),
         because=None if subjob is None else subjob.end.value,
     )

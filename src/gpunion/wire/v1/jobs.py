@@ -187,6 +187,7 @@ class PiecesOut(Answer):
     overhead_s: float = Field(description="of that, coming and going")
     step_s: float | None = Field(description="a step on a reference GPU, on average; null: none was timed")
     gpu_memory_bytes: int | None = Field(description="the most it was seen to have of a GPU; null: unknown")
+    believed: float = Field(description="how far what is said of it counts, 0.2 to 1")
     ends_at: str | None = Field(description="when its present one ends; null: nobody knows, or it has none")
     because: str | None
 

@@ -25,6 +25,8 @@ CONNECTS = True
 JSON = """`{job_id, phase, story, verdicts, waits, preparing, saving, finishing, places}` as
 GET /jobs/{id}/why answers (docs/http-api.md)."""
 EXAMPLES = ("gpunion why train",)
+# Who is believed by less than this is told so.
+BELIEVED_SHOWN = 0.9
 _ENDED = {"succeeded": "has succeeded", "failed": "has failed", "cancelled": "was cancelled"}
 
 
@@ -46,6 +48,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         screen.line(f"  {_pieces(job)}")
         if narrowed(job["windows"]):
             screen.line(f"  It bids for {in_words(job['windows'])}.")
+        if job["pieces"]["believed"] < BELIEVED_SHOWN:
+            screen.line(f"  {_believed(job['pieces'])}")
     for line in why["story"]:
         if line["code"] not in UNTOLD_CODES:
             screen.line(f"  {clock_time(line['at'])}  {line['sentence']}{_how_often(line)}")
@@ -102,6 +106,12 @@ def _pieces(job: Json) -> str:
         why = _ENDS.get(pieces["because"], "")
         words += f"; on {job['node_id']} until {clock_time(pieces['ends_at'])}, {why}"
     return f"{words}."
+
+
+def _believed(pieces: Json) -> str:
+    share = round(100 * pieces["believed"])
+    why = "pieces of it, or of its user's others, did less than was said"
+    return f"What is said of it counts for {share} %: {why}."
 
 
 def _how_often(line: Json) -> str:
