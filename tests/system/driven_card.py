@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gpunion.adapters.http.requests import HttpRegistrar
 from gpunion.adapters.nvml.child import STAND_IN_VARIABLE
@@ -24,7 +25,11 @@ NAME, LAB = "driven", "driven"
 
 
 def driver_with_one_card(folder: Path) -> dict[str, str]:
-    FakeDriver(folder / "driver.json").says(gpus=[a_card(0)])
+    return driver_with(folder, a_card(0))
+
+
+def driver_with(folder: Path, *cards: dict[str, Any]) -> dict[str, str]:
+    FakeDriver(folder / "driver.json").says(gpus=[*cards])
     paths = [str(FAKE_DRIVER), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
@@ -35,7 +40,13 @@ def driver_with_one_card(folder: Path) -> dict[str, str]:
 
 
 async def joined(
-    folder: Path, url: str, join_token: str, *, settings: str = "", terms: Terms | None = None
+    folder: Path,
+    url: str,
+    join_token: str,
+    *,
+    settings: str = "",
+    terms: Terms | None = None,
+    vault: str | None = None,
 ) -> Path:
     """Its state directory. `settings`: further lines of agent.toml."""
     state_dir = folder / NAME
@@ -46,7 +57,7 @@ async def joined(
         lab=LAB,
         state_dir=state_dir,
         gpus=(),
-        vault=str(folder / "vault"),
+        vault=vault or str(folder / "vault"),
         cpus=1.0,
         memory_bytes=GIB,
         terms=terms or Terms(allow_unsandboxed=True),

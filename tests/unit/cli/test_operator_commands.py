@@ -17,7 +17,7 @@ def a_node(**changes: Any) -> dict[str, Any]:
         "runtime": "sandbox", "sandboxed": True, "cpus": 8.0, "memory_bytes": 2**34, "uplink_bps": 1e9,
         "gpus": [
             {"index": index, "model": "A100", "memory_bytes": 40 * 2**30, "speed": 1.0, "declared": True,
-             "compute_capability": "8.0", "cuda": "12.4", "driver": "550.54.15",
+             "compute_capability": "8.0", "cuda": "12.4", "driver": "550.54.15", "card": "", "profile": "",
              "run_id": run_id}
             for index, run_id in enumerate(("r", None))
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 
 from gpunion.cli.campus import Json
 from gpunion.cli.context import Context
@@ -55,12 +56,11 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
 def _row(node: Json) -> list[str]:
     gpus = node["gpus"]
-    kinds = sorted({f"{gpu['model']} {shown_size(gpu['memory_bytes'])}" for gpu in gpus})
     return [
         str(node["id"]),
         str(node["lab"] or "-"),
         _phase(node),
-        f"{len(gpus)} x {', '.join(kinds)}" if gpus else "none",
+        "; ".join([*_whole(gpus), *_sliced(gpus)]) or "none",
         ", ".join(sorted({gpu["compute_capability"] or "?" for gpu in gpus})) or "-",
         ", ".join(sorted({_cuda(gpu) for gpu in gpus})) or "-",
         f"{sum(gpu['run_id'] is not None for gpu in gpus)}/{len(gpus)}",
@@ -68,6 +68,29 @@ def _row(node: Json) -> list[str]:
         shown_duration(node["lent_gpu_s"]),
         _heard(node),
     ]
+
+
+def _whole(gpus: list[Json]) -> list[str]:
+    whole = [gpu for gpu in gpus if not gpu["card"]]
+    kinds = sorted({f"{gpu['model']} {shown_size(gpu['memory_bytes'])}" for gpu in whole})
+    return [f"{len(whole)} x {', '.join(kinds)}"] if whole else []
+
+
+def _sliced(gpus: list[Json]) -> list[str]:
+    """By card: how many of which shape it is cut into. Cards that are cut alike are told once."""
+    cards: dict[str, list[Json]] = {}
+    for gpu in gpus:
+        if gpu["card"]:
+            cards.setdefault(gpu["card"], []).append(gpu)
+    alike = Counter(_cut(slices) for slices in cards.values())
+    return [f"{number} x {words}" for words, number in sorted(alike.items())]
+
+
+def _cut(slices: list[Json]) -> str:
+    shapes = Counter(gpu["profile"] or shown_size(gpu["memory_bytes"]) for gpu in slices)
+    words = (f"{number} x {shape}" if number > 1 else shape for shape, number in shapes.items())
+    model = slices[0]["model"].partition(" MIG ")[0]
+    return f"{model} in slices ({', '.join(words)})"
 
 
 def _cuda(gpu: Json) -> str:
