@@ -58,7 +58,7 @@ async def windows(campus: TheCampus, _caller: Anybody) -> wire.WindowList:
 
 
 @router.get("/windows/events", response_class=StreamingResponse, responses={200: {"content": STREAM}})
-async def window_events(campus: TheCampus, _caller: Anybody) -> StreamingResponse:
+async def window_events(campus: TheCampus, _caller: Admin) -> StreamingResponse:
     """`windows`: all of them, whenever something about them has changed; `news`: who got one, and what came
     of it."""
     return stream_of(campus, lambda watcher: _told(campus, watcher))
