@@ -267,7 +267,7 @@ def verdicts(found: Mapping[str, Any]) -> dict[str, bool]:
         and training["pieces"] >= 2
         and training["weights"] == found["weights_alone"] != "",
         "the_drivers_memory_of_a_wrapped_program_arrives": wrapped["end_reason"] is EndReason.SAVED
-        and wrapped["profile"]["step_s"] == speed
+        and abs(wrapped["profile"]["step_s"] / speed - 1.0) < 1e-6
         and wrapped["profile"]["peak_bytes"] >= wrapped["held_bytes"],
         "it_takes_no_more_than_it_is_lent": greedy["told_bytes"] == greedy["lent_bytes"]
         and 0 < greedy["held_bytes"] <= greedy["lent_bytes"],
