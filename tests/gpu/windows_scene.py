@@ -274,7 +274,8 @@ def verdicts(found: Mapping[str, Any]) -> dict[str, bool]:
         "out_of_memory_on_less_fails_no_job": greedy["out_of_memory"]
         and greedy["end_reason"] is EndReason.FAILED
         and not greedy["phase"].over
-        and greedy["out_of_memory_in_its_profile"] == 1,
+        and greedy["out_of_memory_in_its_profile"] == 1
+        and any("it ran out of memory" in line for line in greedy["story"]),
     }
 
 

@@ -43,6 +43,7 @@ NEWS = frozenset(
         Why.WINDOW_MISSED,
         Why.WINDOW_SAVE_LOST,
         Why.SHORT_OF_MEMORY,
+        Why.FAILED_ON_LESS,
         Why.BIDS_CHANGED,
     }
 )

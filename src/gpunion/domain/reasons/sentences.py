@@ -292,6 +292,8 @@ SENTENCES: dict[Why, str] = {
     Why.PROMISED_THERE: "its GPUs are promised to others that wait",
     Why.SHORT_OF_MEMORY: "it ran out of memory on {node}, on a GPU smaller than it asked for: no failure of "
     "its own; it goes on from step {durable} on a larger one",
+    Why.FAILED_ON_LESS: "it failed on {node} and did not say why, on a GPU smaller than it asked for: that "
+    "counts as no failure of its own; it goes on from step {durable} on a larger one",
     Why.BIDS_CHANGED: "its owner changed what it bids for: {bids}",
     Why.BIDS_NOTHING: "its owner lets it bid for nothing now; gpunion bids --again lets it",
     Why.WINDOW_PAST: "the window it was to have there is over",

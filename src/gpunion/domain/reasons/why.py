@@ -220,6 +220,7 @@ class Why(StrEnum):
     PROMISE_DROPPED = "promise_dropped"
     PROMISED_THERE = "promised_there"
     SHORT_OF_MEMORY = "short_of_memory"
+    FAILED_ON_LESS = "failed_on_less"
     BIDS_CHANGED = "bids_changed"
     BIDS_NOTHING = "bids_nothing"
     # an agent's own

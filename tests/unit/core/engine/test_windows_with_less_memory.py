@@ -44,7 +44,7 @@ def test_its_program_is_told_how_much_and_fails_on_it_for_nothing(
     campus.machine_of().exits(process.order.run_id, 1)
     job = campus.job()
     assert not job.phase.over, campus.told
-    assert Why.SHORT_OF_MEMORY in campus.whys("job")
+    assert Why.FAILED_ON_LESS in campus.whys("job")
     assert job.profile is not None
     assert job.profile.floor_bytes == 8 * GIB + 1
     assert Why.FAILED not in campus.whys("job")

@@ -71,7 +71,9 @@ def short_of_memory(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job |
     if has_bytes is None or not _had_less(draft, job, run):
         return None
     durable = draft.durable_step(job.id)
-    draft.because(job.id, Why.SHORT_OF_MEMORY, node=run.node_id, durable=durable)
+    told = report.seen is not None and report.seen.short_of_memory
+    why = Why.SHORT_OF_MEMORY if told else Why.FAILED_ON_LESS
+    draft.because(job.id, why, node=run.node_id, durable=durable)
     profile = calibration.short_of_memory(job.profile or Profile(), has_bytes)
     return replace(job, profile=replace(profile, pieces=(job.profile or Profile()).pieces))
 
