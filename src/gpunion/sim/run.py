@@ -23,7 +23,7 @@ from gpunion.sim.checkers.protocol import (
     EverythingHasAReason,
     NothingAcknowledgedIsLost,
 )
-from gpunion.sim.checkers.windows import HardEndsHold
+from gpunion.sim.checkers.windows import HardEndsHold, PromisesAreNotPutOff
 from gpunion.sim.gpu_seconds import Ledger
 from gpunion.sim.measure import JobMeasure, Measures, Totals
 from gpunion.sim.observer import Watch
@@ -125,6 +125,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     OneStepForAGang,
     RoomIsMadeByTheRule,
     HardEndsHold,
+    PromisesAreNotPutOff,
 )
 
 

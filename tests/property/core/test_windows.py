@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.jobs.job import SaveCost
 from gpunion.domain.jobs.profile import Profile, Reliability, Seen
-from gpunion.domain.jobs.window import Promise, Variant, Window, WindowEnd
+from gpunion.domain.jobs.window import Variant, Window, WindowEnd
 from gpunion.policy.windows.bidding import Bidder, variants
 from gpunion.policy.windows.calibration import (
     RHO_LEAST,
@@ -27,7 +27,7 @@ from gpunion.policy.windows.calibration import (
     short_of_memory,
 )
 from gpunion.policy.windows.clearing import Bid, Clearing, Exact, clear, urgency
-from gpunion.policy.windows.promises import PROMISES_MOST, Place, Tenant, promise, promise_all, renewed
+from gpunion.policy.windows.promises import PROMISES_MOST, Place, Tenant, promise, promise_all
 from gpunion.policy.windows.scoring import FAIR, WEIGHTS
 from gpunion.policy.windows.simpler_clearings import CLEARINGS
 from gpunion.policy.windows.sizing import RISK, memory_bytes, sizing_of
@@ -422,19 +422,6 @@ def _free_from_s(place: Place) -> Iterator[float]:
     for tenant in place.tenants:
         if tenant.free_by_s is not None:
             yield from (tenant.free_by_s for _ in tenant.gpus)
-
-
-@given(st.integers(2, 4), places(), st.lists(places(), max_size=6))
-def test_a_promise_never_moves_later(gpus: int, first: Place, later: list[Place]) -> None:
-    found: Promise | None = promise(gpus, [first], 0.0, given=0)
-    for now_s, place in enumerate(later, start=1):
-        if found is None:
-            return
-        after = renewed(found, place, float(now_s))
-        assert after.by_s <= found.by_s
-        assert after.gpus == found.gpus
-        assert after.node_id == found.node_id
-        found = after
 
 
 @given(st.lists(st.floats(0.0, 1.0), max_size=30))

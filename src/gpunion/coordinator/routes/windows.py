@@ -47,8 +47,9 @@ NEWS = frozenset(
         Why.BIDS_CHANGED,
     }
 )
-# Of a window without an end, when somebody waits.
+# Of a window without an end: when somebody waits, and when it is nobody's.
 OTHERS_BID = "its turn, then others bid"
+FREE = "it is free"
 
 router = APIRouter(tags=["campus"])
 
@@ -139,7 +140,7 @@ def _shown(campus: Campus, one: ShownWindow) -> wire.WindowOut:
         gpus=list(one.gpus),
         ends_at=convert.shown_time_or_none(one.ends_s),
         end=one.end.value,
-        because=BECAUSE[one.end] if one.end is not WindowEnd.OPEN or not one.bids else OTHERS_BID,
+        because=_because(one),
         job_id=one.tenant,
         job_name=_name(campus, one.tenant),
         turn_over_at=convert.shown_time_or_none(one.turn_over_s),
@@ -164,3 +165,11 @@ def _shown(campus: Campus, one: ShownWindow) -> wire.WindowOut:
 def _name(campus: Campus, job_id: JobId | None) -> str | None:
     job = None if job_id is None else campus.state.jobs.get(job_id)
     return None if job is None else job.spec.name
+
+
+def _because(one: ShownWindow) -> str:
+    if one.end is not WindowEnd.OPEN:
+        return BECAUSE[one.end]
+    if one.tenant is None:
+        return FREE
+    return OTHERS_BID if one.bids else BECAUSE[one.end]

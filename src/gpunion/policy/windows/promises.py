@@ -76,13 +76,6 @@ def promise_all(
     return None
 
 
-def renewed(former: Promise, place: Place, now_s: float) -> Promise:
-    """The same GPUs, sooner where they come free sooner; never later."""
-    free_s = _free_s(place, now_s)
-    by_s = max(free_s.get(gpu, inf) for gpu in former.gpus)
-    return former if by_s >= former.by_s else replace(former, by_s=by_s)
-
-
 def _promised(gpus: int, place: Place, now_s: float) -> Promise | None:
     free_s = _free_s(place, now_s)
     soonest = sorted(free_s, key=lambda gpu: (free_s[gpu], gpu))[:gpus]
