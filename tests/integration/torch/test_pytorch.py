@@ -19,8 +19,10 @@ pytestmark = [pytest.mark.requires("torch"), pytest.mark.timeout(120)]
 PROGRAM = Path(__file__).with_name("program.py")
 
 
-def run(root: Path, asks: dict[int, bool], *, resume: bool = False, ranks: int = 0) -> list[dict[str, Any]]:
-    own = a_guest_of(root, resume=resume)
+def run(
+    root: Path, asks: dict[int, bool], *, resume: bool = False, ranks: int = 0, **more: str
+) -> list[dict[str, Any]]:
+    own = a_guest_of(root, resume=resume) | more
     together = in_one_group(ranks) if ranks else {}
     each = [{**own, **together, "RANK": str(rank)} for rank in range(ranks)] or [own]
     return ended([begun(environment, asks) for environment in each])
@@ -87,6 +89,19 @@ def test_two_ranks_save_at_the_same_step_and_go_on_from_it(tmp_path: Path) -> No
     first = run(tmp_path / "moved", {12: False, 23: True}, ranks=2)
     assert [losses.pop("exit") for losses in first] == [85, 85]
     assert first[0].keys() == first[1].keys()
+    second = run(tmp_path / "moved", {}, resume=True, ranks=2)
+    assert [{**one, **two} for one, two in zip(first, second, strict=True)] == alone
+
+
+def test_two_ranks_end_their_piece_at_the_same_step_when_their_window_is_over(tmp_path: Path) -> None:
+    alone = run(tmp_path / "alone", {}, ranks=2)
+    first = run(tmp_path / "moved", {}, ranks=2, GPUNION_WINDOWS="1", WINDOW_AT="12")
+    assert [losses.pop("exit") for losses in first] == [85, 85]
+    assert [max(map(int, losses)) for losses in first] == [14, 14]  # they agree at every fifth step
+    control = tmp_path / "moved" / "control"
+    assert json.loads((control / "progress.json").read_text())["step"] == 15
+    assert json.loads((control / "piece.json").read_text())["steps"] == 12
+    (control / "window.json").unlink()
     second = run(tmp_path / "moved", {}, resume=True, ranks=2)
     assert [{**one, **two} for one, two in zip(first, second, strict=True)] == alone
 
