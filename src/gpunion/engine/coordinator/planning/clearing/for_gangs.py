@@ -28,10 +28,10 @@ def keep_places(draft: Draft) -> None:
     policy = draft.policies.windows
     if policy is None or not policy.promises or not draft.state.in_windows:
         return
-    waiting = (draft.state.jobs[job_id] for job_id in sorted(draft.state.waiting))
-    leaders = [job for job in waiting if _seeks(draft, job)]
+    waiting = map(draft.state.jobs.__getitem__, draft.state.waiting)
+    leaders = [job for job in waiting if job.spec.seat is not None and _seeks(draft, job)]
     given = promises.given(draft) if leaders else 0
-    for job in sorted(leaders, key=lambda one: turns.need(draft, one, policy))[:GANGS_AT_ONCE]:
+    for job in sorted(leaders, key=lambda one: (turns.need(draft, one, policy), one.id))[:GANGS_AT_ONCE]:
         if given >= PROMISES_MOST:
             return
         if accounts.held_back(draft, gangs.as_one(job)) is None and _keep_places(draft, job, policy):
