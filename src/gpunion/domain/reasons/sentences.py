@@ -282,6 +282,7 @@ SENTENCES: dict[Why, str] = {
     Why.WINDOW_GIVEN: "its window on {node} ends in {ends_in_s}: {because}",
     Why.WINDOW_ENDS: "its window on {node} ends now: {because}",
     Why.WINDOW_OVER: "its window on {node} is over: saved at step {step}, waits for the next one",
+    Why.WINDOWS_OVER: "{windows} more windows on {machines}, up to step {step}",
     Why.WINDOW_MISSED: "its window on {node} ended before it was saved: {lost_s} of its work is done "
     "again, from step {durable}, and its next piece is cut shorter",
     Why.WINDOW_SAVE_LOST: "what it saved when its window was over did not arrive ({trouble}): it goes on "

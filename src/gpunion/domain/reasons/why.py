@@ -213,6 +213,7 @@ class Why(StrEnum):
     WINDOW_GIVEN = "window_given"
     WINDOW_ENDS = "window_ends"
     WINDOW_OVER = "window_over"
+    WINDOWS_OVER = "windows_over"
     WINDOW_MISSED = "window_missed"
     WINDOW_SAVE_LOST = "window_save_lost"
     TURN_KEPT = "turn_kept"
