@@ -34,6 +34,7 @@ def find(draft: Draft, job: Job, kept: Kept) -> list[tuple[Job, Placed]]:
     if leader.id in kept.gangs or not gangs.all_seek(draft, job):
         return []
     kept.gangs.add(leader.id)
+    prefer = _free_own_places(draft, members)
     over = accounts.held_back(draft, gangs.as_one(job))
     if over is not None:
         _say(draft, members, over)
@@ -41,8 +42,7 @@ def find(draft: Draft, job: Job, kept: Kept) -> list[tuple[Job, Placed]]:
     promised = {one.id: one.promised.node_id for one in members if one.promised is not None}
     if not _come_true(draft, members):
         return []
-    members = gangs.members(draft, job)
-    prefer = _free_own_places(draft, members) | promised
+    members, prefer = gangs.members(draft, job), prefer | promised
     able = [one for one in views(draft) if has_room(job.spec.request, one) and kept.free_for(job, one)]
     found = place_gang(_alike(members), able, draft.now_s, draft.policies.scoring, prefer)
     if isinstance(found, AllPlaced):
