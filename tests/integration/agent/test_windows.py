@@ -24,6 +24,11 @@ pytestmark = [pytest.mark.requires("bwrap"), pytest.mark.timeout(300)]
 # Long enough for a window to be told on a machine that is busy.
 AHEAD_S, LASTS_S = 20.0, 600.0
 STEPS = 4000
+WAITS = """
+import os, time
+print("resume " + os.environ["GPUNION_RESUME"], flush=True)
+time.sleep(600)
+"""
 OWN_WORDS = b"gpunion: its window ends"
 
 
@@ -35,7 +40,7 @@ async def campus() -> AsyncIterator[TestCampus]:
     await campus.stop()
 
 
-def submit(campus: TestCampus, program: str) -> JobId:
+def submit(campus: TestCampus, program: str, *saved_by: str) -> JobId:
     spec = JobSpec(
         name="job-1",
         command=("python", "train.py"),
@@ -43,7 +48,7 @@ def submit(campus: TestCampus, program: str) -> JobId:
         request=Request(gpus=1, cpus=0.5, memory_bytes=64 * MIB),
         environment=(("STEPS", str(STEPS)),),
         bundle=campus.serve(a_tree({"train.py": program.encode()})),
-        checkpoint=CheckpointWish(max_interval_s=600.0),
+        checkpoint=CheckpointWish(max_interval_s=600.0, command=saved_by),
         atomizable=True,
     )
     return campus.submit_spec("job-1", spec)
@@ -82,6 +87,25 @@ async def test_a_program_ends_its_piece_while_its_agent_is_dead_and_goes_on_from
     await eventually(lambda: campus.job(job).phase.over, "it ends")
     assert campus.job(job).phase is JobPhase.SUCCEEDED, campus.story
     assert campus.runs(job)[1].resumed_step == first.last_step > 0
+
+
+async def test_one_that_is_saved_from_outside_is_saved_while_its_agent_is_dead(
+    campus: TestCampus, machine: Machine, tmp_path: Path
+) -> None:
+    machine.boot()
+    job = submit(campus, WAITS, "sh", "-c", "echo saved > $GPUNION_CHECKPOINT_DIR/state")
+    await eventually(lambda: b"resume 0" in campus.logs.get("job-1-e1", b""), "it runs")
+    await given_an_end(campus, machine, tmp_path, job)
+    machine.crash()
+    await eventually(lambda: machine.living_guests() == [], "it has been saved, or its keeper ended it")
+    machine.boot()
+    await machine.listening()
+    await machine.owner("terms", set={"calendar": ""})
+    await eventually(lambda: b"resume 1" in campus.logs.get("job-1-e2", b""), "it goes on from its save")
+    assert campus.runs(job)[0].end_reason is EndReason.SAVED, campus.story
+    profile = profile_of(campus, job)
+    assert profile.step_s == 1.0  # seconds are its steps
+    assert profile.misses == 0
 
 
 async def test_a_program_that_heeds_nothing_and_lies_is_ended_and_hurts_nobody(

@@ -31,7 +31,11 @@ class Guest:
         self.process: subprocess.Popen[bytes] | None = None
 
     def runs(
-        self, *words: str, in_the_way_share: float = wrapper.IN_THE_WAY_SHARE, settle_s: float = 0.2
+        self,
+        *words: str,
+        in_the_way_share: float = wrapper.IN_THE_WAY_SHARE,
+        settle_s: float = 0.2,
+        in_windows: bool = False,
     ) -> None:
         quicker = f"w.SETTLE_S = {settle_s}; w.IN_THE_WAY_SHARE = {in_the_way_share}"
         module = f"import gpunion.sdk.job.wrapper as w, sys; {quicker}; sys.exit(w.main(sys.argv[1:]))"
@@ -42,6 +46,7 @@ class Guest:
                 "PYTHONPATH": str(Path(gpunion.__file__).parents[1]),
                 "GPUNION_CHECKPOINT_DIR": str(self.checkpoint_dir),
                 "GPUNION_CONTROL_DIR": str(self.control_dir),
+                "GPUNION_WINDOWS": str(int(in_windows)),
             },
             start_new_session=True,
         )
@@ -97,6 +102,47 @@ def test_a_command_saves_beside_the_program_and_a_last_save_ends_it_with_85(gues
     assert guest.process.poll() is None
     guest.asked("two", final=True)
     assert guest.ends() == 85
+
+
+def window(guest: Guest, in_s: float) -> None:
+    said = {"ends": time.time() + in_s, "hard": True, "save_s": 0.0}
+    (guest.control_dir / "window.json").write_text(json.dumps(said))
+
+
+SAVES = "echo state > $GPUNION_CHECKPOINT_DIR/state"
+TELLS = "cd $GPUNION_CONTROL_DIR; echo '{\"step\": 7}' > p; mv p progress.json"
+
+
+def test_a_program_whose_agent_is_silent_is_saved_before_its_window_ends(guest: Guest) -> None:
+    guest.runs(*words_of("sh", "-c", SAVES), "--", *SLEEPS, in_windows=True)
+    window(guest, 4.0)
+    assert guest.ends() == 85
+    assert (guest.checkpoint_dir / "state").read_text() == "state\n"
+    assert not (guest.control_dir / "saved.json").exists()
+    kept = json.loads((guest.checkpoint_dir / wrapper.WORKED_FILE).read_text())
+    assert json.loads((guest.control_dir / "progress.json").read_text())["step"] == kept["step"]
+
+
+def test_what_such_a_save_holds_is_told_and_not_how_far_its_program_came_meanwhile(guest: Guest) -> None:
+    saves = f"{SAVES}; echo '{{\"step\": 3}}' > $GPUNION_CHECKPOINT_DIR/progress.json"
+    guest.runs(*words_of("sh", "-c", saves), "--", "sh", "-c", f"{TELLS}; sleep 600", in_windows=True)
+    window(guest, 0.0)
+    assert guest.ends() == 85
+    assert json.loads((guest.control_dir / "progress.json").read_text())["step"] == 3
+
+
+def test_an_agent_that_asks_is_answered(guest: Guest) -> None:
+    guest.runs(*words_of("sh", "-c", f"{SAVES}; sleep 0.5"), "--", *SLEEPS, in_windows=True)
+    window(guest, 0.0)
+    guest.asked("one", final=True)
+    assert guest.ends() == 85
+
+
+def test_a_job_that_runs_in_no_windows_heeds_none(guest: Guest) -> None:
+    guest.runs(*words_of("sh", "-c", SAVES), "--", "sleep", "3")
+    window(guest, 0.0)
+    assert guest.ends() == 0
+    assert not (guest.checkpoint_dir / "state").exists()
 
 
 def test_a_save_that_was_under_way_when_the_notice_came_is_the_last_one(guest: Guest) -> None:

@@ -75,12 +75,12 @@ class Piece:
 
     def __init__(self, mailbox: Mailbox, *, tells: bool = True) -> None:
         """`tells`: False in a process that trains together with the one that does."""
-        in_windows = os.environ.get(WINDOWS_VARIABLE) == "1"
+        in_windows = runs_in_windows()
         self._directory = mailbox.directory if in_windows and tells else None
         self._mailbox = mailbox
         self._safe_every = max(1, _number(os.environ.get(SAFE_VARIABLE)))
         self._limit_bytes = _number(os.environ.get(MEMORY_VARIABLE)) if in_windows else 0
-        self._window = _WindowFile(self._directory)
+        self._window = WindowFile(self._directory)
         self.times = StepTimes()
         self._came_up_s: float | None = None  # from the process's start to its first step
         self._warming_s, self._warm_up = 0.0, 0  # what the first steps took, and how many they were
@@ -209,7 +209,7 @@ class Piece:
         sys.excepthook = ended_by
 
 
-class _WindowFile:
+class WindowFile:
     """window.json, read again where it is another file than before."""
 
     def __init__(self, directory: Path | None) -> None:
@@ -218,6 +218,7 @@ class _WindowFile:
         self._seen: tuple[int, int] | None = None
         self._ends_s: float | None = None  # by this process's clock
         self._save_s = 0.0
+        self.changed_s = float("-inf")  # when it was found to be another one
 
     def saved_by_s(self, now_s: float, save_s: float) -> float | None:
         """By when its last save has to begin; None: its window has no end."""
@@ -238,13 +239,17 @@ class _WindowFile:
             return None
         seen = (about.st_mtime_ns, about.st_ino)
         if seen != self._seen:
-            self._seen = seen
+            self._seen, self.changed_s = seen, now_s
             said = read(self._path) or {}
             ends, save_s = _finite(said.get("ends")), _finite(said.get("save_s"))
             # Later changes of the wall clock move no end.
             self._ends_s = None if ends is None else now_s + ends - time.time()
             self._save_s = max(0.0, save_s or 0.0)
         return self._ends_s
+
+
+def runs_in_windows() -> bool:
+    return os.environ.get(WINDOWS_VARIABLE) == "1"
 
 
 def is_out_of_memory(trouble: BaseException | None) -> bool:

@@ -34,7 +34,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpunion.sdk.job.folders import sync_tree
-from gpunion.sdk.job.messages import SAVED_RUN_ME_AGAIN, Mailbox, Request, Saved, write
+from gpunion.sdk.job.messages import OURSELVES, SAVED_RUN_ME_AGAIN, Mailbox, Request, Saved, write
+from gpunion.sdk.job.piece import WindowFile, runs_in_windows
 
 LOOK_S = 0.05
 # A program that writes its files one after the other pauses for less than this in between.
@@ -49,6 +50,10 @@ LAST_WORDS_SHARE = 0.25
 # what the longest took so far. If it hangs the rest is for another try.
 IN_THE_WAY_SHARE = 0.5
 LONGEST_TIMES = 1.5
+# Of a window that is nearly over the agent speaks first. One that is silent for so long is dead or stopped,
+# and a window may end all the same.
+AGENT_SPEAKS_S = 1.5
+TRY_AGAIN_S = 5.0  # after a save for the window's end that failed
 WRAPPER_MARK = "from_outside"  # of progress.json, where the program has not written it
 ANSWER_S = 120.0  # how long an agent waits for a last save that nobody set a deadline for
 END_LIMIT_S = 3.0  # SIGTERM comes 5 s before the end: a program that has not gone by then is killed
@@ -145,13 +150,15 @@ class Wrapped:
         self._saved_step = int(_number(before.get("step")))
         self._told_s = float("-inf")
         self._longest_s = 0.0  # that a save took which came to something
+        self._window = WindowFile(self._mailbox.directory if runs_in_windows() else None)
+        self._again_s = float("-inf")
         self._child = subprocess.Popen(list(program))
         signal.signal(signal.SIGTERM, lambda signum, frame: self._pass_on(signum))
 
     def run(self) -> int:
         while self._child.poll() is None:
             self._tell_how_far()
-            request = self._mailbox.request()
+            request = self._mailbox.request() or self._wanted_for_the_window()
             if request is not None and self._save(request):
                 return SAVED_RUN_ME_AGAIN
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -162,6 +169,13 @@ class Wrapped:
         self._tell_how_far(now=True)
         return 128 - code if code < 0 else code
 
+    def _wanted_for_the_window(self) -> Request | None:
+        now_s = time.monotonic()
+        until_s = self._window.saved_by_s(now_s, self._longest_s)
+        if until_s is None or now_s < max(until_s, self._window.changed_s) + AGENT_SPEAKS_S:
+            return None
+        return OURSELVES if now_s >= self._again_s else None
+
     def _save(self, request: Request) -> bool:
         """Whether that was the last one, and the program has ended."""
         began_s, began_ns = time.monotonic(), time.time_ns()
@@ -170,7 +184,10 @@ class Wrapped:
         if trouble or self._child.poll() is not None:
             if trouble:
                 print(f"gpunion: the checkpoint was not saved: {trouble}", file=sys.stderr)
-                self._mailbox.could_not(request, trouble)
+                if request == OURSELVES:
+                    self._again_s = time.monotonic() + TRY_AGAIN_S
+                else:
+                    self._mailbox.could_not(request, trouble)
             return False  # a program that has gone speaks for itself
         self._longest_s = max(self._longest_s, time.monotonic() - began_s)
         step, counted = self._at_save(began_ns)
@@ -181,11 +198,25 @@ class Wrapped:
         self._mailbox.ask_again_soon()
         # A notice may have come meanwhile, with no time in it for another save that takes as long.
         request = self._mailbox.request() or request
+        if request == OURSELVES:
+            self._leave(step)
+            return True
         self._mailbox.answer(request, saved)
         if request.final:
             self._end()
             self._tell_how_far(now=True)
         return request.final
+
+    def _leave(self, step: int) -> None:
+        """All that lies in the directory is sent, so the program writes nothing more; and what it said of its
+        steps is not the step of what it saved."""
+        self._child.kill()
+        self._child.wait()
+        if self._mailbox.directory is not None:
+            message = {"step": step, "total_steps": 0, "progress": 0.0, WRAPPER_MARK: True}
+            with contextlib.suppress(OSError):
+                write(self._mailbox.directory / "progress.json", message)
+        print("gpunion: its window ends and nobody asked: saved", file=sys.stderr, flush=True)
 
     def _run_command(self, allowance: Allowance) -> str:
         name = f"its checkpoint command {self._command[0]}"
