@@ -131,6 +131,7 @@ class Crowd:
     campus: LocalCampus
     ends_at: datetime
     names: dict[str, str] = field(default_factory=dict)
+    of: dict[str, str] = field(default_factory=dict)  # of a gang the first member stands for all
     handed_in_s: dict[str, float] = field(default_factory=dict)
     first_step_s: dict[str, float] = field(default_factory=dict)
     held_past_s: float = 0.0
@@ -138,6 +139,7 @@ class Crowd:
     _news: queue.SimpleQueue[str] = field(default_factory=queue.SimpleQueue)
 
     def handed_in(self, job_id: str, name: str, members: int = 1) -> None:
+        self.of[job_id] = name
         for rank in range(members):
             one = job_id if rank == 0 else f"{job_id}-r{rank}"
             self.names[one] = name if members == 1 else f"{name} ({rank + 1} of {members})"
@@ -150,7 +152,7 @@ class Crowd:
             self._note(jobs.values())
             while not self._news.empty():
                 self.audience.tell(self._news.get())
-            self.audience.status("  ".join(_shown(self.names[one], jobs[one]) for one in self.names))
+            self.audience.status("  ".join(_shown(name, jobs[one]) for one, name in self.of.items()))
             failed = [job for job in jobs.values() if job["phase"] in ("failed", "cancelled")]
             if failed:
                 raise DemoFailed(f"{self.names[failed[0]['id']]} {failed[0]['phase']}")
@@ -198,7 +200,7 @@ def _done(job: Job) -> bool:
 
 def _shown(name: str, job: Job) -> str:
     share = 1.0 if _done(job) else float((job["live"] or job["durable"] or {}).get("progress", 0.0))
-    where = f" {job['node_id']}" if job["node_id"] and not _done(job) else ""
+    where = "" if _done(job) else f" {job['node_id'] or 'waits'}"
     return f"{name} {share:.0%}{where}"
 
 
