@@ -61,3 +61,17 @@ def test_a_report_about_windows_of_a_job_that_asked_for_none_teaches_nothing() -
     headquarters.now_s += WORKED_S
     headquarters.ended("job-e1", EndReason.FINISHED, step=50, seen=Seen(steps=10, step_s=1.0))
     assert headquarters.job().profile is None
+
+
+def test_a_machine_that_ends_a_window_without_an_end_makes_nobody_less_believed() -> None:
+    headquarters = Headquarters(policies=LIVE)
+    headquarters.joins("alpha", facts(gpus=some_gpus(memory_gib=24)))
+    headquarters.submits("job", replace(a_spec(), atomizable=True, expected_s=600.0))
+    headquarters.started()
+    headquarters.now_s += WORKED_S
+    headquarters.ended("job-e1", EndReason.WINDOW, step=0)
+    job = headquarters.job()
+    assert job.profile is not None
+    assert (job.profile.misses, job.profile.stretch) == (0, 1.0)
+    assert headquarters.state.memories.programs_of(job.spec.owner) == {}
+    assert job.phase in (JobPhase.BETWEEN, JobPhase.STARTING)

@@ -16,6 +16,8 @@ from gpunion.policy.windows import calibration
 
 # What is measured there and here may differ by that much.
 MOST_DRIFT = 0.05
+# Two clocks apart, a window may be over so much before its end.
+EARLY_S = 5.0
 
 
 def learned(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
@@ -23,14 +25,17 @@ def learned(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
     if not job.spec.atomizable or run.started_s is None or run.subjob is None:
         return job
     former, seen = job.profile or Profile(), _plausible(draft, run, report.seen or Seen())
-    speed = _speed(draft, run)
-    if report.reason is EndReason.WINDOW:
+    speed, judged = _speed(draft, run), True
+    if report.reason is not EndReason.WINDOW:
+        profile = calibration.learned(former, seen, speed)
+    elif _was_over(draft, run):
         profile = calibration.missed(former, seen, speed)
     else:
-        profile = calibration.learned(former, seen, speed)
+        profile, judged = calibration.learned(former, replace(seen, took_s=None), speed), False
     worked_s = max(0.0, draft.now_s - run.started_s)
     overhead_s = min(worked_s, (seen.begin_s or 0.0) + (seen.save_s or 0.0))
-    reliability.judge(draft, job, run, report, worked_s=worked_s - overhead_s, speed=speed)
+    if judged:
+        reliability.judge(draft, job, run, report, worked_s=worked_s - overhead_s, speed=speed)
     if report.reason is EndReason.FAILED and (seen.short_of_memory or _had_less(draft, job, run)):
         reliability.doubt(draft, job)
     profile = replace(
@@ -40,6 +45,13 @@ def learned(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
         overhead_s=former.overhead_s + overhead_s,
     )
     return replace(job, profile=profile)
+
+
+def _was_over(draft: Draft, run: Run) -> bool:
+    """By what its machine was told. Else it ended the run for a window that had no such end, and nobody is to
+    be believed less for that."""
+    ends_s = None if run.subjob is None else run.subjob.ends_s
+    return ends_s is not None and draft.now_s >= ends_s - EARLY_S
 
 
 def _plausible(draft: Draft, run: Run, seen: Seen) -> Seen:
