@@ -113,6 +113,20 @@ def test_the_page_says_what_decides_who_did_what_and_what_lies_gain() -> None:
     assert found["campuses"] == len(results)
 
 
+def test_those_who_tell_the_truth_beside_liars_are_no_part_of_what_decides() -> None:
+    """There are fewer of them, over fewer days, and of some contenders none."""
+    results = some_results()
+    ours = next(result for result in results if result.contender == OURS.name)
+    shortest = [replace(ours, contender="shortest", place=replace(DECIDING, seed=seed)) for seed in (1, 2)]
+    truth = [
+        replace(ours, contender=name, part="lies", place=replace(DECIDING, seed=3, horizon_s=60.0))
+        for name in (OURS.name, OFF.name)
+    ]
+    both = [*results, *shortest]
+    assert page.claims([*both, *truth]) == page.claims(both)
+    assert page.tables([*both, *truth]).keys() == page.tables(both).keys()
+
+
 def test_a_claim_is_reached_within_its_limit_alone() -> None:
     (wait, useful, overruns, *_) = page.claims(some_results())
     assert wait.reached == (wait.got.mean <= 0.25)

@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,8 +98,10 @@ def _windows(arguments: argparse.Namespace, context: Context) -> int:
     except TraceError as error:
         raise Trouble(str(error), next_step=error.next_step, code=USAGE) from error
     took_s = time.monotonic() - began_s
-    found = page.as_json(plan, sources, results, took_s)
     folder = context.here / arguments.out
+    # First of all, so that nothing of it is lost, whatever becomes of the tables.
+    _write_files(folder, {"runs.json": json.dumps([asdict(one) for one in results], default=str)})
+    found = page.as_json(plan, sources, results, took_s)
     _write_files(
         folder,
         {

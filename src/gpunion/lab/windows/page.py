@@ -13,7 +13,7 @@ from gpunion.lab.evaluation.sweep import Sources
 from gpunion.lab.windows.campuses import Place
 from gpunion.lab.windows.contenders import ALL, OFF, OURS
 from gpunion.lab.windows.lies import WORDS
-from gpunion.lab.windows.plan import DECIDING, FEW_SEEDS, SOME_SEEDS, Plan, Result
+from gpunion.lab.windows.plan import DECIDING, FEW_SEEDS, LYING, SOME_SEEDS, Plan, Result
 from gpunion.sim.scenario.values import DAY_S
 
 MINUTE_S, HOUR_S = 60.0, 3600.0
@@ -141,7 +141,7 @@ def _elsewhere(results: Sequence[Result]) -> list[Claim]:
 
 def of_contender(results: Sequence[Result], name: str, place: Place, *, beside: str = "") -> list[Figures]:
     """By seed; of those only that this other one was seen with as well."""
-    here = [result for result in results if not result.lie and _like(result.place, place)]
+    here = [result for result in results if result.part != LYING and _like(result.place, place)]
     seeds = {result.place.seed for result in here if result.contender == (beside or name)}
     those = [result for result in here if result.contender == name and result.place.seed in seeds]
     return [result.figures for result in sorted(those, key=lambda result: result.place.seed)]
@@ -163,7 +163,7 @@ def _told(values: Sequence[float]) -> list[float]:
 
 def tables(results: Sequence[Result]) -> dict[str, Table]:
     found = {"What decides, and what was hoped for": claims_table(claims(results))}
-    places = list(dict.fromkeys(replace(result.place, seed=0) for result in results if not result.lie))
+    places = list(dict.fromkeys(replace(result.place, seed=0) for result in results if result.part != LYING))
     for place in places:
         found[_title(place)] = _everybody_at(results, place)
     gains = lies_table(results)

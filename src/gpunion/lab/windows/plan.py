@@ -24,6 +24,7 @@ BEGINS = (0.5, 4.0)
 NOISES = (0.3,)
 # The campus that decides: twice as much work as there is time, and every job may run in windows.
 DECIDES, DECIDING = "deciding", Place()
+LYING = "lies"
 # Where ours is only compared with today's, two days have to do.
 SHORT = replace(DECIDING, horizon_s=2 * DAY_S)
 MOST_RUNS = 500
@@ -82,7 +83,7 @@ def lies(plan: Plan, sources: Sources) -> list[Task]:
     if plan.quick:
         return []
     return [
-        Task(part="lies", contender=name, place=place, sources=sources, lie=lie)
+        Task(part=LYING, contender=name, place=place, sources=sources, lie=lie)
         for seed in plan.seeds[: None if plan.full else FEW_SEEDS]
         for kind, told in (("reference", OF_LENGTH), ("slices", OF_MEMORY))
         for lie in ("", *told)
