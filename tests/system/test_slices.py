@@ -61,7 +61,7 @@ async def test_slices_are_read_told_shown_given_and_withheld_together(tmp_path: 
         finally:
             agent.send_signal(signal.SIGTERM)
             agent.wait()
-    coordinator.stop()
+            coordinator.stop()
 
 
 def submitted(client: Client, **asked: Any) -> str:
