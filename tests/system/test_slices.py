@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpunion.domain.resources import GIB
+from gpunion.owner_kill import kill_all
 from gpunion.sdk.client import Client
 from gpunion.sdk.errors import ApiProblem
 from tests.integration.coordinator.process import Coordinator
@@ -61,6 +62,7 @@ async def test_slices_are_read_told_shown_given_and_withheld_together(tmp_path: 
         finally:
             agent.send_signal(signal.SIGTERM)
             agent.wait()
+            kill_all(state_dir)
             coordinator.stop()
 
 
