@@ -24,6 +24,30 @@ for step in run.steps():
     time.sleep(0.01)
 """
 
+# Holds memory and works half of the time, until it is told that this is enough.
+HALF_BUSY = """
+import os, time, torch
+enough = os.path.join(os.environ["GPUNION_CONTROL_DIR"], "enough")
+held = torch.ones(6 << 30, dtype=torch.uint8, device="cuda")
+weights = torch.randn(8192, 8192, device="cuda") / 8192
+torch.cuda.synchronize()
+print("WORKS", flush=True)
+while not os.path.exists(enough):
+    began = time.monotonic()
+    while time.monotonic() - began < 0.5:
+        weights = weights @ weights
+        torch.cuda.synchronize()
+    time.sleep(0.5)
+"""
+
+REHEARSED_HALF_BUSY = """
+import os, time
+enough = os.path.join(os.environ["GPUNION_CONTROL_DIR"], "enough")
+print("WORKS", flush=True)
+while not os.path.exists(enough):
+    time.sleep(0.1)
+"""
+
 # Prints when its memory is on the GPU, then computes until its input ends.
 OWNER = """
 import sys, time, torch

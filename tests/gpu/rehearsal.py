@@ -19,7 +19,7 @@ LOOK_S = 0.05
 
 
 @contextlib.contextmanager
-def rehearsed(folder: Path, campus: Path) -> Iterator[Props]:
+def rehearsed(folder: Path, campus: Path, guest: str = REHEARSED_GUEST) -> Iterator[Props]:
     """`campus` is where the scene will play: its guests are made visible to the fake driver."""
     on_it = folder / "on-it"
     on_it.mkdir()
@@ -34,7 +34,7 @@ def rehearsed(folder: Path, campus: Path) -> Iterator[Props]:
     python_path = os.pathsep.join([str(FAKE), os.environ.get("PYTHONPATH", "")])
     try:
         yield Props(
-            guest=REHEARSED_GUEST,
+            guest=guest,
             owner=REHEARSED_OWNER,
             used_bytes=used_bytes,
             unsandboxed=True,

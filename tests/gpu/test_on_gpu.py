@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpunion.adapters.nvml import find_gpus
-from tests.gpu import run_windows_on_gpu
+from tests.gpu import run_figures_on_gpu, run_windows_on_gpu
 from tests.gpu.run_on_gpu import show
 
 pytestmark = [pytest.mark.requires("nvidia"), pytest.mark.timeout(600)]
@@ -51,4 +51,12 @@ def test_of_jobs_in_windows_steps_and_memory_are_learned_and_a_lack_of_memory_fa
 ) -> None:
     pytest.importorskip("torch")
     found = run_windows_on_gpu.show(tmp_path)
+    assert all(found["verdicts"].values()), found
+
+
+def test_the_campus_is_told_what_the_driver_says_while_a_guest_works_and_nothing_of_its_owner(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("torch")
+    found = run_figures_on_gpu.show(tmp_path)
     assert all(found["verdicts"].values()), found

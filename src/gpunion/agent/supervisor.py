@@ -80,7 +80,7 @@ class Agent:
         )
         if self._station.engine.state.holding.owner_state is OwnerState.LEFT:
             raise CannotStart("this machine has left the campus. Next: gpunion join")
-        self._gpu_counts = GpuCounts(lambda: self._station)
+        self._gpu_counts = GpuCounts(lambda: self._station, lambda: self._figures)
         self._world = world_of(
             settings, parts,
             post=lambda event: self._kills.post(event),

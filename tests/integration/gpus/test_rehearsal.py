@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu import park_scene, preempt_scene, run_speed_on_gpu, run_windows_on_gpu
+from tests.gpu import park_scene, preempt_scene, run_figures_on_gpu, run_speed_on_gpu, run_windows_on_gpu
 from tests.gpu.rehearsal import rehearsed
 from tests.gpu.run_on_gpu import verdicts
 from tests.gpu.scene import Scene
@@ -55,3 +55,8 @@ def test_of_jobs_in_windows_steps_and_memory_are_learned_and_a_lack_of_memory_fa
     del judged["step_times_arrive_in_the_profile"]  # measured by two clocks on a machine that is not busy
     assert all(judged.values()), found
     assert found["training"]["profile_after_one_piece"]["steps"] > 0, found
+
+
+def test_the_campus_is_told_of_a_card_while_a_guest_has_it_and_nothing_of_its_owner(tmp_path: Path) -> None:
+    found = run_figures_on_gpu.rehearse(tmp_path)
+    assert all(found["verdicts"].values()), found

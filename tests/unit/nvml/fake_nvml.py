@@ -18,6 +18,7 @@ NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
 NVML_VOLATILE_ECC = 0
 nvmlEventTypeXidCriticalError = 8
 HANG_S = 3600.0
+PROCESS_BYTES = 1024**3  # that each process of a folder has taken
 
 
 class NVMLError(Exception):
@@ -84,7 +85,10 @@ def nvmlDeviceGetName(handle: Any) -> str:
 
 
 def nvmlDeviceGetMemoryInfo(handle: Any) -> SimpleNamespace:
-    return SimpleNamespace(total=_field(handle, "memory_bytes"), used=_field(handle, "used_bytes"))
+    folder = _gpu(handle).get("processes_dir")
+    living = sum(os.path.exists(f"/proc/{name}") for name in os.listdir(folder)) if folder else 0
+    used_bytes = _field(handle, "used_bytes") + living * PROCESS_BYTES
+    return SimpleNamespace(total=_field(handle, "memory_bytes"), used=used_bytes)
 
 
 def nvmlDeviceGetUtilizationRates(handle: Any) -> SimpleNamespace:
@@ -125,7 +129,9 @@ def nvmlDeviceGetTotalEccErrors(handle: Any, kind: int, counter: int) -> int:
 def nvmlDeviceGetComputeRunningProcesses(handle: Any) -> list[SimpleNamespace]:
     """Of a list, or of a folder in which every process that "computes" leaves a file with its number."""
     folder = _gpu(handle).get("processes_dir")
-    listed = [[int(name), 1024**3] for name in os.listdir(folder)] if folder else _field(handle, "processes")
+    listed = (
+        [[int(name), PROCESS_BYTES] for name in os.listdir(folder)] if folder else _field(handle, "processes")
+    )
     return [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in listed]
 
 

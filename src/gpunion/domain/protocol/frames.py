@@ -136,7 +136,7 @@ class GpuReading:
 
     index: int
     uuid: str
-    utilisation: float | None = None  # 0 to 1
+    utilisation: float | None = None  # 0 to 1; this and the power as means of the last seconds
     memory_used_bytes: int | None = None
     temperature_c: float | None = None
     power_w: float | None = None

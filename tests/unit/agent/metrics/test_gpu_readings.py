@@ -47,6 +47,11 @@ class Machine:
         self.seen = Seen(last=Look(at_s=0.0, gpus=(sight(0), sight(1))))
         self.figures = GpuFigures(station, cast(GpuWatch, self.seen), lambda: Terms(figures=figures))
 
+    def looks(self, at_s: float, *utilisations: float) -> None:
+        gpus = tuple(sight(index, share) for index, share in enumerate(utilisations))
+        self.seen.last = Look(at_s=at_s, gpus=gpus)
+        self.figures.seen()
+
     def told(self) -> list[int]:
         return [reading.index for reading in self.figures.for_the_campus().gpus]
 
@@ -100,3 +105,31 @@ def test_what_is_no_number_is_not_said() -> None:
     assert machine.figures.for_the_campus().gpus == (
         GpuReading(index=1, uuid="GPU-1", utilisation=None, temperature_c=70.0),
     )
+
+
+def test_a_program_that_works_in_turns_is_as_busy_as_it_is_on_average() -> None:
+    machine = Machine(on_gpu_1())
+    for half_s in range(20):
+        machine.looks(half_s / 2, 0.0, 1.0 if half_s % 2 else 0.0)
+    [reading] = machine.figures.for_the_campus().gpus
+    assert reading.utilisation == pytest.approx(0.5)
+    assert [one.utilisation for one in machine.figures.for_the_owner()] == [0.0, 1.0]
+
+
+def test_what_was_before_the_last_seconds_counts_no_more_and_nothing_piles_up_while_nobody_is_told() -> None:
+    machine = Machine(on_gpu_1())
+    for second in range(3600):
+        machine.looks(float(second), 0.0, 1.0)
+    for second in range(3600, 3610):
+        machine.looks(float(second), 0.0, 0.25)
+    assert machine.figures.for_the_campus().gpus[0].utilisation == pytest.approx(0.25)
+    assert len(machine.figures._lately) <= 10
+
+
+def test_the_owners_work_a_moment_ago_is_in_no_mean() -> None:
+    machine = Machine(on_gpu_1())
+    machine.seen.users = {1: (GUESTS, OWNERS)}
+    machine.looks(0.0, 0.0, 1.0)
+    machine.seen.users = {1: (GUESTS,)}
+    machine.looks(1.0, 0.0, 0.5)
+    assert machine.figures.for_the_campus().gpus[0].utilisation == pytest.approx(0.5)
