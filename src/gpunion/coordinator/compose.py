@@ -41,6 +41,7 @@ from gpunion.coordinator.loop.health import Ledger
 from gpunion.coordinator.loop.loop import Loop
 from gpunion.coordinator.loop.pace import Pace
 from gpunion.coordinator.metrics import gauges, series
+from gpunion.coordinator.metrics.contribution import Contribution
 from gpunion.coordinator.metrics.counting import Counting
 from gpunion.coordinator.metrics.hardware import Hardware
 from gpunion.coordinator.metrics.page import MetricsPage
@@ -293,9 +294,12 @@ def _page(
     hardware: Hardware,
 ) -> MetricsPage:
     station = loop.station
+    contribution = Contribution(station.engine.state, clock.now_s())
 
     def now() -> Iterable[Sample]:
-        shown = gauges.samples(station, clock.now_s(), switchboard.lines, ledger.counters)
+        now_s = clock.now_s()
+        given_s = contribution.look(station.engine.state, now_s)
+        shown = gauges.samples(station, now_s, switchboard.lines, ledger.counters, given_s)
         return chain(shown, hardware.samples(station.engine.state.nodes))
 
     return MetricsPage(metrics, now)

@@ -17,6 +17,8 @@ from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.migration import Migration, MigrationPhase
 from gpunion.domain.jobs.run import EndReason, Run, RunPhase
 from gpunion.domain.jobs.window import Subjob
+from gpunion.domain.nodes.node import Node, NodePhase
+from gpunion.domain.nodes.withheld import GpuPhase
 from gpunion.domain.protocol.commit import Commit
 from gpunion.domain.protocol.events import NodeReported
 from gpunion.domain.protocol.reports import NodeReclaimed
@@ -24,6 +26,8 @@ from gpunion.engine.coordinator.state import CampusState
 from gpunion.ports.metrics import Metrics, Series
 
 _CLASS_AT_ONCE = "high"
+# Longer than a day tells no more than a day, and one machine that lies about it does not set the sum of all.
+RECLAIM_MAX_S = 86_400.0
 
 
 class Counting:
@@ -42,10 +46,10 @@ class Counting:
 
     def committed(self, before: CampusState, commit: Commit) -> None:
         event = commit.event
-        if isinstance(event, NodeReported) and isinstance(event.report, NodeReclaimed):
-            mode = "kill" if event.report.killed else "notice"
-            self._metrics.observe(series.RECLAIM, event.report.freed_after_s, (mode,))
         latest = {(type(record), record.id): record for record in commit.decision.changes}
+        if isinstance(event, NodeReported) and isinstance(event.report, NodeReclaimed):
+            nodes = [one for one in latest.values() if isinstance(one, Node) and one.id == event.node_id]
+            self._reclaimed(before.nodes.get(event.node_id), nodes, event.report)
         for record in latest.values():
             if isinstance(record, Job):
                 self._job(before.jobs.get(record.id), record)
@@ -56,6 +60,13 @@ class Counting:
                 self._migration(before, record, runs)
             elif isinstance(record, Checkpoint):
                 self._checkpoint(before.checkpoints.get(record.id), record)
+
+    def _reclaimed(self, former: Node | None, after: list[Node], report: NodeReclaimed) -> None:
+        """Once a reclaim: what was reclaimed already is not reclaimed by being said again."""
+        was = _reclaimed_of(former)
+        if any(not _reclaimed_of(node) <= was for node in after):
+            mode = "kill" if report.killed else "notice"
+            self._metrics.observe(series.RECLAIM, min(RECLAIM_MAX_S, report.freed_after_s), (mode,))
 
     def _job(self, former: Job | None, job: Job) -> None:
         if former is None:
@@ -133,6 +144,14 @@ class Counting:
             self._metrics.observe(series.CHECKPOINT_TIME, captured_s, ("capture",))
             shipped_s = checkpoint.durable_s - checkpoint.captured_s
             self._metrics.observe(series.CHECKPOINT_TIME, shipped_s, ("ship",))
+
+
+def _reclaimed_of(node: Node | None) -> set[int | None]:
+    """Which of its GPUs its owner has; None: the whole machine."""
+    if node is None:
+        return set()
+    gpus: set[int | None] = {gpu.index for gpu in node.withheld if gpu.phase is GpuPhase.RECLAIMED}
+    return gpus | ({None} if node.phase is NodePhase.RECLAIMED else set())
 
 
 def _class_of(job: Job) -> str:

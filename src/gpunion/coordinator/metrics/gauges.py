@@ -15,9 +15,13 @@ from gpunion.ports.metrics import Sample, Series
 
 
 def samples(
-    station: PureCoordinator, now_s: float, connected: int, counters: Mapping[str, int]
+    station: PureCoordinator,
+    now_s: float,
+    connected: int,
+    counters: Mapping[str, int],
+    given_s: Mapping[str, float],
 ) -> list[Sample]:
-    """`counters`: what the loop counts of itself, by its own names."""
+    """`counters`: what the loop counts of itself, by its own names. `given_s`: GPU-seconds by lab."""
     state = station.engine.state
     there = [node for node in state.nodes.values() if not node.removed and node.phase is not NodePhase.LEFT]
     queue = Counter(job.phase for job in state.jobs.values())
@@ -31,7 +35,7 @@ def samples(
         *(_one(series.QUEUE, queue[phase], phase.value) for phase in JobPhase if not phase.over),
         *(_one(series.PROVIDERS, phases[phase], phase.value) for phase in NodePhase),
         *(_one(series.GPUS, gpus[word], word) for word in ("used", "free", "withheld")),
-        *(_one(series.CONTRIBUTION, lent_s, lab) for lab, lent_s in sorted(_lent_s(state).items())),
+        *(_one(series.CONTRIBUTION, lent_s, lab) for lab, lent_s in given_s.items()),
         *_lease_ages(station, there, now_s),
     ]
 
@@ -51,13 +55,6 @@ def _gpus(state: CampusState, there: list[Node]) -> Counter[str]:
             else:
                 found["withheld"] += 1
     return found
-
-
-def _lent_s(state: CampusState) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for node in state.nodes.values():
-        sums[node.facts.lab] = sums.get(node.facts.lab, 0.0) + node.lent_gpu_s
-    return sums
 
 
 def _lease_ages(station: PureCoordinator, there: list[Node], now_s: float) -> list[Sample]:

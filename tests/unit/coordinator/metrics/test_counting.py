@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.adapters.prometheus import PrometheusMetrics
-from gpunion.coordinator.metrics.counting import Counting
+from gpunion.coordinator.metrics.counting import RECLAIM_MAX_S, Counting
 from gpunion.coordinator.metrics.series import COUNTED
 from gpunion.domain.jobs.job import Priority
 from gpunion.domain.jobs.run import EndReason, RunPhase
@@ -13,7 +13,7 @@ from gpunion.domain.jobs.window import Subjob, WindowEnd
 from gpunion.domain.protocol.commit import Commit
 from gpunion.domain.protocol.decision import Decision
 from gpunion.domain.protocol.events import CoordinatorEvent, NodeReported
-from gpunion.domain.protocol.reports import NodePaused, NodeReclaimed
+from gpunion.domain.protocol.reports import NodePaused, NodeReclaimed, NodeResumed
 from gpunion.engine.coordinator.state import CampusState
 from gpunion.policy.policies import BASELINE, LIVE, Policies
 from tests.builders.headquarters import Headquarters
@@ -102,6 +102,25 @@ def test_a_reclaim_is_measured_by_its_mode() -> None:
     campus = a_counted_job()
     campus.reported("alpha", NodeReclaimed(freed_after_s=3.0, killed=True))
     assert campus.shown('reclaim_gpu_free_seconds_sum{mode="kill"}') == 3.0
+
+
+def test_a_machine_that_says_again_that_it_was_reclaimed_counts_once() -> None:
+    campus = a_counted_job()
+    for _ in range(3):
+        campus.reported("alpha", NodeReclaimed(freed_after_s=3e10))
+    assert campus.shown('reclaim_gpu_free_seconds_count{mode="notice"}') == 1
+    assert campus.shown('reclaim_gpu_free_seconds_sum{mode="notice"}') == RECLAIM_MAX_S
+    campus.reported("alpha", NodeResumed())
+    campus.reported("alpha", NodeReclaimed(freed_after_s=2.0))
+    assert campus.shown('reclaim_gpu_free_seconds_count{mode="notice"}') == 2
+
+
+def test_a_reclaim_of_one_gpu_is_measured_and_one_that_is_reclaimed_already_is_not() -> None:
+    campus = Counted()
+    campus.joins("alpha", facts(gpus=2))
+    for gpu in (0, 1, 1):
+        campus.reported("alpha", NodeReclaimed(freed_after_s=2.0, gpus=(gpu,)))
+    assert campus.shown('reclaim_gpu_free_seconds_count{mode="notice"}') == 2
 
 
 def test_room_that_is_made_is_counted_by_the_class_it_is_made_for() -> None:
