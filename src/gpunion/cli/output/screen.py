@@ -13,6 +13,8 @@ from functools import cache
 from itertools import zip_longest
 from typing import IO, Any
 
+from gpunion.cli.output.cells import filled, folded, width_of
+
 # The word is always there; the colour only helps to find it.
 STYLES = {
     "running": "green", "succeeded": "green", "sharing": "green", "durable": "green", "ok": "green",
@@ -36,6 +38,7 @@ _UNESCAPED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\
 
 GAP = 2  # blanks between two columns
 NARROW = 10  # no column is folded to less: that is as long as a phase's name
+PARTS = 6  # of a word that has no room: less is no part of anything
 USUAL_WIDTH = 80  # of a screen that does not say
 STDOUT, STDERR = 1, 2
 
@@ -47,21 +50,33 @@ class Table:
     folds_first: bool = False  # what comes first is not for copying: it gives way like the others
 
     def plain(self, room: int | None = None) -> list[str]:
-        """Two blanks between columns, none at the end of a line. `room`: what a line may take."""
+        return [line for lines in self.by_row(room) for line in lines]
+
+    def by_row(self, room: int | None = None) -> list[list[str]]:
+        """The lines of each row, first those of the names of columns. Two blanks between columns, none at the
+        end of a line. `room`: what a line may take."""
         widths = self.widths(room)
-        lines = (line for row in (self.columns, *self.rows) for line in _folded(row, widths))
-        return [(" " * GAP).join(line).rstrip() for line in lines]
+        return [
+            [(" " * GAP).join(line).rstrip() for line in _folded(row, widths)]
+            for row in (self.columns, *self.rows)
+        ]
 
     def widths(self, room: int | None) -> list[int]:
         """The widest columns give way where a line would not fit; names and ids come first and stay whole,
         unless the table says otherwise. Where that is not enough, each may become as narrow as its longest
-        word."""
+        word, and in the end its words are broken."""
         cells = list(zip(self.columns, *self.rows, strict=True))
-        widths = [max(map(len, column)) for column in cells]
+        widths = [max(map(width_of, column)) for column in cells]
         usual = [max(len(column), NARROW) for column in self.columns]
-        words = [max(len(word) for cell in column for word in (cell.split() or [""])) for column in cells]
+        words = [
+            max(width_of(word) for cell in column for word in (cell.split() or [""])) for column in cells
+        ]
+        broken = [
+            min(word, max(PARTS, *map(len, name.split())))
+            for word, name in zip(words, self.columns, strict=True)
+        ]
         first = 0 if self.folds_first else 1
-        for least in (usual, words):
+        for least in (usual, words, broken):
             while room is not None and sum(widths) + GAP * (len(widths) - 1) > room:
                 able = [index for index in range(first, len(widths)) if widths[index] > least[index]]
                 if not able:
@@ -69,16 +84,18 @@ class Table:
                 widths[max(able, key=lambda index: widths[index])] -= 1
         return widths
 
+    def fits(self, room: int | None) -> bool:
+        """Whether each row has a line to itself."""
+        cells = zip(self.columns, *self.rows, strict=True)
+        whole = sum(max(map(width_of, column)) for column in cells) + GAP * (len(self.columns) - 1)
+        return room is None or whole <= room
+
 
 def _folded(row: Sequence[str], widths: Sequence[int]) -> Iterator[list[str]]:
     """The lines of a row, each as the parts of its cells."""
-    from textwrap import wrap
-
-    cells = (
-        [cell] if len(cell) <= width else wrap(cell, width) for cell, width in zip(row, widths, strict=True)
-    )
+    cells = (folded(cell, width) for cell, width in zip(row, widths, strict=True))
     for line in zip_longest(*cells, fillvalue=""):
-        yield [part.ljust(width) for part, width in zip(line, widths, strict=True)]
+        yield [filled(part, width) for part, width in zip(line, widths, strict=True)]
 
 
 @dataclass(slots=True, kw_only=True)

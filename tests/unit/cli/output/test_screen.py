@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from gpunion.cli.output.cells import folded, width_of
 from gpunion.cli.output.progress import Progress
 from gpunion.cli.output.screen import STYLES, Screen, Table
 
@@ -60,6 +61,29 @@ def test_on_a_narrow_terminal_the_widest_column_is_folded(monkeypatch: pytest.Mo
     assert lines[1] == "alpha  sharing  2 x A100 40      3 s ago"
     assert lines[2].strip() == "GiB, 1 x"
     assert lines[-1] == "b      left     none             -"
+
+
+def test_letters_that_take_two_places_keep_columns_under_their_names() -> None:
+    rows = [["日本語研究室", "alpha"], ["é\u0301", "beta"], ["vision", "gamma"]]
+    lines = Table(columns=("LAB", "NODE"), rows=[*rows]).plain()
+    assert [
+        width_of(line[: line.index(word)])
+        for line, word in zip(lines, ("NODE", "alpha", "beta", "gamma"), strict=True)
+    ] == [14] * 4
+
+
+@pytest.mark.parametrize("width", range(2, 40))
+def test_no_line_of_a_folded_cell_is_wider_than_it_may_be(width: int) -> None:
+    text = "日本語研究室の計算機 computational-linguistics -- a --node 1"
+    lines = folded(text, width)
+    assert max(map(width_of, lines)) <= width
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+def test_a_word_is_folded_at_its_dashes_and_broken_only_where_it_has_no_room() -> None:
+    assert folded("computational-linguistics", 16) == ["computational-", "linguistics"]
+    assert folded("the --node flag", 8) == ["the", "--node", "flag"]
+    assert folded("日本語", 4) == ["日本", "語"]
 
 
 def test_programs_that_read_a_table_get_a_line_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
