@@ -29,7 +29,15 @@ class Campus(Protocol):
 
     def submit(self, job: Mapping[str, Any]) -> Json: ...
 
-    def jobs(self, *, phases: Sequence[str] = (), limit: int = 100, cursor: str | None = None) -> Json: ...
+    def jobs(
+        self,
+        *,
+        phases: Sequence[str] = (),
+        nodes: Sequence[str] = (),
+        oldest_first: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Json: ...
 
     def job(self, job_id: str) -> Json: ...
 

@@ -81,9 +81,19 @@ class Client(ImageCalls, EnvironmentCalls, SessionCalls, TreeCalls):
         headers = {"Idempotency-Key": idempotency_key or os.urandom(16).hex()}
         return self._ask("POST", "/jobs", json=dict(job), headers=headers, again=True)
 
-    def jobs(self, *, phases: Sequence[str] = (), limit: int = 100, cursor: str | None = None) -> Answer:
-        """One page, {jobs, next_cursor}, newest first."""
-        asked: dict[str, Any] = {"phase": list(phases), "limit": limit, "cursor": cursor}
+    def jobs(
+        self,
+        *,
+        phases: Sequence[str] = (),
+        nodes: Sequence[str] = (),
+        oldest_first: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Answer:
+        """One page, {jobs, next_cursor, total}, newest first; `nodes`: those with a guest there."""
+        asked: dict[str, Any] = {"phase": list(phases), "node": list(nodes), "limit": limit, "cursor": cursor}
+        if oldest_first:
+            asked["order"] = "oldest"
         return self._get("/jobs", {name: value for name, value in asked.items() if value})
 
     def all_jobs(self, *, phases: Sequence[str] = ()) -> Iterator[Answer]:

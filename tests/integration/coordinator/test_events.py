@@ -76,6 +76,11 @@ def test_pages_of_jobs_follow_each_other(coordinator: Coordinator) -> None:
         third = client.jobs(limit=2, cursor=second["next_cursor"])
         assert [job["id"] for job in second["jobs"] + third["jobs"]] == made[2::-1]
         assert third["next_cursor"] is None
+        assert [page["total"] for page in (first, second, third)] == [5, 5, 5]
+        oldest = client.jobs(limit=3, oldest_first=True)
+        newest = client.jobs(limit=3, oldest_first=True, cursor=oldest["next_cursor"])
+        assert [job["id"] for job in oldest["jobs"] + newest["jobs"]] == made
+        assert newest["next_cursor"] is None
         client.stop(made[0])
         cancelled = client.jobs(phases=["cancelled", "failed"])["jobs"]
         assert [job["id"] for job in cancelled] == [made[0]]

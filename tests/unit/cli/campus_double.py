@@ -89,6 +89,7 @@ class CampusDouble:
         self.refuses: Exception | None = None
         self.turns_away: Exception | None = None  # every job
         self.phases_asked: Sequence[str] = ()
+        self.rows_answered = 0  # jobs, on all pages
 
     def campus(self) -> Json:
         self._maybe_refuse()
@@ -210,14 +211,28 @@ class CampusDouble:
         }
         return {"job": made, "reasons": [reason], "verdicts": []}
 
-    def jobs(self, *, phases: Sequence[str] = (), limit: int = 100, cursor: str | None = None) -> Json:
+    def jobs(
+        self,
+        *,
+        phases: Sequence[str] = (),
+        nodes: Sequence[str] = (),
+        oldest_first: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Json:
         self._maybe_refuse()
         self.phases_asked = phases
-        found = sorted(self.known.values(), key=lambda job: job["id"], reverse=True)
+        runs = {run for node in self.machines if node["id"] in nodes for run in node["runs"]}
+        there = {run.rpartition("-e")[0] for run in runs}
+        found = sorted(self.known.values(), key=lambda job: job["id"], reverse=not oldest_first)
         found = [job for job in found if not phases or job["phase"] in phases]
-        found = [job for job in found if cursor is None or job["id"] < cursor]
-        more = len(found) > limit
-        return {"jobs": found[:limit], "next_cursor": found[limit - 1]["id"] if more else None}
+        found = [job for job in found if not nodes or job["id"] in there]
+        at = [job["id"] for job in found].index(cursor) + 1 if cursor is not None else 0
+        after = found[at:]
+        page = after[:limit]
+        self.rows_answered += len(page)
+        cut = page[-1]["id"] if len(after) > limit else None
+        return {"jobs": page, "next_cursor": cut, "total": len(found)}
 
     def job(self, job_id: str) -> Json:
         self._maybe_refuse()

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Header, Query, Response
 
 from gpunion.coordinator.api import views
 from gpunion.coordinator.api.access import Admin, TheCampus
+from gpunion.coordinator.api.job_lists import listed_jobs
 from gpunion.coordinator.api.problems import ApiError, not_found
 from gpunion.coordinator.api.refusal_advice import nearest, way_out
 from gpunion.coordinator.locations.space import wrong_with
@@ -66,22 +67,18 @@ async def submit(
 async def jobs(
     campus: TheCampus, _caller: Admin, query: Annotated[wishes.JobsQuery, Query()]
 ) -> wire.JobPage:
-    state, page = campus.state, list[wire.JobOut]()
-    for job_id in sorted({*state.jobs, *state.held}, reverse=True):
-        if query.cursor is not None and job_id >= query.cursor:
-            continue
-        job, held = state.jobs.get(job_id), state.held.get(job_id)
-        shown = None if held is None else views.held_out(held)
-        phase = views.shown_phase(state, job).value if job is not None else shown and shown.phase
-        if query.phase and phase not in query.phase:
-            continue
-        if len(page) == query.limit:
-            return wire.JobPage(jobs=page, next_cursor=page[-1].id)
-        if job is not None:
-            shown = views.job_out(campus, job)
-        if shown is not None:
-            page.append(shown)
-    return wire.JobPage(jobs=page, next_cursor=None)
+    state, cursor, oldest = campus.state, query.cursor, query.order == "oldest"
+    found = listed_jobs(state, query)
+    left = [one for one in found if cursor is None or (one > cursor if oldest else one < cursor)]
+    page = left[: query.limit]
+    return wire.JobPage(
+        jobs=[
+            views.held_out(state.held[one]) if one in state.held else views.job_out(campus, state.jobs[one])
+            for one in page
+        ],
+        next_cursor=page[-1] if len(left) > len(page) else None,
+        total=len(found),
+    )
 
 
 @router.get("/{job_id}")

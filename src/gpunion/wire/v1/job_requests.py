@@ -299,6 +299,10 @@ class JobIn(Strict):
 
 class JobsQuery(Strict):
     phase: list[PhaseName] = Field(default_factory=list, max_length=PHASES_LIMIT)
+    node: list[NodeName] = Field(
+        default_factory=list, max_length=NODES_MOST, description="jobs with a guest on one of these"
+    )
+    order: Literal["newest", "oldest"] = Field(default="newest", description="which comes first")
     limit: int = Field(default=100, ge=1, le=PAGE_LIMIT)
     cursor: str | None = Field(default=None, max_length=64, description="a job id: the page goes on after it")
 

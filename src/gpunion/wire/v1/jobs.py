@@ -251,6 +251,7 @@ class JobAnswer(Answer):
 class JobPage(Answer):
     jobs: list[JobOut]
     next_cursor: str | None
+    total: int = Field(description="of all pages together")
 
 
 class Why(Answer):
