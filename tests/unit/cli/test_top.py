@@ -6,53 +6,121 @@ import json
 
 import pytest
 
-from gpunion.cli.output.top import looked_at
+from gpunion.cli.commands.figures.top import look_at
+from gpunion.cli.output.top import Look, looked_at
 from tests.unit.cli.campus_double import CampusDouble, Json, Terminal, a_job
 from tests.unit.cli.test_operator_commands import a_node
 
 JOB = a_job(live={"run_id": "r", "step": 10, "progress": 0.5})
+RUN = f"{JOB['id']}-e1"
 
 
-def a_campus(nodes: int = 1, waiting: int = 0) -> tuple[list[Json], list[Json]]:
-    machines = [a_node(id=f"node-{number:03d}", runs=[f"{JOB['id']}-e1"]) for number in range(nodes)]
-    numbers = range(2, waiting + 2)
-    queue = [a_job(number, name=f"job-{number}", phase="pending", node_id=None) for number in numbers]
-    return machines, [JOB, *queue]
+def a_look(nodes: int = 1, waiting: int = 0, **job: object) -> Look:
+    return Look(
+        nodes=[a_node(id=f"node-{number:03d}", runs=[RUN]) for number in range(nodes)],
+        guests=[{**JOB, **job}],
+        queue=[a_waiting_job(number) for number in range(2, waiting + 2)],
+        waiting=waiting,
+    )
+
+
+def a_waiting_job(number: int) -> Json:
+    return a_job(number, name=f"job-{number}", phase="pending", node_id=None)
+
+
+def a_full_campus(campus: CampusDouble, waiting: int, machines: int = 1) -> None:
+    """One job runs, the oldest of all; the others wait."""
+    nodes = [a_node(id=f"node-{number:03d}", runs=[]) for number in range(1, machines)]
+    campus.machines = [a_node(id="node-000", runs=[RUN]), *nodes]
+    queue = [a_waiting_job(number) for number in range(2, waiting + 2)]
+    campus.known = {job["id"]: job for job in (JOB, *queue)}
 
 
 def test_gpus_guests_and_queue_are_shown(gpunion: Terminal, campus: CampusDouble) -> None:
-    nodes, jobs = a_campus(waiting=1)
-    campus.machines, campus.known = nodes, {job["id"]: job for job in jobs}
+    a_full_campus(campus, waiting=1)
     assert gpunion("top") == 0
-    head, _, legend, _, _, node, _, _, waits = gpunion.out.splitlines()
-    assert head.startswith("1 of 2 lent GPUs busy   1 job at work, 1 waiting")
+    head, _, legend, _, _, node, _, names, waits = gpunion.out.splitlines()
+    assert head == "1 GPU busy, 1 free   1 job at work, 1 waiting"
     assert "# a guest has it" in legend
     assert node.split("  ")[0] == "node-000"
     assert "#." in node
     assert "train 50% (step 10)" in node
+    assert names.split("  ")[-1] == "HANDED IN"
     assert waits.startswith("job-2")
     assert gpunion("top", "--json") == 0
-    assert set(json.loads(gpunion.out)) == {"nodes", "jobs"}
+    told = json.loads(gpunion.out)
+    assert [job["name"] for job in told["guests"]] == ["train"]
+    assert ([job["name"] for job in told["queue"]], told["waiting"]) == (["job-2"], 1)
 
 
-def test_a_gpu_of_a_machine_that_its_owner_has_is_not_free() -> None:
-    lines = looked_at([a_node(phase="reclaimed", runs=[])], [], width=None, height=None)
+def test_a_long_queue_hides_neither_who_runs_nor_who_waits_longest(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    a_full_campus(campus, waiting=500)
+    assert gpunion("top") == 0
+    lines = gpunion.out.splitlines()
+    assert lines[0].endswith("1 job at work, 500 waiting")
+    assert "train 50% (step 10)" in gpunion.out
+    assert lines[8].startswith("job-2 ")
+    assert lines[-1] == "... and 300 more"
+
+
+def test_no_more_jobs_are_asked_for_than_a_screen_could_show(campus: CampusDouble) -> None:
+    a_full_campus(campus, waiting=10_000, machines=300)
+    look = look_at(campus, 24)
+    assert look.waiting == 10_000
+    assert campus.rows_answered <= 25
+    lines = looked_at(look, width=80, height=24)
+    assert lines[0].endswith("1 job at work, 10000 waiting")
+    assert "train 50% (step 10)" in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("changes", "signs"),
+    [
+        ({}, "#."),
+        ({"phase": "reclaiming"}, "#x"),
+        ({"phase": "reclaimed"}, "#x"),
+        ({"phase": "paused"}, "#-"),
+        ({"phase": "silent"}, "#-"),
+        ({"phase": "left"}, "#-"),
+        ({"isolated_because": "it said what cannot be"}, "#-"),
+    ],
+)
+def test_only_a_gpu_that_a_new_guest_would_find_is_free(changes: Json, signs: str) -> None:
+    look = Look(nodes=[a_node(runs=[], **changes)], guests=[], queue=[], waiting=0)
+    lines = looked_at(look, width=None, height=None)
     [line] = [line for line in lines if line.startswith("alpha")]
-    assert "#x" in line
+    assert signs in line.split()
+    assert lines[0].startswith(f"1 GPU busy, {signs.count('.')} free ")
+    assert all(sign in lines[2].split() for sign in signs)
 
 
-@pytest.mark.parametrize("width", [80, 120])
+def test_a_gpu_that_is_withheld_is_not_free() -> None:
+    node = a_node(runs=[])
+    node["gpus"][1]["withheld"] = "GPU 1: its owner is computing on it"
+    lines = looked_at(Look(nodes=[node], guests=[], queue=[], waiting=0), width=None, height=None)
+    assert "#x" in lines[5].split()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize(("nodes", "waiting"), [(0, 0), (3, 2), (60, 2), (3, 60), (60, 60)])
 def test_it_fits_every_screen(width: int, nodes: int, waiting: int) -> None:
-    lines = looked_at(*a_campus(nodes, waiting), width=width, height=24)
+    lines = looked_at(a_look(nodes, waiting), width=width, height=24)
     assert len(lines) <= 24
     assert all(len(line) <= width for line in lines)
     assert any("more" in line for line in lines) == (nodes + waiting > 20)
 
 
+def test_what_has_no_room_is_counted_in_rows_and_not_in_lines() -> None:
+    look = a_look(nodes=40, name="a name that is folded at its blanks as it is far too long for a line")
+    lines = looked_at(look, width=60, height=30)
+    shown = sum(line.startswith("node-") for line in lines)
+    assert 0 < shown < 20
+    assert f"... and {40 - shown} more" in lines
+
+
 def test_names_cannot_break_the_screen() -> None:
-    nodes, jobs = a_campus()
-    jobs[0]["name"] = "a\x1b[2Jb\nc"
-    shown = "\n".join(looked_at(nodes, jobs, width=80, height=24))
+    shown = "\n".join(looked_at(a_look(name="a\x1b[2Jb\nc"), width=80, height=24))
     assert "\x1b" not in shown
     assert "a [2Jb c" in shown

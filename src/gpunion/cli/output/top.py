@@ -3,71 +3,91 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from gpunion.cli.campus import Json
+from gpunion.cli.output.cells import cut, folded
 from gpunion.cli.output.screen import BREAKS, Table
 from gpunion.cli.output.times import ago
 from gpunion.cli.quantities import shown_reached
 from gpunion.text import counted
 
-BUSY, FREE, WITHHELD = "#", ".", "x"
-LEGEND = f"GPUs: {BUSY} a guest has it, {FREE} free, {WITHHELD} its owner has it"
+BUSY, FREE, KEPT, CLOSED = "#", ".", "x", "-"
+LEGEND = f"{BUSY} a guest has it, {FREE} free, {KEPT} not lent, {CLOSED} closed (paused, silent, isolated)"
 SAID_LEAST = 3  # lines of machines that are shown however long the queue is
-WAITING = ("pending", "migrating", "between")
 
 
-def looked_at(
-    nodes: Sequence[Json], jobs: Sequence[Json], *, width: int | None, height: int | None
-) -> list[str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """As much as a screen shows, and how much there is."""
+
+    nodes: Sequence[Json]  # all
+    guests: Sequence[Json]  # jobs on those of the machines that are shown
+    queue: Sequence[Json]  # who waits, those first who were handed in first
+    waiting: int
+
+
+def looked_at(look: Look, *, width: int | None, height: int | None) -> list[str]:
     """The lines; of what has no room the last one says how much there is."""
-    running = {job["id"]: job for job in jobs if job["phase"] not in WAITING}
-    waiting = sorted((job for job in jobs if job["phase"] in WAITING), key=lambda job: job["submitted_at"])
-    head = _head(nodes, running, waiting)
-    rows = [_node(node, running) for node in sorted(nodes, key=lambda node: node["id"])]
-    machines = Table(columns=("NODE", "LAB", "PHASE", "GPUS", "GUESTS"), rows=[*rows]).plain(width)
-    waits = [_waiting(job) for job in waiting]
-    queue = Table(columns=("WAITS", "WHO", "GPUS", "SINCE"), rows=[*waits]).plain(width)
-    if not waiting:
-        queue = ["Nobody waits."]
+    guests = {job["id"]: job for job in look.guests}
+    head = list(_head(look, width))
+    nodes = [_node(node, guests) for node in sorted(look.nodes, key=lambda node: node["id"])]
+    machines = Table(columns=("NODE", "LAB", "PHASE", "GPUS", "GUESTS"), rows=[*nodes]).by_row(width)
+    waits = [_waiting(job) for job in look.queue]
+    queue = Table(columns=("WAITS", "WHO", "GPUS", "HANDED IN"), rows=[*waits]).by_row(width)
+    if not look.waiting:
+        queue = [["Nobody waits."]]
     if height is None:
-        return [*head, "", *machines, "", *queue]
-    room = max(2 * SAID_LEAST, height - len(head) - 2)
-    of_queue = min(len(queue), max(SAID_LEAST, room - len(machines)))
-    shown = [*head, "", *_cut(machines, room - of_queue), "", *_cut(queue, of_queue)]
-    return [line if width is None else line[:width] for line in shown]
+        shown = [*head, "", *_cut(machines, len(nodes), None), "", *_cut(queue, look.waiting, None)]
+    else:
+        room = max(2 * SAID_LEAST, height - len(head) - 2)
+        least = max(SAID_LEAST, room - sum(map(len, machines)))
+        below = _cut(queue, look.waiting, least)
+        shown = [*head, "", *_cut(machines, len(nodes), room - len(below)), "", *below]
+    return [line if width is None else cut(line, width) for line in shown][:height]
 
 
-def _head(nodes: Sequence[Json], running: dict[str, Json], waiting: Sequence[Json]) -> list[str]:
-    cells = Counter("".join(map(_gpus, nodes)))
-    lent = cells[BUSY] + cells[FREE]
-    busy = f"{cells[BUSY]} of {lent} lent GPUs busy" if lent else "no GPU is lent now"
-    phases = Counter(node["phase"] for node in nodes)
+def _head(look: Look, width: int | None) -> Iterator[str]:
+    signs = Counter("".join(map(_gpus, look.nodes)))
+    phases = Counter(node["phase"] for node in look.nodes)
     told = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items())) or "none"
-    return [
-        f"{busy}   {counted(len(running), 'job')} at work, {len(waiting)} waiting",
+    at_work = {_job_of(run) for node in look.nodes for run in node["runs"]}
+    for line in (
+        f"{counted(signs[BUSY], 'GPU')} busy, {signs[FREE]} free   "
+        f"{counted(len(at_work), 'job')} at work, {look.waiting} waiting",
         f"Machines: {told}",
-        LEGEND,
-    ]
+        f"GPUs: {LEGEND}",
+    ):
+        yield from [line] if width is None else folded(line, width)
 
 
-def _node(node: Json, running: dict[str, Json]) -> list[str]:
+def _node(node: Json, guests: dict[str, Json]) -> list[str]:
     away = not node["connected"] and node["phase"] not in ("silent", "left")
     phase = f"{node['phase']} (away)" if away else str(node["phase"])
-    names = [_guest(running, run) for run in node["runs"]]
+    if node.get("isolated_because"):
+        phase += " (isolated)"
+    names = [_guest(guests, run) for run in node["runs"]]
     return [node["id"], node["lab"] or "-", phase, _gpus(node) or "none", _clean(", ".join(names)) or "-"]
 
 
 def _gpus(node: Json) -> str:
-    lent = node["phase"] in ("sharing", "paused", "reclaiming")
+    """As the coordinator's own figures count them: free is what a guest who came now would find."""
+    unused = {"sharing": FREE, "reclaiming": KEPT, "reclaimed": KEPT}.get(node["phase"], CLOSED)
+    if node.get("isolated_because"):
+        unused = CLOSED
     return "".join(
-        BUSY if gpu["run_id"] is not None else FREE if lent and not gpu.get("withheld") else WITHHELD
+        BUSY if gpu["run_id"] is not None else KEPT if gpu.get("withheld") and unused == FREE else unused
         for gpu in node["gpus"]
     )
 
 
-def _guest(running: dict[str, Json], run_id: str) -> str:
-    job = running.get(run_id.rpartition("-e")[0])
+def _job_of(run_id: str) -> str:
+    return run_id.rpartition("-e")[0]
+
+
+def _guest(guests: dict[str, Json], run_id: str) -> str:
+    job = guests.get(_job_of(run_id))
     if job is None:
         return run_id
     live = job["live"]
@@ -84,7 +104,14 @@ def _clean(text: str) -> str:
     return BREAKS.sub(" ", text)
 
 
-def _cut(lines: list[str], room: int) -> list[str]:
-    if len(lines) <= room:
-        return lines
-    return [*lines[: room - 1], f"... and {len(lines) - room + 1} more"]
+def _cut(rows: list[list[str]], total: int, room: int | None) -> list[str]:
+    """Whole rows of a table, below the names of its columns; `total`: how many there are, here or not."""
+    head, *below = rows
+    lines, shown = list(head), 0
+    for row in below:
+        left = len(lines) + len(row) if room is None else room - len(lines) - (shown + 1 < total)
+        if len(row) > left and shown:
+            break
+        lines += row[: max(1, left)]  # of the first at least a part
+        shown += 1
+    return lines if shown >= total else [*lines, f"... and {total - shown} more"]

@@ -9,7 +9,7 @@ import pytest
 
 from gpunion.cli.output.gpu_history import show_gpu_history
 from gpunion.cli.output.screen import GAP, Screen, Table
-from gpunion.cli.output.top import looked_at
+from gpunion.cli.output.top import Look, looked_at
 from gpunion.cli.output.usage import show_usage
 from tests.unit.cli.campus_double import Json, a_job
 from tests.unit.cli.test_operator_commands import a_node
@@ -145,12 +145,10 @@ def test_the_campus_as_it_is_fits(width: int) -> None:
         a_node(id=LONG_NODE, lab=LONG_LAB, phase=phase, runs=[run_id], gpus=gpus)
         for phase in ("sharing", "reclaiming", "reclaimed", "paused", "silent")
     ]
-    jobs = [
-        a_job(
-            1, name="a-very-long-name-that-somebody-gave", live={"run_id": "x", "step": 1, "progress": 0.3}
-        ),
-        a_job(2, phase="pending", owner=LONG_USER, node_id=None),
-    ]
-    lines = looked_at(nodes, jobs, width=width, height=24)
+    live = {"run_id": "x", "step": 1, "progress": 0.3}
+    guest = a_job(1, name="a-very-long-name-that-somebody-gave", live=live)
+    queue = [a_job(2, phase="pending", owner=LONG_USER, node_id=None)]
+    look = Look(nodes=nodes, guests=[guest], queue=queue, waiting=1)
+    lines = looked_at(look, width=width, height=24)
     assert max(map(len, lines)) <= width
     assert len(lines) <= 24

@@ -11,15 +11,17 @@ from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
 from gpunion.cli.output.screen import OBEYED, screen_width
-from gpunion.cli.output.top import WAITING, looked_at
+from gpunion.cli.output.top import Look, looked_at
 from gpunion.cli.quantities import positive_duration_s
 
 CONNECTS = True
-JSON = "`{nodes: [...], jobs: [...]}` once; as in GET /nodes and GET /jobs (docs/http-api.md)."
+JSON = """`{nodes, guests, queue, waiting}` once, as in GET /nodes and GET /jobs (docs/http-api.md): `guests`
+are jobs on machines, `queue` the first 200 of those that wait, oldest first, `waiting` how many wait."""
 EXAMPLES = ("gpunion top", "gpunion top --every 10s", "gpunion top | head -20")
 EVERY_S = 2.0
-JOBS_SHOWN = 200
-AT_WORK = ("starting", "running", "leaving", "stopping", "finishing")
+WAITING = ("pending", "migrating", "between")
+# A campus has more machines and longer queues than a screen: no more is asked for than it could show.
+QUEUE_SHOWN, MACHINES_AT_ONCE, PAGE = 200, 100, 500
 
 # A screen of its own, with what was there before put back at the end; no cursor meanwhile.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -35,31 +37,49 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     campus, screen = context.campus(arguments), context.screen
-    nodes, jobs = _look(campus)
     if screen.as_json:
-        screen.data({"nodes": nodes, "jobs": jobs})
+        look = look_at(campus)
+        screen.data(
+            {"nodes": look.nodes, "guests": look.guests, "queue": look.queue, "waiting": look.waiting}
+        )
         return OK
     if not screen.out.isatty():
-        for line in looked_at(nodes, jobs, width=None, height=None):
+        for line in looked_at(look_at(campus), width=None, height=None):
             screen.line(line)
         return OK
+    look = look_at(campus, _height())  # what goes wrong at once is told on the screen that was there before
     with _own_screen(screen.out) as quits:
         try:
             while True:
-                _draw(nodes, jobs, screen.out)
+                _draw(look, screen.out)
                 if quits(arguments.every):
                     return OK
-                nodes, jobs = _look(campus)
+                look = look_at(campus, _height())
         except KeyboardInterrupt:
             return OK
 
 
-def _look(campus: Campus) -> tuple[list[Json], list[Json]]:
-    return campus.nodes(), campus.jobs(phases=[*AT_WORK, *WAITING], limit=JOBS_SHOWN)["jobs"]
+def look_at(campus: Campus, lines: int | None = None) -> Look:
+    """`lines`: of the screen that shows it, None where there is none."""
+    nodes = sorted(campus.nodes(), key=lambda node: node["id"])
+    shown = [node["id"] for node in nodes[:lines] if node["runs"]]
+    queue = campus.jobs(phases=WAITING, oldest_first=True, limit=min(lines or QUEUE_SHOWN, QUEUE_SHOWN))
+    return Look(nodes=nodes, guests=list(_guests(campus, shown)), queue=queue["jobs"], waiting=queue["total"])
 
 
-def _draw(nodes: list[Json], jobs: list[Json], out: IO[str]) -> None:
-    lines = looked_at(nodes, jobs, width=screen_width(), height=_height() - 1)
+def _guests(campus: Campus, nodes: list[str]) -> Iterator[Json]:
+    for at in range(0, len(nodes), MACHINES_AT_ONCE):
+        cursor: str | None = None
+        while True:
+            page = campus.jobs(nodes=nodes[at : at + MACHINES_AT_ONCE], limit=PAGE, cursor=cursor)
+            yield from page["jobs"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+
+
+def _draw(look: Look, out: IO[str]) -> None:
+    lines = looked_at(look, width=screen_width(), height=_height() - 1)
     lines = [*lines, "q or Ctrl-C ends it."]
     drawn = "\n".join(OBEYED.sub(" ", line) + _END_OF_LINE for line in lines)
     out.write(_HOME + drawn + _BELOW)
