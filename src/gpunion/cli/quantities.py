@@ -119,6 +119,11 @@ def shown_size(size: float) -> str:
     return size_in_words(size)
 
 
+def shown_model(model: str) -> str:
+    """Without what stands before every name of its maker's; it means the same card where it is asked for."""
+    return model.removeprefix("NVIDIA ").removeprefix("GeForce ")
+
+
 def shown_saving(saving: dict[str, Any]) -> str:
     """What is being done for a save, how far that is, and how long it has taken."""
     total_bytes = saving["total_bytes"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_HYPHENATED = re.compile(r"(?<=\w-)(?=\w)")  # a line may end behind a dash between letters
+_HYPHENATED = re.compile(r"(?<=[^\W\d_]-)(?=[^\W\d_])")  # a line may end behind a dash between letters
 
 
 def width_of(text: str) -> int:
@@ -29,6 +29,11 @@ def cut(text: str, width: int) -> str:
         if taken > width:
             return text[:at]
     return text
+
+
+def longest_part(text: str) -> int:
+    """How wide a line must be at least, so that no word is broken."""
+    return max((width_of(part) for word in text.split() for part in _HYPHENATED.split(word)), default=0)
 
 
 def folded(text: str, width: int) -> list[str]:

@@ -2,50 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from gpunion.cli.campus import Json
 from gpunion.cli.output.screen import Screen, Table
 from gpunion.cli.output.times import clock_time
-from gpunion.cli.quantities import shown_duration
+from gpunion.cli.quantities import shown_duration, shown_model
 
 COLUMNS = ("NODE", "GPU", "MODEL", "SEEN", "BUSY", "MEMORY", "HEAT", "WATTS", "OVER TIME")
+# Where a line has no room they go in this order; which GPU it is, and whether it worked, stays.
+SPARE = ("MODEL", "OVER TIME", "WATTS", "HEAT", "MEMORY")
 # A sign for each tenth, so that any terminal has them, and none at which a line is folded.
 SIGNS = "_.:~=+*#%@"
 UNSEEN = " "
-SLOTS, FEW_SLOTS = 24, 12
-WIDE = 110  # columns of a terminal that has room for all of them
+SLOTS = (24, 12, 8)  # as many as there is room for
+_MINUTE_S, _HOUR_S = 60.0, 3600.0
 
 
-def show_gpu_history(answer: Json, screen: Screen) -> None:
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Signs of equal length, whatever was seen. Counted in absolute seconds: a day on which clocks are put
+    forward has an hour less."""
+
+    begins_s: float
+    sign_s: float
+    signs: int
+
+    @classmethod
+    def over(cls, since_s: float, for_s: float, point_s: float, slots: int) -> Axis:
+        """From the point on in which that time began, to now: the last sign is not over yet."""
+        begins_s = since_s // point_s * point_s
+        sign_s = math.ceil(for_s / point_s / slots) * point_s
+        return cls(begins_s, sign_s, math.ceil((since_s + for_s - begins_s) / sign_s))
+
+    def drawn(self, points: Iterable[Json]) -> str:
+        there = defaultdict[int, list[Json]](list)
+        for point in points:
+            there[int((_moment_s(point["at"]) - self.begins_s) // self.sign_s)].append(point)
+        means = (_mean(there[number]) for number in range(self.signs))
+        return "".join(UNSEEN if mean is None else SIGNS[min(9, int(mean * 10))] for mean in means)
+
+
+def show_gpu_history(answer: Json, screen: Screen, *, for_s: float) -> None:
+    """`for_s`: how far back was asked for."""
     if not answer["gpus"]:
         screen.line("No GPU was seen then. Next: gpunion usage gpus --since 7d looks further back;")
         screen.line(
             "what is only declared has no figures, and owners choose (gpunion terms set figures=full)."
         )
         return
+    table, axis = next(_laid_out(answer, for_s, screen.room()))
     screen.line(f"Since {clock_time(answer['since'])}, while their figures were told:")
-    room = screen.room()
-    slots = FEW_SLOTS if room is not None and room < WIDE else SLOTS
-    rows = [_row(gpu, slots) for gpu in answer["gpus"]]
-    screen.table(Table(columns=COLUMNS, rows=[*rows], folds_first=True))
+    if "OVER TIME" in table.columns:
+        screen.line(f"OVER TIME: a sign is {shown_duration(axis.sign_s)}, a blank was not seen.")
+    screen.table(table)
+    screen.say_what_has_no_room(COLUMNS, table)
     if answer["left_out"]:
         screen.line(f"{answer['left_out']} older points are left out. Next: --node, or a shorter --since")
 
 
-def _row(gpu: Json, slots: int) -> list[str]:
+def _laid_out(answer: Json, for_s: float, room: int | None) -> Iterator[tuple[Table, Axis]]:
+    """Those that fit, best first, and in any case the smallest one."""
+    points = [point for gpu in answer["gpus"] for point in gpu["points"]]
+    since_s, point_s = _moment_s(answer["since"]), _point_s(points)
+    axes = [Axis.over(since_s, for_s, point_s, slots) for slots in SLOTS]
+    drawn = [(axis, [_cells(gpu, axis) for gpu in answer["gpus"]]) for axis in axes]
+    for spared in range(len(SPARE) + 1):
+        columns = [name for name in COLUMNS if name not in SPARE[:spared]]
+        for axis, gpus in drawn:
+            table = Table(columns=columns, rows=[[gpu[name] for name in columns] for gpu in gpus])
+            if table.fits(room) or spared == len(SPARE):
+                yield table, axis
+
+
+def _cells(gpu: Json, axis: Axis) -> dict[str, str]:
     points = gpu["points"]
-    return [
-        gpu["node"],
-        str(gpu["index"]),
-        gpu["model"].removeprefix("NVIDIA "),
-        shown_duration(sum(point["seen_s"] for point in points)),
-        _percent(_mean(points)),
-        _percent(_most(points, "memory_share")),
-        _number(_most(points, "temperature_c"), " C"),
-        _number(_most(points, "power_w"), ""),
-        _over_time(points, slots),
-    ]
+    return {
+        "NODE": gpu["node"],
+        "GPU": str(gpu["index"]),
+        "MODEL": shown_model(gpu["model"]),
+        "SEEN": shown_duration(sum(point["seen_s"] for point in points)),
+        "BUSY": _percent(_mean(points)),
+        "MEMORY": _percent(_most(points, "memory_share")),
+        "HEAT": _number(_most(points, "temperature_c"), " C"),
+        "WATTS": _number(_most(points, "power_w"), ""),
+        "OVER TIME": axis.drawn(points),
+    }
+
+
+def _moment_s(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+def _point_s(points: Iterable[Json]) -> float:
+    """The coordinator says by the hour what it does not say by the minute."""
+    hourly = all(_moment_s(point["at"]) % _HOUR_S == 0.0 for point in points)
+    return _HOUR_S if hourly else _MINUTE_S
 
 
 def _mean(points: Sequence[Json]) -> float | None:
@@ -56,13 +112,6 @@ def _mean(points: Sequence[Json]) -> float | None:
 
 def _most(points: Iterable[Json], name: str) -> float | None:
     return max((point[name] for point in points if point[name] is not None), default=None)
-
-
-def _over_time(points: Sequence[Json], slots: int) -> str:
-    """As many points to a sign as it takes."""
-    size = -(-len(points) // slots)
-    means = (_mean(points[at : at + size]) for at in range(0, len(points), size))
-    return "".join(UNSEEN if mean is None else SIGNS[min(9, int(mean * 10))] for mean in means)
 
 
 def _percent(share: float | None) -> str:

@@ -8,12 +8,12 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import zip_longest
 from typing import IO, Any
 
-from gpunion.cli.output.cells import filled, folded, width_of
+from gpunion.cli.output.cells import filled, folded, longest_part, width_of
 
 # The word is always there; the colour only helps to find it.
 STYLES = {
@@ -38,7 +38,7 @@ _UNESCAPED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\
 
 GAP = 2  # blanks between two columns
 NARROW = 10  # no column is folded to less: that is as long as a phase's name
-PARTS = 6  # of a word that has no room: less is no part of anything
+LONG_WORD = 12  # longer ones are broken where they have no room; numbers, times and dates are no longer
 USUAL_WIDTH = 80  # of a screen that does not say
 STDOUT, STDERR = 1, 2
 
@@ -48,6 +48,7 @@ class Table:
     columns: Sequence[str]
     rows: list[Sequence[str]] = field(default_factory=list)
     folds_first: bool = False  # what comes first is not for copying: it gives way like the others
+    spare: Sequence[str] = ()  # names of columns that are left out, in this order, where nothing else helps
 
     def plain(self, room: int | None = None) -> list[str]:
         return [line for lines in self.by_row(room) for line in lines]
@@ -64,20 +65,18 @@ class Table:
     def widths(self, room: int | None) -> list[int]:
         """The widest columns give way where a line would not fit; names and ids come first and stay whole,
         unless the table says otherwise. Where that is not enough, each may become as narrow as its longest
-        word, and in the end its words are broken."""
+        word, and in the end its longest words are broken."""
         cells = list(zip(self.columns, *self.rows, strict=True))
         widths = [max(map(width_of, column)) for column in cells]
-        usual = [max(len(column), NARROW) for column in self.columns]
-        words = [
-            max(width_of(word) for cell in column for word in (cell.split() or [""])) for column in cells
-        ]
+        words = [max(map(longest_part, column)) for column in cells]
+        usual = [max(len(name), NARROW, word) for name, word in zip(self.columns, words, strict=True)]
         broken = [
-            min(word, max(PARTS, *map(len, name.split())))
+            min(word, max(LONG_WORD, *map(len, name.split())))
             for word, name in zip(words, self.columns, strict=True)
         ]
         first = 0 if self.folds_first else 1
         for least in (usual, words, broken):
-            while room is not None and sum(widths) + GAP * (len(widths) - 1) > room:
+            while room is not None and self._line(widths) > room:
                 able = [index for index in range(first, len(widths)) if widths[index] > least[index]]
                 if not able:
                     break
@@ -86,9 +85,25 @@ class Table:
 
     def fits(self, room: int | None) -> bool:
         """Whether each row has a line to itself."""
-        cells = zip(self.columns, *self.rows, strict=True)
-        whole = sum(max(map(width_of, column)) for column in cells) + GAP * (len(self.columns) - 1)
-        return room is None or whole <= room
+        return room is None or self._line(self.widths(None)) <= room
+
+    def fitting(self, room: int | None) -> Table:
+        """With as many of its columns as a line has room for."""
+        table = self
+        for name in self.spare:
+            if room is None or table._line(table.widths(0)) <= room:
+                break
+            table = table.without(name)
+        return table
+
+    def without(self, name: str) -> Table:
+        at = self.columns.index(name)
+        columns, *rows = ([*row[:at], *row[at + 1 :]] for row in (self.columns, *self.rows))
+        return Table(columns=columns, rows=[*rows], folds_first=self.folds_first, spare=self.spare)
+
+    @staticmethod
+    def _line(widths: Sequence[int]) -> int:
+        return sum(widths) + GAP * (len(widths) - 1)
 
 
 def _folded(row: Sequence[str], widths: Sequence[int]) -> Iterator[list[str]]:
@@ -146,11 +161,17 @@ class Screen:
 
     def table(self, table: Table) -> None:
         rows = [[BREAKS.sub(" ", cell) for cell in row] for row in table.rows]
-        table = Table(columns=table.columns, rows=[*rows], folds_first=table.folds_first)
+        shown = replace(table, rows=[*rows]).fitting(self.room())
         if self.rich():
-            _print_rich(table, self.out, self.room())
+            _print_rich(shown, self.out, self.room())
         else:
-            self._write("".join(f"{line}\n" for line in table.plain(self.room())))
+            self._write("".join(f"{line}\n" for line in shown.plain(self.room())))
+        self.say_what_has_no_room(table.columns, shown)
+
+    def say_what_has_no_room(self, columns: Sequence[str], shown: Table) -> None:
+        without = [name for name in columns if name not in shown.columns]
+        if without:
+            self.line(f"No room for {', '.join(without)}. Next: --json, or a wider terminal")
 
     def room(self) -> int | None:
         """How wide a line may be; None where nobody looks at it but programs."""

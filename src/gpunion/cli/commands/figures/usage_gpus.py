@@ -30,5 +30,5 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if context.screen.as_json:
         context.screen.data(answer)
     else:
-        show_gpu_history(answer, context.screen)
+        show_gpu_history(answer, context.screen, for_s=arguments.since)
     return OK
