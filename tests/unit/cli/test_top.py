@@ -40,7 +40,7 @@ def test_gpus_guests_and_queue_are_shown(gpunion: Terminal, campus: CampusDouble
     a_full_campus(campus, waiting=1)
     assert gpunion("top") == 0
     head, _, legend, _, _, node, _, names, waits = gpunion.out.splitlines()
-    assert head == "1 GPU busy, 1 free   1 job at work, 1 waiting"
+    assert head == "1 GPU busy, 1 free; 1 job at work, 1 waiting"
     assert "# a guest has it" in legend
     assert node.split("  ")[0] == "node-000"
     assert "#." in node
@@ -92,7 +92,7 @@ def test_only_a_gpu_that_a_new_guest_would_find_is_free(changes: Json, signs: st
     lines = looked_at(look, width=None, height=None)
     [line] = [line for line in lines if line.startswith("alpha")]
     assert signs in line.split()
-    assert lines[0].startswith(f"1 GPU busy, {signs.count('.')} free ")
+    assert lines[0].startswith(f"1 GPU busy, {signs.count('.')} free;")
     assert all(sign in lines[2].split() for sign in signs)
 
 

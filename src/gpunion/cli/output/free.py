@@ -7,10 +7,11 @@ from collections import Counter
 from gpunion.cli.campus import Json
 from gpunion.cli.output.screen import Screen, Table
 from gpunion.cli.output.times import clock_time
-from gpunion.cli.quantities import shown_duration, shown_size
+from gpunion.cli.quantities import shown_duration, shown_model, shown_size
 from gpunion.text import counted
 
 COLUMNS = ("NODE", "LAB", "FREE GPUS", "CPUS", "MEMORY", "UNTIL", "NOTICE", "FOR")
+SPARE = ("NOTICE", "MEMORY", "CPUS", "UNTIL", "LAB")  # where a screen has no room for all
 
 
 def show_free(answer: Json, screen: Screen) -> None:
@@ -20,7 +21,7 @@ def show_free(answer: Json, screen: Screen) -> None:
     useful = [node for node in answer["nodes"] if node["gpus"] or node["cpus"] >= 1.0]
     if useful:
         useful.sort(key=lambda node: (-len(node["gpus"]), node["node"]))
-        screen.table(Table(columns=COLUMNS, rows=[_row(node) for node in useful]))
+        screen.table(Table(columns=COLUMNS, rows=[_row(node) for node in useful], spare=SPARE))
     waiting = answer["waiting"]
     if not useful:
         screen.line("Nothing is free now. Next: gpunion submit hands a job in, and it starts when it can.")
@@ -42,7 +43,7 @@ def _row(node: Json) -> list[str]:
 
 
 def _gpus(gpus: list[Json]) -> str:
-    kinds = Counter(f"{gpu['model']} {shown_size(gpu['memory_bytes'])}" for gpu in gpus)
+    kinds = Counter(f"{shown_model(gpu['model'])} {shown_size(gpu['memory_bytes'])}" for gpu in gpus)
     return ", ".join(f"{count} x {kind}" for kind, count in sorted(kinds.items())) or "none"
 
 

@@ -33,18 +33,20 @@ def looked_at(look: Look, *, width: int | None, height: int | None) -> list[str]
     guests = {job["id"]: job for job in look.guests}
     head = list(_head(look, width))
     nodes = [_node(node, guests) for node in sorted(look.nodes, key=lambda node: node["id"])]
-    machines = Table(columns=("NODE", "LAB", "PHASE", "GPUS", "GUESTS"), rows=[*nodes]).by_row(width)
+    machines = Table(
+        columns=("NODE", "LAB", "PHASE", "GPUS", "GUESTS"), rows=[*nodes], spare=("LAB", "PHASE")
+    )
     waits = [_waiting(job) for job in look.queue]
-    queue = Table(columns=("WAITS", "WHO", "GPUS", "HANDED IN"), rows=[*waits]).by_row(width)
-    if not look.waiting:
-        queue = [["Nobody waits."]]
+    queue = Table(columns=("WAITS", "WHO", "GPUS", "HANDED IN"), rows=[*waits], spare=("GPUS", "WHO"))
+    nodes_shown = machines.fitting(width).by_row(width)
+    waits_shown = queue.fitting(width).by_row(width) if look.waiting else [["Nobody waits."]]
     if height is None:
-        shown = [*head, "", *_cut(machines, len(nodes), None), "", *_cut(queue, look.waiting, None)]
+        shown = [*head, "", *_cut(nodes_shown, len(nodes), None), "", *_cut(waits_shown, look.waiting, None)]
     else:
         room = max(2 * SAID_LEAST, height - len(head) - 2)
-        least = max(SAID_LEAST, room - sum(map(len, machines)))
-        below = _cut(queue, look.waiting, least)
-        shown = [*head, "", *_cut(machines, len(nodes), room - len(below)), "", *below]
+        least = max(SAID_LEAST, room - sum(map(len, nodes_shown)))
+        below = _cut(waits_shown, look.waiting, least)
+        shown = [*head, "", *_cut(nodes_shown, len(nodes), room - len(below)), "", *below]
     return [line if width is None else cut(line, width) for line in shown][:height]
 
 
@@ -54,7 +56,7 @@ def _head(look: Look, width: int | None) -> Iterator[str]:
     told = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items())) or "none"
     at_work = {_job_of(run) for node in look.nodes for run in node["runs"]}
     for line in (
-        f"{counted(signs[BUSY], 'GPU')} busy, {signs[FREE]} free   "
+        f"{counted(signs[BUSY], 'GPU')} busy, {signs[FREE]} free; "
         f"{counted(len(at_work), 'job')} at work, {look.waiting} waiting",
         f"Machines: {told}",
         f"GPUs: {LEGEND}",

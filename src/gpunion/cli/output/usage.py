@@ -47,6 +47,7 @@ def show_usage(answer: Json, screen: Screen) -> None:
                 columns=("WHO", "LAB", "JOBS", "DONE", "FAILED", "USED", "BORROWED"),
                 rows=[_person(one) for one in answer["people"]],
                 folds_first=True,
+                spare=("FAILED", "DONE", "BORROWED", "LAB"),
             )
         )
         screen.line()
@@ -56,6 +57,7 @@ def show_usage(answer: Json, screen: Screen) -> None:
                 columns=("LAB", "USED", "BORROWED", "LENT", "TO ITS OWN", "OPEN", "BUSY", "WANTED BACK"),
                 rows=[_lab(one) for one in answer["labs"]],
                 folds_first=True,
+                spare=("TO ITS OWN", "WANTED BACK", "BORROWED", "OPEN"),
             )
         )
         screen.line()
@@ -102,7 +104,7 @@ def _show_side_by_side(labs: Sequence[Json], screen: Screen) -> None:
         rows.append(_at_work("(all)", together))
     screen.line("At work, of the time that GPUs were there:")
     columns = ("LAB", "SEEN", "FOR OWNERS", "FOR GUESTS", "BOTH")
-    screen.table(Table(columns=columns, rows=rows, folds_first=True))
+    screen.table(Table(columns=columns, rows=rows, folds_first=True, spare=("SEEN",)))
     own, both = _share(together, "own_gpu_h"), _share(together, "own_gpu_h", "guest_gpu_h")
     screen.line(f"Without lending they would have worked {own} of the time; lent they worked {both}.")
     screen.line()
@@ -136,6 +138,8 @@ def _show_work(answer: Json, screen: Screen) -> None:
             Table(
                 columns=("INTERRUPTED BECAUSE", "RUNS", "MOVED", "ANEW", "KEPT", "LOST", "STOOD STILL"),
                 rows=[_interruption(one) for one in answer["interruptions"]],
+                folds_first=True,
+                spare=("STOOD STILL", "MOVED", "ANEW"),
             )
         )
     screen.line()

@@ -140,7 +140,7 @@ def _show(context: Context, past: Recorded, before: Outcome, after: Outcome) -> 
     screen.line()
     rows = [_row("as it was", was), _row("changed", would)]
     columns = ("CAMPUS", "MACHINES", "MEDIAN WAIT", "LOWEST TO HIGHEST", "MEAN", "NEVER RAN", "BUSY")
-    screen.table(Table(columns=columns, rows=[*rows]))
+    screen.table(Table(columns=columns, rows=[*rows], spare=("MEAN", "NEVER RAN", "MACHINES")))
     screen.line()
     screen.line(
         f"Median wait {shown_duration(was['median_wait_s'])} -> {shown_duration(would['median_wait_s'])}, "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
+from gpunion.cli.output.cells import width_of
+from gpunion.cli.output.free import show_free
 from gpunion.cli.output.gpu_history import show_gpu_history
 from gpunion.cli.output.screen import GAP, Screen, Table
 from gpunion.cli.output.top import Look, looked_at
@@ -14,11 +16,14 @@ from gpunion.cli.output.usage import show_usage
 from tests.unit.cli.campus_double import Json, a_job
 from tests.unit.cli.test_operator_commands import a_node
 from tests.unit.cli.test_usage import CAUSE, LAB, PERSON, a_week
-from tests.unit.cli.test_usage_gpus import a_point
+from tests.unit.cli.test_usage_gpus import HOURS, by_the_hour, seen
 
 WIDTHS = pytest.mark.parametrize("width", [80, 120])
+NARROW_TOO = pytest.mark.parametrize("width", [40, 80, 120])
 LONG_LAB, LONG_USER = "computational-linguistics", "a.very.long.name@campus.example"
+WIDE_LAB, WIDE_USER = "人工知能研究室", "視覚研究室の計算機"
 LONG_NODE = "workstation-in-room-217"
+MANY_LABS = [LONG_LAB, WIDE_LAB, *(f"lab-{number}" for number in range(30))]
 
 
 class Terminal(io.StringIO):
@@ -33,11 +38,24 @@ class PlainScreen(Screen):
         return False
 
 
-def lines_of(width: int, monkeypatch: pytest.MonkeyPatch, show: Any, answer: Json) -> list[str]:
+def lines_of(width: int, monkeypatch: pytest.MonkeyPatch, show: Callable[[Screen], None]) -> list[str]:
     monkeypatch.setenv("COLUMNS", str(width))
     out = Terminal()
-    show(answer, PlainScreen(out=out))
+    show(PlainScreen(out=out))
     return out.getvalue().splitlines()
+
+
+def place_of(text: str, line: str) -> int:
+    """Where it stands on a terminal."""
+    return width_of(line[: line.index(text)])
+
+
+def row_of(name: str, lines: list[str]) -> str:
+    return next(line for line in lines if line.startswith(f"{name} "))
+
+
+def widest(lines: list[str]) -> int:
+    return max(map(width_of, lines))
 
 
 @WIDTHS
@@ -45,29 +63,80 @@ def test_usage_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     people = [
         {**PERSON, "used_gpu_h": 12_345.6, "borrowed_gpu_h": 10_000.0},
         {**PERSON, "user": LONG_USER, "lab": LONG_LAB},
+        {**PERSON, "user": WIDE_USER, "lab": WIDE_LAB, "used_gpu_h": 54_321.0},
     ]
-    week = a_week(people=people, labs=[LAB, {**LAB, "lab": LONG_LAB}], interruptions=[CAUSE])
-    lines = lines_of(width, monkeypatch, show_usage, week)
-    assert max(map(len, lines)) <= width
-    [head] = [line for line in lines if line.startswith("WHO")]
-    [ada] = [line for line in lines if line.startswith("ada")]
-    assert ada.index("12,345.6") == head.index("USED")
-    assert ada.index("10,000.0") == head.index("BORROWED")
+    labs = [{**LAB, "lab": lab, "open_gpu_h": 99_999.9} for lab in MANY_LABS]
+    week = a_week(people=people, labs=labs, interruptions=[CAUSE])
+    lines = lines_of(width, monkeypatch, lambda screen: show_usage(week, screen))
+    assert widest(lines) <= width
+    head = row_of("WHO", lines)
+    assert place_of("12,345.6", row_of("ada", lines)) == place_of("USED", head)
+    assert place_of("10,000.0", row_of("ada", lines)) == place_of("BORROWED", head)
+    assert place_of("54,321.0", row_of(WIDE_USER, lines)) == place_of("USED", head)
+    head = row_of("LAB", lines)
+    for lab in (WIDE_LAB, "lab-0", "lab-29"):
+        assert place_of("99,999.9", row_of(lab, lines)) == place_of("OPEN", head)
+        assert place_of("15x", row_of(lab, lines)) == place_of("WANTED", head)
+
+
+@WIDTHS
+def test_what_is_free_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = [{"index": 0, "model": "NVIDIA GeForce RTX 4090", "memory_bytes": 24 * 2**30, "speed": 1.0}]
+    place = {
+        "lab": "vision", "gpus": gpus, "cpus": 64.0, "memory_bytes": 2**36, "notice_s": 60.0,
+        "until": "2026-01-01T00:00:00.000Z", "allow_labs": ["vision"], "deny_labs": [],
+        "allow_people": [], "deny_people": [],
+    }  # fmt: skip
+    nodes = [
+        {**place, "node": LONG_NODE, "lab": LONG_LAB, "allow_people": [LONG_USER]},
+        {**place, "node": "beta", "lab": WIDE_LAB},
+        {**place, "node": "gamma", "deny_people": [WIDE_USER]},
+    ]
+    lines = lines_of(width, monkeypatch, lambda screen: show_free({"nodes": nodes, "waiting": 2}, screen))
+    assert widest(lines) <= width
+    for node in (LONG_NODE, "beta", "gamma"):
+        row = row_of(node, lines)
+        assert place_of(" 64 ", row) == place_of(" CPUS", row_of("NODE", lines))
+        assert place_of("lab vision", row) == place_of("FOR", row_of("NODE", lines))
+
+
+def a_gpu(node: str, model: str = "NVIDIA GeForce RTX 4090") -> Json:
+    points = [{**point, "seen_s": 3550.0} for point in by_the_hour(*(hour / 24 for hour in range(24)))]
+    return {"node": node, "index": 0, "uuid": "GPU-1", "model": model, "points": points}
+
+
+def what_gpus_did(width: int, monkeypatch: pytest.MonkeyPatch, *gpus: Json) -> list[str]:
+    history = seen(*gpus, since=HOURS)
+    return lines_of(width, monkeypatch, lambda screen: show_gpu_history(history, screen, for_s=86_400.0))
 
 
 @WIDTHS
 def test_what_gpus_did_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = {
-        "node": LONG_NODE, "index": 0, "uuid": "GPU-1", "model": "NVIDIA GeForce RTX 4090",
-        "points": [a_point(number / 24) for number in range(24)],
-    }  # fmt: skip
-    history = {"since": "2026-01-01T00:00:00.000Z", "gpus": [gpu], "left_out": 0}
-    lines = lines_of(width, monkeypatch, show_gpu_history, history)
-    assert max(map(len, lines)) <= width
-    head, first = lines[1], lines[2]
-    assert first.index("24 min") == head.index("SEEN")
-    assert first[head.index("OVER TIME")] == "_"
-    assert first.endswith("@")  # in one piece
+    slice_of_one = a_gpu("beta", "NVIDIA A100-SXM4-80GB MIG 1g.10gb")
+    lines = what_gpus_did(width, monkeypatch, a_gpu(LONG_NODE), slice_of_one)
+    assert widest(lines) <= width
+    head = row_of("NODE", lines)
+    for node in (LONG_NODE, "beta"):
+        row = row_of(node, lines)
+        assert place_of("23 h 40 min", row) == place_of("SEEN", head)
+        assert row[head.index("OVER TIME")] == "_"
+        assert row.endswith("@")  # in one piece
+
+
+@NARROW_TOO
+def test_a_node_can_be_copied_from_what_gpus_did(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = what_gpus_did(width, monkeypatch, a_gpu(LONG_NODE), a_gpu("beta"))
+    rows = [line.split()[:2] for line in lines if line.startswith((LONG_NODE, "beta"))]
+    assert rows == [[LONG_NODE, "0"], ["beta", "0"]]
+
+
+def test_a_screen_that_has_no_room_for_all_columns_says_which_it_leaves_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = what_gpus_did(80, monkeypatch, a_gpu(LONG_NODE, "NVIDIA A100-SXM4-80GB MIG 1g.10gb"))
+    assert "MODEL" not in row_of("NODE", lines)
+    assert lines[-1] == "No room for MODEL. Next: --json, or a wider terminal"
+    assert "MODEL" in row_of("NODE", what_gpus_did(120, monkeypatch, a_gpu(LONG_NODE)))
 
 
 TABLES = {
@@ -134,7 +203,7 @@ def test_a_table_of_many_columns_is_folded_at_its_blanks(width: int, name: str) 
     assert words <= set(" ".join(lines).split())
 
 
-@WIDTHS
+@NARROW_TOO
 def test_the_campus_as_it_is_fits(width: int) -> None:
     run_id = f"{a_job(1)['id']}-e1"
     gpus = [
@@ -142,13 +211,25 @@ def test_the_campus_as_it_is_fits(width: int) -> None:
         for index in range(8)
     ]
     nodes = [
-        a_node(id=LONG_NODE, lab=LONG_LAB, phase=phase, runs=[run_id], gpus=gpus)
-        for phase in ("sharing", "reclaiming", "reclaimed", "paused", "silent")
+        a_node(id=f"{phase}-{LONG_NODE}"[:32], lab=lab, phase=phase, runs=[run_id], gpus=gpus)
+        for phase, lab in (("sharing", LONG_LAB), ("paused", WIDE_LAB), ("silent", "vision"))
     ]
     live = {"run_id": "x", "step": 1, "progress": 0.3}
-    guest = a_job(1, name="a-very-long-name-that-somebody-gave", live=live)
-    queue = [a_job(2, phase="pending", owner=LONG_USER, node_id=None)]
-    look = Look(nodes=nodes, guests=[guest], queue=queue, waiting=1)
-    lines = looked_at(look, width=width, height=24)
-    assert max(map(len, lines)) <= width
-    assert len(lines) <= 24
+    guest = a_job(1, name=f"a-very-long-name-that-somebody-gave-{WIDE_USER}", live=live)
+    queue = [
+        a_job(2, name="first", phase="pending", owner=LONG_USER, node_id=None),
+        a_job(3, name=WIDE_USER, phase="pending", owner=WIDE_USER, node_id=None),
+    ]
+    look = Look(nodes=nodes, guests=[guest], queue=queue, waiting=2)
+    lines = looked_at(look, width=width, height=40)
+    assert widest(lines) <= width
+    assert len(lines) <= 40
+    if width > 40:
+        head, names = row_of("NODE", lines), row_of("WAITS", lines)
+        assert {
+            place_of(signs, line) for line in lines for signs in ("#.......", "#-------") if signs in line
+        } == {place_of("GPUS", head)}
+        assert {place_of(" ago", row_of(name, lines)) for name in ("first", WIDE_USER)} == {
+            place_of(" ago", row_of("first", lines))
+        }
+        assert place_of(LONG_USER[:8], row_of("first", lines)) == place_of("WHO", names)
