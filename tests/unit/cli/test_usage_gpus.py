@@ -116,6 +116,15 @@ def test_many_points_fit_into_a_line(gpunion: Terminal, campus: CampusDouble) ->
     assert all(len(line) <= 100 for line in gpunion.out.splitlines())
 
 
+def test_the_axis_begins_with_what_is_told_where_older_points_are_left_out(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.gpus_seen = seen(a_gpu(*by_the_hour(*[1.0] * 12)), since=HOURS - timedelta(days=6), left_out=3)
+    assert gpunion("usage", "gpus", "--since", "7d") == 0
+    assert "a sign is 1 h," in gpunion.out
+    assert over_time(gpunion.out) == "@" * 12
+
+
 def test_nothing_seen_is_told_with_why(gpunion: Terminal, campus: CampusDouble) -> None:
     campus.gpus_seen = seen()
     assert gpunion("usage", "gpus") == 0

@@ -69,6 +69,9 @@ def _laid_out(answer: Json, for_s: float, room: int | None) -> Iterator[tuple[Ta
     """Those that fit, best first, and in any case the smallest one."""
     points = [point for gpu in answer["gpus"] for point in gpu["points"]]
     since_s, point_s = _moment_s(answer["since"]), _point_s(points)
+    if answer["left_out"]:  # nobody knows whether they were seen: the axis begins with what is told
+        moments = [_moment_s(point["at"]) for point in points]
+        since_s, for_s = min(moments), max(moments) - min(moments) + point_s
     axes = [Axis.over(since_s, for_s, point_s, slots) for slots in SLOTS]
     drawn = [(axis, [_cells(gpu, axis) for gpu in answer["gpus"]]) for axis in axes]
     for spared in range(len(SPARE) + 1):
