@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
 
 from tests.unit.cli.campus_double import CampusDouble, Json, Terminal
 
@@ -74,6 +79,38 @@ def test_a_spreadsheet_has_a_line_for_each_and_no_formula(gpunion: Terminal, cam
     person, lab = csv.DictReader(gpunion.out.splitlines())
     assert (person["kind"], person["user"], person["used_gpu_h"]) == ("person", "'=1+1", "12.340")
     assert (lab["kind"], lab["lab"], lab["open_gpu_h"], lab["user"]) == ("lab", "robots", "22.000", "")
+
+
+def what_next(gpunion: Terminal, campus: CampusDouble, trouble: str) -> str:
+    campus.used = a_week(history_trouble=f"/data/usage.db: {trouble}")
+    assert gpunion("usage") == 0
+    told, next_step = gpunion.out.splitlines()[-2:]
+    assert told == f"They are not kept now: /data/usage.db: {trouble}."
+    return next_step
+
+
+@pytest.mark.parametrize(
+    "trouble", ["database disk image is malformed", "a row of GPUs' figures has another length"]
+)
+def test_a_damaged_history_is_to_be_moved_away(gpunion: Terminal, campus: CampusDouble, trouble: str) -> None:
+    assert "move that file away" in what_next(gpunion, campus, trouble)
+    assert "df -h" not in gpunion.out
+
+
+def test_so_is_one_that_is_none(gpunion: Terminal, campus: CampusDouble, tmp_path: Path) -> None:
+    (tmp_path / "usage.db").write_bytes(b"no database at all" * 1000)
+    with closing(sqlite3.connect(tmp_path / "usage.db")) as connection, pytest.raises(sqlite3.Error) as seen:
+        connection.execute("CREATE TABLE some (thing)")
+    assert "move that file away" in what_next(gpunion, campus, str(seen.value))
+
+
+@pytest.mark.parametrize(
+    "trouble", ["database or disk is full", "[Errno 13] Permission denied", "disk I/O error"]
+)
+def test_one_that_has_no_room_needs_a_look_at_its_disk(
+    gpunion: Terminal, campus: CampusDouble, trouble: str
+) -> None:
+    assert "df -h on the coordinator" in what_next(gpunion, campus, trouble)
 
 
 def test_a_time_in_which_nothing_happened_says_where_to_look(gpunion: Terminal, campus: CampusDouble) -> None:

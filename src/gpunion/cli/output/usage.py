@@ -19,6 +19,9 @@ CSV_COLUMNS = (
     "given_gpu_h", "lent_gpu_h", "open_gpu_h", "busy_gpu_h", "watched_gpu_h", "own_gpu_h", "guest_gpu_h",
     "departures",
 )  # fmt: skip
+# Of a file that cannot be read as what it was: no room on the disk mends that.
+DAMAGED = ("not a database", "malformed", "decompress", "another length", "has no column", "no such column")
+NO_ROOM = ("full", "No space", "quota", "I/O error", "unable to open", "Permission", "readonly", "Read-only")
 CAUSES = {
     "owner_reclaim": "owner wanted it back",
     "owner_kill": "owner ended it at once",
@@ -174,7 +177,17 @@ def _show_history(answer: Json, screen: Screen) -> None:
     if since is not None and since > answer["since"]:
         screen.line(f"OPEN, BUSY and WANTED BACK are counted from {clock_time(since)} on.")
     if answer["history_trouble"]:
-        screen.line(f"They are not kept now: {answer['history_trouble']}. Next: df -h on the coordinator.")
+        screen.line(f"They are not kept now: {answer['history_trouble']}.")
+        screen.line(f"Next: {_way_out(answer['history_trouble'])}")
+
+
+def _way_out(trouble: str) -> str:
+    """By the words of SQLite and the system, which the coordinator passes on."""
+    if any(word in trouble for word in DAMAGED):
+        return "move that file away with the coordinator stopped: it begins a new one, without what was."
+    if any(word in trouble for word in NO_ROOM):
+        return "df -h on the coordinator, and whether it may write where that file is."
+    return "the coordinator's log has more of it, at usage_history."
 
 
 def _hours(gpu_h: float) -> str:
