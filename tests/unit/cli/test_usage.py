@@ -58,6 +58,9 @@ def test_people_labs_work_and_departures_are_told(gpunion: Terminal, campus: Cam
         "50%",
         "15x",
     ]
+    assert "Work: 12.3 GPU-hours in all. Jobs that failed had 1.0 of it." in told
+    interrupted = told.index("Runs that were interrupted then had done 5.5 since they began:")
+    assert told[interrupted + 1] == "5.0 was kept, and 0.500 lost."
     assert any(line.startswith("owner wanted it back") and line.endswith("1 min 30 s") for line in told)
     assert "Mon  .........3.............." in told
     assert "Tue  .................+......" in told
@@ -111,6 +114,12 @@ def test_one_that_has_no_room_needs_a_look_at_its_disk(
     gpunion: Terminal, campus: CampusDouble, trouble: str
 ) -> None:
     assert "df -h on the coordinator" in what_next(gpunion, campus, trouble)
+
+
+def test_a_loss_in_a_time_without_work_is_told_too(gpunion: Terminal, campus: CampusDouble) -> None:
+    campus.used = a_week(used_gpu_h=0.0)
+    assert gpunion("usage") == 0
+    assert "owner wanted it back" in gpunion.out
 
 
 def test_a_time_in_which_nothing_happened_says_where_to_look(gpunion: Terminal, campus: CampusDouble) -> None:

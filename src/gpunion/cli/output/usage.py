@@ -128,15 +128,19 @@ def _share(of: Json, *names: str) -> str:
 
 
 def _show_work(answer: Json, screen: Screen) -> None:
-    if not answer["used_gpu_h"]:
+    if not (answer["used_gpu_h"] or answer["interruptions"]):
         return
     screen.line(
-        f"Work: {_hours(answer['used_gpu_h'])} GPU-hours in all. Interruptions lost "
-        f"{_hours(answer['lost_gpu_h'])}, and {_hours(answer['kept_gpu_h'])} was kept."
+        f"Work: {_hours(answer['used_gpu_h'])} GPU-hours in all. "
+        f"Jobs that failed had {_hours(answer['failed_gpu_h'])} of it."
     )
-    screen.line(f"Jobs that failed had {_hours(answer['failed_gpu_h'])}.")
     if answer["interruptions"]:
+        kept_gpu_h, lost_gpu_h = answer["kept_gpu_h"], answer["lost_gpu_h"]
         screen.line()
+        screen.line(
+            f"Runs that were interrupted then had done {_hours(kept_gpu_h + lost_gpu_h)} since they began:"
+        )
+        screen.line(f"{_hours(kept_gpu_h)} was kept, and {_hours(lost_gpu_h)} lost.")
         screen.table(
             Table(
                 columns=("INTERRUPTED BECAUSE", "RUNS", "MOVED", "ANEW", "KEPT", "LOST", "STOOD STILL"),

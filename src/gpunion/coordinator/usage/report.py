@@ -58,7 +58,9 @@ class LabUse:
 
 @dataclass(slots=True, kw_only=True)
 class Interruptions:
-    """What one cause did to runs. `kept`: of what they had done, what their jobs went on from."""
+    """What one cause did to runs within the time asked for. `kept`: of what they had done since they began,
+    however long ago, what their jobs went on from: what an interruption costs does not depend on since when
+    somebody looks."""
 
     cause: Cause
     count: int = 0

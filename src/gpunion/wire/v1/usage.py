@@ -122,6 +122,8 @@ class GpuHistory(Answer):
 
 
 class InterruptionsOut(Answer):
+    """Of runs that were interrupted in that time, and all that they had done since they began."""
+
     cause: str
     count: int
     moved: int
@@ -137,10 +139,10 @@ class UsageOut(Answer):
     until: str
     history_since: str | None  # what was open and when machines were wanted back is known from then on
     history_trouble: str  # why it is not written or read now; empty: it is
-    used_gpu_h: float
-    failed_gpu_h: float
-    lost_gpu_h: float
-    kept_gpu_h: float
+    used_gpu_h: float  # in that time
+    failed_gpu_h: float  # of it, by jobs that failed
+    lost_gpu_h: float = Field(description="of all that runs had done that were interrupted in that time")
+    kept_gpu_h: float = Field(description="of the same, since they began, however long ago that was")
     people: list[PersonUseOut]
     labs: list[LabUseOut]
     interruptions: list[InterruptionsOut]

@@ -80,7 +80,8 @@ def test_a_machine_that_is_lost_loses_what_was_not_saved() -> None:
     assert told.moved == (here.run("job-e2").node_id != first)
 
 
-def test_what_a_job_goes_on_from_is_kept() -> None:
+def an_interrupted_job() -> Headquarters:
+    """It has run for an hour, and a quarter of its steps is made again."""
     here = campus()
     here.joins("beta", facts(lab="robots"))
     here.submits("job")
@@ -92,6 +93,21 @@ def test_what_a_job_goes_on_from_is_kept() -> None:
     here.now_s = began_s + HOUR_S
     here.ended("job-e1", EndReason.GUEST_LOST, step=100)
     here.started("job-e2", step=75, restored="job-e1-c1")
+    return here
+
+
+def test_what_a_job_goes_on_from_is_kept() -> None:
+    here = an_interrupted_job()
     [told] = usage_of(here.state, since_the_beginning(here)).causes.values()
     assert told.lost_gpu_s == pytest.approx(HOUR_S / 4)
     assert told.kept_gpu_s == pytest.approx(3 * HOUR_S / 4)
+
+
+def test_an_interruption_costs_the_same_however_far_back_somebody_looks() -> None:
+    """What a run had done before the time asked for is no part of what was used in it."""
+    here = an_interrupted_job()
+    found = usage_of(here.state, Asked(since_s=here.now_s - 60.0, until_s=here.now_s))
+    [told] = found.causes.values()
+    assert found.used_gpu_s == pytest.approx(60.0)
+    assert told.kept_gpu_s + told.lost_gpu_s == pytest.approx(HOUR_S)
+    assert told.lost_gpu_s == pytest.approx(HOUR_S / 4)
