@@ -33,7 +33,8 @@ class PersonUseOut(Answer):
 
 
 class LabUseOut(Answer):
-    """`open_gpu_h`: of GPUs that guests could have, since `history_since`; of it, `busy_gpu_h` were had."""
+    """`open_gpu_h`: of GPUs that were lent, since `history_since`; of it, `busy_gpu_h` guests had. A machine
+    that is paused lends, too."""
 
     lab: str
     used_gpu_h: float

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from gpunion.coordinator.usage.meter import GAP_MAX_S, Meter
 from gpunion.domain.ids import NodeId
@@ -63,6 +66,22 @@ def test_a_machine_that_is_taken_back_lends_no_more_and_is_counted_once() -> Non
     scene.at(60.0, a_lender(phase=NodePhase.RECLAIMED, departures=1))
     scene.at(70.0, a_lender(phase=NodePhase.RECLAIMED, departures=1))
     assert totals(scene.meter.take(120.0)) == (120.0, 0.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lent_gpu_s"),
+    [
+        ({"phase": NodePhase.PAUSED}, 120.0),
+        ({"phase": NodePhase.RECLAIMING}, 120.0),
+        ({"phase": NodePhase.RECLAIMED}, 0.0),
+        ({"phase": NodePhase.SILENT}, 0.0),
+        ({"isolated_because": "it said what cannot be"}, 0.0),
+    ],
+)
+def test_a_machine_lends_until_it_is_taken_back(changes: dict[str, Any], lent_gpu_s: float) -> None:
+    """Paused, nobody new comes there; its GPUs are lent all the same, as everywhere else that counts them."""
+    scene = Scene(a_lender(**changes))
+    assert totals(scene.meter.take(60.0)) == (lent_gpu_s, 0.0, 0)
 
 
 def test_what_a_guest_still_has_is_lent_whatever_was_said_since() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpunion.coordinator.usage.report import Asked, usage_of
 from gpunion.domain.jobs.migration import Cause
 from gpunion.domain.jobs.run import EndReason
 from tests.builders.headquarters import Headquarters
-from tests.builders.values import a_spec, facts
+from tests.builders.values import a_spec, facts, some_gpus
 
 HOUR_S = 3600.0
 
@@ -43,6 +45,16 @@ def test_what_a_lab_does_on_its_own_machines_is_lent_to_nobody() -> None:
     found = usage_of(here.state, since_the_beginning(here))
     lab = found.labs["vision"]
     assert (lab.used_gpu_s, lab.given_gpu_s, lab.lent_gpu_s, lab.borrowed_gpu_s) == (HOUR_S, HOUR_S, 0.0, 0.0)
+
+
+def test_a_slice_of_a_card_counts_like_a_whole_one() -> None:
+    here = Headquarters(now_s=1000.0)
+    card = replace(some_gpus(1)[0], card="GPU-1", profile="1g.10gb")
+    here.joins("alpha", facts(gpus=(card, replace(card, index=1)), lab="vision"))
+    here.submits("job")
+    here.started()
+    here.now_s += HOUR_S
+    assert usage_of(here.state, since_the_beginning(here)).used_gpu_s == HOUR_S
 
 
 def test_only_the_part_within_the_time_asked_for_counts() -> None:
