@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from gpunion.domain.resources import GIB
+
 # Names are few: those of the campus's cards, and those that people ask for.
 NAMES_REMEMBERED = 4096
 # A letter behind a number makes another card (L40S), but for words that are only written without a blank.
+_MEMORY = re.compile(r"(\d{1,4}) ?(?:GB|GIB)\b")
 _PARTS = re.compile(r"[A-Z]+|\d+(?:(?!TI|SUPER|GB|GIB)[A-Z]+)?")
 
 
@@ -73,7 +76,7 @@ SPEEDS: dict[str, float] = {
 
 def speed_of(model: str, memory_bytes: int = 0, card_bytes: int = 0) -> float:
     """A slice has its share of the card, by memory."""
-    speed = _known(model) or UNKNOWN
+    speed = known_speed(model) or UNKNOWN
     if card_bytes > memory_bytes > 0:
         speed *= memory_bytes / card_bytes
     return speed
@@ -81,9 +84,15 @@ def speed_of(model: str, memory_bytes: int = 0, card_bytes: int = 0) -> float:
 
 def declared_speed(model: str) -> float:
     """Of a card that its owner names. As fast as the reference where the name says nothing: it may be any."""
-    return _known(model) or 1.0
+    return known_speed(model) or 1.0
 
 
-def _known(model: str) -> float | None:
+def known_speed(model: str) -> float | None:
     known = [name for name in SPEEDS if is_model(model, name)]
     return SPEEDS[max(known, key=len)] if known else None
+
+
+def named_memory_bytes(model: str) -> int | None:
+    """Where its name says so: makers write GB and mean GiB."""
+    found = _MEMORY.search(model.upper())
+    return int(found[1]) * GIB if found else None

@@ -11,16 +11,18 @@ from statistics import median
 from gpunion.cli.context import Context
 from gpunion.cli.exits import NOT_FOUND, OK, Trouble
 from gpunion.cli.output.progress import Progress
-from gpunion.cli.output.screen import Table
-from gpunion.cli.quantities import positive_count, positive_duration_s, shown_duration
+from gpunion.cli.quantities import positive_count, positive_duration_s
+from gpunion.lab.commands.plan_in_words import show_plan
+from gpunion.lab.replay.added_machines import Added, added
 from gpunion.lab.replay.again import Waits, waits_again
-from gpunion.lab.replay.from_answers import Json, added, recorded
+from gpunion.lab.replay.from_answers import Json, recorded
 from gpunion.lab.replay.recorded import PastMachine, Recorded
 
 CONNECTS = True
-JSON = """`{simulation: true, for_s, jobs, recorded_median_wait_s, seeds, as_it_was, changed}`; of both
-`{machines, median_wait_s, low_s, high_s, mean_wait_s, never_ran, utilisation}`,
-low and high over the seeds."""
+JSON = """`{simulation: true, for_s, jobs, left_out, recorded_median_wait_s, seeds, added, as_it_was,
+changed}`; of the last two `{machines, owners_drawn, median_wait_s, low_s, high_s, mean_wait_s, never_ran,
+utilisation}`, low and high over the seeds; `added`: of each machine more what was taken for granted, whether
+its model is `known`, and what is called most like it (`did_you_mean`)."""
 EXAMPLES = (
     "gpunion usage plan --add 2xRTX4090",
     "gpunion usage plan --since 30d --add 8xA100 --add 8xA100 --seeds 5",
@@ -58,7 +60,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             code=NOT_FOUND,
         )
     more = [added(gpus, model, at + 1, past.machines) for at, (gpus, model) in enumerate(arguments.add)]
-    changed = [one for one in past.machines if one.name not in arguments.without] + more
+    changed = [one for one in past.machines if one.name not in arguments.without]
+    changed += [one.machine for one in more]
     if not past.waits_s():
         raise Trouble(
             "no job was handed in then: there is nothing to run again",
@@ -73,10 +76,12 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             progress.reach(2 * seed - 1)
             after.append(waits_again(past, changed, seed))
             progress.reach(2 * seed)
+    told = _data(arguments, past, (before, past.machines), (after, changed))
+    told["added"] = [_more(one) for one in more]
     if context.screen.as_json:
-        context.screen.data(_data(arguments, past, (before, past.machines), (after, changed)))
+        context.screen.data(told)
     else:
-        _show(context, past, (before, past.machines), (after, changed))
+        show_plan(told, context.screen)
     return OK
 
 
@@ -109,6 +114,7 @@ def _figures(outcome: Outcome) -> Json:
     medians = [one.median_s for one in waits]
     return {
         "machines": len(machines),
+        "owners_drawn": sum(machine.phases is None for machine in machines),
         "median_wait_s": median(medians),
         "low_s": min(medians),
         "high_s": max(medians),
@@ -123,6 +129,7 @@ def _data(arguments: argparse.Namespace, past: Recorded, before: Outcome, after:
         "simulation": True,
         "for_s": arguments.since,
         "jobs": len(past.jobs),
+        "left_out": past.left_out,
         "recorded_median_wait_s": median(past.waits_s()),
         "seeds": arguments.seeds,
         "as_it_was": _figures(before),
@@ -130,32 +137,16 @@ def _data(arguments: argparse.Namespace, past: Recorded, before: Outcome, after:
     }
 
 
-def _show(context: Context, past: Recorded, before: Outcome, after: Outcome) -> None:
-    screen, was, would = context.screen, _figures(before), _figures(after)
-    waited = shown_duration(median(past.waits_s()))
-    screen.line(
-        f"A simulation of {len(past.jobs)} jobs over {shown_duration(past.length_s)}. "
-        f"In truth the median wait was {waited}."
-    )
-    screen.line()
-    rows = [_row("as it was", was), _row("changed", would)]
-    columns = ("CAMPUS", "MACHINES", "MEDIAN WAIT", "LOWEST TO HIGHEST", "MEAN", "NEVER RAN", "BUSY")
-    screen.table(Table(columns=columns, rows=[*rows], spare=("MEAN", "NEVER RAN", "MACHINES")))
-    screen.line()
-    screen.line(
-        f"Median wait {shown_duration(was['median_wait_s'])} -> {shown_duration(would['median_wait_s'])}, "
-        f"each over {len(before[0])} seeds."
-    )
-    screen.line("Owners come as often as those of their lab did, at moments that are drawn anew.")
-
-
-def _row(name: str, one: Json) -> list[str]:
-    return [
-        name,
-        str(one["machines"]),
-        shown_duration(one["median_wait_s"]),
-        f"{shown_duration(one['low_s'])} to {shown_duration(one['high_s'])}",
-        shown_duration(one["mean_wait_s"]),
-        f"{one['never_ran']:g}",
-        f"{one['utilisation']:.0%}",
-    ]
+def _more(one: Added) -> Json:
+    card, capacity = one.gpus[0], one.machine.facts.capacity
+    return {
+        "gpus": len(one.gpus),
+        "model": one.model,
+        "known": one.known,
+        "did_you_mean": one.meant,
+        "gpu_memory_bytes": card.memory_bytes,
+        "gpu_memory_known": one.memory_known,
+        "speed": card.speed,
+        "cpus": capacity.cpus,
+        "memory_bytes": capacity.memory_bytes,
+    }

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
-from gpunion.domain.gpu_models import declared_speed, is_model
 from gpunion.domain.jobs.job import JobSpec, Priority
 from gpunion.domain.nodes.node import NodeFacts, NodePhase
 from gpunion.domain.nodes.terms import Terms
-from gpunion.domain.resources import GIB, Capacity, Gpu, Request
+from gpunion.domain.resources import Capacity, Gpu, Request
 from gpunion.lab.replay.recorded import PastJob, PastLab, PastMachine, Recorded
 
 Json = dict[str, Any]
 
-# Of a machine that is only thought of, by GPU.
-ADDED_CPUS, ADDED_MEMORY_BYTES, ADDED_UPLINK_BPS, ADDED_GPU_BYTES = 16.0, 64 * GIB, 1e9, 24 * GIB
 _HOUR_S = 3600.0
 
 
@@ -22,31 +20,16 @@ def recorded(past: Json, usage: Json, nodes: list[Json], *, counted_s: float) ->
     """`counted_s`: since when departures are counted, at most the whole time."""
     here = [node for node in nodes if node["phase"] != "left"]
     kept = {one["node"]: one["phases"] for one in past.get("machines", ())}
+    since = datetime.fromisoformat(past["since"])
     return Recorded(
         length_s=past["length_s"],
         counted_s=counted_s,
         began_hour=past["began_hour"],
         jobs=tuple(_job(one) for one in past["requests"]),
         labs=tuple(_lab(one, here, counted_s) for one in usage["labs"] if one["open_gpu_h"]),
-        machines=tuple(_machine(node, kept.get(node["id"])) for node in here),
+        machines=tuple(_machine(node, kept.get(node["id"]), since) for node in here),
+        left_out=past["left_out"],
     )
-
-
-def added(gpus: int, model: str, number: int, known: tuple[PastMachine, ...]) -> PastMachine:
-    """As large as a card of the campus that is called so, if there is one."""
-    alike = [gpu for one in known for gpu in one.facts.capacity.gpus if is_model(gpu.model, model)]
-    size_bytes = alike[0].memory_bytes if alike else ADDED_GPU_BYTES
-    speed = alike[0].speed if alike else declared_speed(model)
-    cards = tuple(
-        Gpu(index=index, model=model, memory_bytes=size_bytes, speed=speed) for index in range(gpus)
-    )
-    capacity = Capacity(
-        gpus=cards,
-        cpus=ADDED_CPUS * gpus,
-        memory_bytes=ADDED_MEMORY_BYTES * gpus,
-        uplink_bps=ADDED_UPLINK_BPS,
-    )
-    return PastMachine(name=f"added-{number}", facts=NodeFacts(lab="added", capacity=capacity))
 
 
 def _job(one: Json) -> PastJob:
@@ -87,7 +70,7 @@ def _lab(one: Json, nodes: list[Json], counted_s: float) -> PastLab:
     )
 
 
-def _machine(node: Json, kept: list[Json] | None) -> PastMachine:
+def _machine(node: Json, kept: list[Json] | None, since: datetime) -> PastMachine:
     gpus = tuple(
         Gpu(index=gpu["index"], model=gpu["model"], memory_bytes=gpu["memory_bytes"], speed=gpu["speed"])
         for gpu in node["gpus"]
@@ -103,5 +86,6 @@ def _machine(node: Json, kept: list[Json] | None) -> PastMachine:
     return PastMachine(
         name=node["id"],
         facts=NodeFacts(lab=node["lab"], capacity=capacity, terms=terms),
+        joined_s=(datetime.fromisoformat(node["joined_at"]) - since).total_seconds(),
         phases=None if kept is None else tuple((one["at_s"], NodePhase(one["phase"])) for one in kept),
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from gpunion.domain.ids import NodeId
 from gpunion.domain.nodes.node import NodePhase
@@ -17,6 +18,7 @@ FIRST_WORD_S = 30.0  # by then every machine has joined
 STARTS_S = 40.0  # and those that were away have gone: here the recorded time begins
 LEAST_AWAY_S = 600.0
 OPEN_LEAST = 0.05
+NOTED_S = 60.0  # of the changes within a minute the last one is kept
 _GONE = frozenset({NodePhase.RECLAIMING, NodePhase.RECLAIMED, NodePhase.SILENT, NodePhase.LEFT})
 # Of fewer weeks than this each hour says little by itself, and borrows from the mean of all.
 WEEKS_ENOUGH = 4.0
@@ -31,21 +33,27 @@ def owner_plans(
     everybody = _all(recorded.labs)
     plans = []
     for machine in machines:
-        if machine.phases is not None:
-            acts = tuple(_as_it_was(machine.phases, machine.facts.terms.notice_s))
-            plans.append(OwnerPlan(node_id=NodeId(machine.name), acts=acts))
-            continue
         lab = known.get(machine.facts.lab)
         of, among = (lab, count[lab.name]) if lab and count[lab.name] else (everybody, len(recorded.machines))
         draw = streams.named(f"replay/owner/{machine.name}")
-        acts = tuple(_acts(recorded, of, max(1, among), machine.facts.terms.notice_s, draw))
+        drawn = _acts(recorded, of, max(1, among), machine.facts.terms.notice_s, draw)
+        acts = tuple(drawn if machine.phases is None else _as_it_was(machine, machine.phases, drawn))
         plans.append(OwnerPlan(node_id=NodeId(machine.name), acts=acts))
     return tuple(plans)
 
 
-def _as_it_was(phases: Sequence[tuple[float, NodePhase]], notice_s: float) -> Iterator[OwnerAct]:
-    """Word for word, as late as jobs are. One that was lost goes without a notice, as it did."""
-    there = True
+def _as_it_was(
+    machine: PastMachine, phases: Sequence[tuple[float, NodePhase]], drawn: Iterator[OwnerAct]
+) -> Iterator[OwnerAct]:
+    """Word for word, as late as jobs are. One that was lost goes without a notice, as it did. Before the
+    first word one that has just joined was not there; of any other nobody knows, and it is drawn."""
+    notice_s, there = machine.facts.terms.notice_s, True
+    first_s = phases[0][0] if phases else 0.0
+    if first_s > NOTED_S and machine.joined_s >= first_s - NOTED_S:
+        yield OwnerAct(at_s=FIRST_WORD_S, do="kill")
+        there = False
+    elif first_s > NOTED_S:
+        yield from takewhile(lambda act: act.at_s < first_s + STARTS_S, drawn)
     for after_s, phase in phases:
         at_s = max(FIRST_WORD_S, after_s + STARTS_S)
         if phase in _GONE and there:
@@ -54,6 +62,8 @@ def _as_it_was(phases: Sequence[tuple[float, NodePhase]], notice_s: float) -> It
                 at_s=at_s, do="reclaim" if announced else "kill", notice_s=notice_s if announced else None
             )
         elif phase is NodePhase.PAUSED:
+            if not there:
+                yield OwnerAct(at_s=at_s, do="resume")
             yield OwnerAct(at_s=at_s, do="pause")
         elif phase is NodePhase.SHARING:
             yield OwnerAct(at_s=at_s, do="resume")

@@ -38,10 +38,12 @@ class PastLab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastMachine:
-    """`phases`: since when it was in which, where its owner lets that be kept; None: nobody knows."""
+    """`phases`: since when it was in which, where its owner lets that be kept; None: nobody knows.
+    `joined_s`: when it became part of the campus, after the beginning of the time."""
 
     name: str
     facts: NodeFacts
+    joined_s: float = 0.0
     phases: tuple[tuple[float, NodePhase], ...] | None = None
 
 
@@ -53,6 +55,7 @@ class Recorded:
     jobs: tuple[PastJob, ...]
     labs: tuple[PastLab, ...]
     machines: tuple[PastMachine, ...]
+    left_out: int = 0  # older requests, that are not among the jobs
 
     def waits_s(self) -> list[float]:
         """As they were. Who never ran has waited at least so long."""

@@ -23,6 +23,7 @@ from gpunion.ports.usage_history import HOUR_S, PhaseSince, UsageSum
 from gpunion.sim.gpu_seconds import Ledger
 from gpunion.sim.observer import Watch
 from gpunion.sim.scenario.values import NodePlan, Scenario
+from gpunion.wire.v1 import convert
 
 TAKEN_EVERY_S = 300.0
 Json = dict[str, Any]
@@ -118,6 +119,7 @@ def _machines(scenario: Scenario) -> list[Json]:
             "id": node.id,
             "lab": node.facts.lab,
             "phase": "sharing",
+            "joined_at": convert.shown_time(0.0),
             "cpus": node.facts.capacity.cpus,
             "memory_bytes": node.facts.capacity.memory_bytes,
             "uplink_bps": node.facts.capacity.uplink_bps,

@@ -13,6 +13,7 @@ from gpunion.cli.output.gpu_history import show_gpu_history
 from gpunion.cli.output.screen import GAP, Screen, Table
 from gpunion.cli.output.top import Look, looked_at
 from gpunion.cli.output.usage import show_usage
+from gpunion.lab.commands.plan_in_words import show_plan
 from tests.unit.cli.campus_double import Json, a_job
 from tests.unit.cli.test_operator_commands import a_node
 from tests.unit.cli.test_usage import CAUSE, LAB, PERSON, a_week
@@ -98,6 +99,30 @@ def test_what_is_free_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
         row = row_of(node, lines)
         assert place_of(" 64 ", row) == place_of(" CPUS", row_of("NODE", lines))
         assert place_of("lab vision", row) == place_of("FOR", row_of("NODE", lines))
+
+
+@WIDTHS
+def test_a_plan_fits(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = {
+        "machines": 54, "owners_drawn": 50, "median_wait_s": 3723.0, "low_s": 3600.0, "high_s": 93_600.0,
+        "mean_wait_s": 12_345.0, "never_ran": 3, "utilisation": 0.78,
+    }  # fmt: skip
+    more = {
+        "gpus": 16, "model": "RTX PRO 6000 Blackwell", "known": False, "did_you_mean": "RTXPRO6000",
+        "gpu_memory_bytes": 2**35, "gpu_memory_known": True, "speed": 1.5, "cpus": 256.0,
+        "memory_bytes": 2**40,
+    }  # fmt: skip
+    told = {
+        "for_s": 604_800.0, "jobs": 12_345, "left_out": 0, "recorded_median_wait_s": 3723.0, "seeds": 3,
+        "added": [more], "as_it_was": outcome, "changed": outcome,
+    }  # fmt: skip
+    lines = lines_of(width, monkeypatch, lambda screen: show_plan(told, screen))
+    head, *rows = (row_of(name, lines) for name in ("CAMPUS", "as it was", "changed"))
+    assert width_of(head) <= width
+    for row in rows:
+        assert width_of(row) <= width
+        assert place_of("1 h to 1 d 2 h", row) == place_of("LOWEST", head)
+        assert place_of("78%", row) == place_of("BUSY", head)
 
 
 def a_gpu(node: str, model: str = "NVIDIA GeForce RTX 4090") -> Json:
