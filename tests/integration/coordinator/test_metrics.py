@@ -120,7 +120,7 @@ def test_scrapes_within_a_few_seconds_are_one_page(shared: Coordinator) -> None:
     assert len(pages) <= 2  # a slow machine may pass into the next one
 
 
-@pytest.mark.requires("promtool")
+@pytest.mark.requires("prometheus")
 def test_the_page_and_the_rules_are_what_promtool_wants(shared: Coordinator, tmp_path: Path) -> None:
     page = get(shared, metrics_token(shared)).text
     checked = promtool("check", "metrics", input=page)
