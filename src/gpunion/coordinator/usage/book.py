@@ -63,7 +63,7 @@ class UsageBook:
         self._now_s = now_s
         self._count_fault = count_fault
         self._meter = Meter()
-        self._busy = BusyHours()
+        self._busy = BusyHours(now_s())
         self._gpus = GpuMinutes()
         self._machines = OpenMachines()
         self._points_s = now_s()

@@ -1,7 +1,9 @@
 """How much GPUs worked, for their owners and for guests, as machines say it in sums of an hour.
 
 A sum says no moments. It is spread over the time it is of, and no machine can say more than its GPUs could
-have done since it said so before.
+have done since it said so before. Who said what before this coordinator started is written down nowhere, as
+nothing is of single machines: so of the time before its start nothing is believed, which costs each machine
+what it had not told yet, most often less than an hour.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ WAITING_MAX = 10_000
 
 
 class BusyHours:
-    def __init__(self) -> None:
+    def __init__(self, began_s: float) -> None:
+        """`began_s`: what was before may have been told before."""
+        self._began_s = began_s
         self._told_s: dict[NodeId, float] = {}
         self._sums: dict[tuple[int, str], BusySum] = {}
 
     def heard(self, now_s: float, node: Node, told: BusyGpus) -> None:
-        since_s = max(now_s - min(told.for_s, LONGEST_S), self._told_s.get(node.id, 0.0))
+        since_s = max(now_s - min(told.for_s, LONGEST_S), self._told_s.get(node.id, self._began_s))
         gpus = sum(not gpu.declared for gpu in node.facts.capacity.gpus)
         for_s = now_s - since_s
         if for_s <= 0.0 or not told.for_s or not gpus:

@@ -86,10 +86,10 @@ async def test_a_full_disk_costs_nothing_once_there_is_room_again() -> None:
     scene.history.full = True
     for _ in range(20):
         scene.says("alpha", 1)
+        scene.now_s += 60.0
         scene.book.heard(
             NodeId("alpha"), BusyGpus(for_s=60.0, watched_gpu_s=60.0, own_gpu_s=30.0, guest_gpu_s=0.0)
         )
-        scene.now_s += 60.0
         await scene.book.write()
     assert (scene.faults, scene.history.batches) == (20, [])
     told = await scene.book.remembered(NOW_S)

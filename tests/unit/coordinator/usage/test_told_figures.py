@@ -67,7 +67,7 @@ def test_points_that_nobody_took_come_again() -> None:
 
 
 def test_a_sum_is_spread_over_the_hours_it_is_of() -> None:
-    busy = BusyHours()
+    busy = BusyHours(0.0)
     busy.heard(NOW_S + HOUR_S / 4, a_machine(), a_sum())
     before, after = busy.take()
     assert (before.at_s, before.watched_gpu_s) == (NOW_S - HOUR_S, 2 * HOUR_S * 3 / 4)
@@ -83,13 +83,13 @@ def total(sums: list[BusySum]) -> tuple[float, float, float]:
 
 
 def test_no_machine_can_have_done_more_than_its_gpus_could() -> None:
-    busy = BusyHours()
+    busy = BusyHours(0.0)
     busy.heard(NOW_S, a_machine(), a_sum(watched_gpu_s=1e12, own_gpu_s=1e12, guest_gpu_s=1e12))
     assert total(busy.take()) == pytest.approx((2 * HOUR_S, 2 * HOUR_S, 0.0))
 
 
 def test_who_says_it_twice_is_believed_once() -> None:
-    busy = BusyHours()
+    busy = BusyHours(0.0)
     for second in range(10):
         busy.heard(NOW_S + second, a_machine(), a_sum())
     watched, _, _ = total(busy.take())
@@ -97,17 +97,26 @@ def test_who_says_it_twice_is_believed_once() -> None:
 
 
 def test_who_was_out_of_touch_for_long_tells_of_the_last_day() -> None:
-    busy = BusyHours()
+    busy = BusyHours(0.0)
     busy.heard(NOW_S, a_machine(), a_sum(for_s=30 * 24 * HOUR_S))
     watched, own, guests = total(busy.take())
     assert (watched, own, guests) == pytest.approx((2 * LONGEST_S, LONGEST_S, LONGEST_S / 2))
+
+
+def test_of_the_time_before_the_coordinator_started_nothing_is_believed() -> None:
+    """Who says it now may have said it to the one before."""
+    busy = BusyHours(NOW_S - HOUR_S / 4)
+    busy.heard(NOW_S, a_machine(), a_sum())
+    assert total(busy.take()) == pytest.approx((HOUR_S / 2, HOUR_S / 4, HOUR_S / 8))
+    busy.heard(NOW_S + HOUR_S, a_machine(), a_sum())
+    assert total(busy.take()) == pytest.approx((2 * HOUR_S, HOUR_S, HOUR_S / 2))
 
 
 @pytest.mark.parametrize(
     "told", [a_sum(for_s=0.0), BusyGpus(for_s=0, watched_gpu_s=1, own_gpu_s=1, guest_gpu_s=1)]
 )
 def test_a_sum_of_no_time_is_none(told: BusyGpus) -> None:
-    busy = BusyHours()
+    busy = BusyHours(0.0)
     busy.heard(NOW_S, a_machine(), told)
     assert busy.take() == []
 
