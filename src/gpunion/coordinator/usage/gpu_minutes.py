@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,8 +12,9 @@ from gpunion.domain.protocol.frames import GpuReading, GpuReadings
 from gpunion.domain.resources import Gpu
 from gpunion.ports.usage_history import MINUTE_S, GpuPoint
 
-# A word is good until the next one, as far as that comes in time.
+# A word is of the time since the one before, as far as that came in time; else of the usual pause.
 GOOD_FOR_S = 30.0
+TOLD_EVERY_S = 10.0
 # Where the history takes nothing: so many points wait for it. A quarter of an hour of a thousand machines.
 WAITING_MAX = 120_000
 
@@ -38,9 +40,10 @@ class GpuMinutes:
         self._waiting: list[GpuPoint] = []
 
     def heard(self, now_s: float, node: Node, readings: GpuReadings) -> None:
-        before_s = self._heard_s.get(node.id, now_s - GOOD_FOR_S / 3)
+        passed_s = max(0.0, now_s - self._heard_s.get(node.id, -math.inf))
+        if passed_s > GOOD_FOR_S:
+            passed_s = TOLD_EVERY_S  # it was out of sight: nobody knows what was before this word
         self._heard_s[node.id] = now_s
-        passed_s = min(GOOD_FOR_S, max(0.0, now_s - before_s))
         known = {gpu.index: gpu for gpu in node.facts.capacity.gpus if not gpu.declared}
         at_s = int(now_s // MINUTE_S) * MINUTE_S
         for reading in readings.gpus:

@@ -58,6 +58,14 @@ def test_a_gpu_that_the_machine_has_not_and_one_that_is_declared_have_no_points(
     assert minutes.take(NOW_S + 60.0) == []
 
 
+def test_a_machine_that_was_out_of_sight_was_seen_for_no_longer_than_between_two_words() -> None:
+    minutes = GpuMinutes()
+    minutes.heard(NOW_S, a_machine(), reading(1.0))
+    minutes.heard(NOW_S + 600.0, a_machine(), reading(1.0))
+    minutes.heard(NOW_S + 620.0, a_machine(), reading(1.0))
+    assert [point.seen_s for point in minutes.take(NOW_S + 660.0)] == [10.0, 30.0]
+
+
 def test_points_that_nobody_took_come_again() -> None:
     minutes = GpuMinutes()
     minutes.heard(NOW_S, a_machine(), reading(1.0))
