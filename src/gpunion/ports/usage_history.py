@@ -17,7 +17,7 @@ HOURS_KEPT_S = 366 * 86_400
 
 
 class HistoryFault(Exception):
-    """It could not be read or written. What it should take may be given again."""
+    """It could not be read or written. Of what it should take it has taken nothing: give it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,25 @@ class GpuPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PointsAsked:
+    point_s: int  # MINUTE_S or HOUR_S
+    since_s: float
+    until_s: float
+    node: str | None = None  # None: of all
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointsTold:
+    """The oldest first. `since_s`: from then on it is all there is; later than asked for where more was there
+    than may be told."""
+
+    points: Sequence[GpuPoint]
+    since_s: float
+    left_out: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSince:
     """Since when a machine is in a phase, by its owner's leave (`figures = "full"`)."""
 
@@ -79,24 +98,32 @@ class HistoryBatch:
 
 
 class UsageHistory(Protocol):
-    def add(self, batch: HistoryBatch, *, now_s: float) -> None:
-        """Adds to what is known, all or nothing, and forgets what is too old, or more than it may hold."""
+    """All of it may raise HistoryFault, and nothing else."""
+
+    def add(self, batch: HistoryBatch) -> None:
+        """Adds to what is known: all or nothing."""
         ...
 
-    def minutes(self, *, since_s: float) -> Sequence[UsageSum]: ...
+    def forget_old(self, *, now_s: float) -> None:
+        """What is too old, or more than it may hold. To be called now and then."""
+        ...
 
-    def hours(self, *, since_s: float) -> Sequence[UsageSum]: ...
+    def minutes(self, *, since_s: float, until_s: float) -> Sequence[UsageSum]: ...
 
-    def busy(self, *, since_s: float) -> Sequence[BusySum]: ...
+    def hours(self, *, since_s: float, until_s: float) -> Sequence[UsageSum]: ...
 
-    def gpu_minutes(self, *, since_s: float, node: str) -> Sequence[GpuPoint]: ...
+    def busy(self, *, since_s: float, until_s: float) -> Sequence[BusySum]: ...
 
-    def gpu_hours(self, *, since_s: float, node: str | None = None) -> Sequence[GpuPoint]: ...
+    def points(self, asked: PointsAsked) -> PointsTold: ...
 
-    def phases(self, *, since_s: float) -> Sequence[PhaseSince]:
+    def phases(self, *, since_s: float, until_s: float) -> Sequence[PhaseSince]:
         """Of each machine also the one that it was in when that time began."""
         ...
 
     def began_s(self) -> float | None:
         """The first moment it knows of."""
+        ...
+
+    def damaged_rows(self) -> int:
+        """How many it has met that are no figures. They count as empty."""
         ...

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from datetime import datetime
+
 import pytest
 
 from gpunion.domain.jobs.run import EndReason
@@ -52,3 +56,19 @@ def test_a_history_that_is_damaged_costs_figures_and_no_job(coordinator: Coordin
         client.submit(a_job())
         assert node.receive_a(OrderFrame).order.job_id
         assert "usage.db" in client.usage(for_s=3600.0)["history_trouble"]
+
+
+def test_points_of_gpus_say_what_time_they_are_of(coordinator: Coordinator) -> None:
+    coordinator.start()
+    with coordinator.client() as client:
+        empty = client.gpu_history(for_s=86_400.0, node="alpha")
+        by_hours = client.gpu_history(for_s=86_400.0, node=None)
+        with closing(sqlite3.connect(coordinator.data_dir / "usage.db")) as connection, connection:
+            connection.execute("DROP TABLE gpu_rows")
+            connection.execute("CREATE VIEW gpu_rows AS SELECT 1")
+        with pytest.raises(ApiProblem) as refused:
+            client.gpu_history(for_s=3600.0, node=None)
+    assert (empty["point_s"], empty["gpus"], empty["left_out"]) == (60, [], False)
+    assert by_hours["point_s"] == 3600
+    assert datetime.fromisoformat(empty["since"]).tzinfo is not None
+    assert (refused.value.status, refused.value.code) == (503, "no_history")

@@ -20,7 +20,6 @@ SPARE = ("MODEL", "OVER TIME", "WATTS", "HEAT", "MEMORY")
 SIGNS = "_.:~=+*#%@"
 UNSEEN = " "
 SLOTS = (24, 12, 8)  # as many as there is room for
-_MINUTE_S, _HOUR_S = 60.0, 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +61,13 @@ def show_gpu_history(answer: Json, screen: Screen, *, for_s: float) -> None:
     screen.table(table)
     screen.say_what_has_no_room(COLUMNS, table)
     if answer["left_out"]:
-        screen.line(f"{answer['left_out']} older points are left out. Next: --node, or a shorter --since")
+        screen.line("There is more before, too much for one answer. Next: --node, or a shorter --since")
 
 
 def _laid_out(answer: Json, for_s: float, room: int | None) -> Iterator[tuple[Table, Axis]]:
     """Those that fit, best first, and in any case the smallest one."""
     points = [point for gpu in answer["gpus"] for point in gpu["points"]]
-    since_s, point_s = _moment_s(answer["since"]), _point_s(points)
+    since_s, point_s = _moment_s(answer["since"]), answer["point_s"]
     if answer["left_out"]:  # nobody knows whether they were seen: the axis begins with what is told
         moments = [_moment_s(point["at"]) for point in points]
         since_s, for_s = min(moments), max(moments) - min(moments) + point_s
@@ -99,12 +98,6 @@ def _cells(gpu: Json, axis: Axis) -> dict[str, str]:
 
 def _moment_s(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
-
-
-def _point_s(points: Iterable[Json]) -> float:
-    """The coordinator says by the hour what it does not say by the minute."""
-    hourly = all(_moment_s(point["at"]) % _HOUR_S == 0.0 for point in points)
-    return _HOUR_S if hourly else _MINUTE_S
 
 
 def _mean(points: Sequence[Json]) -> float | None:

@@ -181,7 +181,7 @@ def _show_history(answer: Json, screen: Screen) -> None:
     if since is not None and since > answer["since"]:
         screen.line(f"OPEN, BUSY and WANTED BACK are counted from {clock_time(since)} on.")
     if answer["history_trouble"]:
-        screen.line(f"They are not kept now: {answer['history_trouble']}.")
+        screen.line(f"Their history has trouble: {answer['history_trouble']}.")
         screen.line(f"Next: {_way_out(answer['history_trouble'])}")
 
 

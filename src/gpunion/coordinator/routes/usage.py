@@ -22,7 +22,8 @@ async def usage(
     campus: TheCampus, _caller: Admin, query: Annotated[wire.UsageQuery, Query()]
 ) -> wire.UsageOut:
     asked = _asked(campus, query)
-    return usage_answer(campus.state, asked, await campus.usage.remembered(asked.since_s))
+    remembered = await campus.usage.remembered(asked.since_s, asked.until_s)
+    return usage_answer(campus.state, asked, remembered)
 
 
 @router.get("/usage/requests")
@@ -31,7 +32,7 @@ async def past_requests(
 ) -> wire.PastRequestList:
     """What was asked for in that time, and what was there when it began; for running it again."""
     asked = _asked(campus, query)
-    remembered = await campus.usage.remembered(asked.since_s)
+    remembered = await campus.usage.remembered(asked.since_s, asked.until_s)
     return requests_answer(campus.state, asked, remembered.phases)
 
 
@@ -40,12 +41,12 @@ async def gpu_history(
     campus: TheCampus, _caller: Admin, query: Annotated[wire.GpuHistoryQuery, Query()]
 ) -> wire.GpuHistory:
     """How busy, full and hot GPUs were, as far as their figures were told."""
-    since_s = campus.clock.now_s() - query.for_s
+    now_s = campus.clock.now_s()
     try:
-        points = await campus.usage.gpus(since_s, query.node)
+        past = await campus.usage.gpus(now_s - query.for_s, now_s, query.node, wire.POINTS_MOST)
     except HistoryFault as fault:
         raise ApiError(503, "no_history", str(fault), "look at the coordinator's disk: df -h") from fault
-    return gpus_answer(points, since_s)
+    return gpus_answer(past)
 
 
 def _asked(campus: Campus, query: wire.UsageQuery) -> Asked:

@@ -6,17 +6,19 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from gpunion.domain.nodes.node import NodePhase
 from gpunion.engine.coordinator.state import CampusState
 from gpunion.ports.usage_history import BusySum, GpuPoint, PhaseSince, UsageSum
 from gpunion.wire.v1 import convert
 from gpunion.wire.v1 import usage as wire
 
-from .book import Remembered
+from .book import PastPoints, Remembered
 from .report import Asked, Interruptions, LabUse, PersonUse, Usage, usage_of
 from .requests import PastRequest, requests_of
 
 _HOUR_S = 3600.0
 _WEEK_HOURS = 168
+_PHASES = frozenset(phase.value for phase in NodePhase)
 
 
 def usage_answer(state: CampusState, asked: Asked, remembered: Remembered) -> wire.UsageOut:
@@ -67,19 +69,19 @@ def requests_answer(state: CampusState, asked: Asked, phases: Sequence[PhaseSinc
         began_hour=_hour_of_week(int(asked.since_s)),
         requests=[_request(one, asked.since_s) for one in shown],
         left_out=len(found) - len(shown),
-        machines=_machines(phases[-wire.PHASES_MOST :], asked.since_s),
+        machines=_machines(phases, asked.since_s),
     )
 
 
-def gpus_answer(points: Sequence[GpuPoint], since_s: float) -> wire.GpuHistory:
-    newest = sorted(points, key=lambda one: one.at_s)[-wire.POINTS_MOST :]
+def gpus_answer(past: PastPoints) -> wire.GpuHistory:
     by_gpu = defaultdict[tuple[str, int], list[GpuPoint]](list)
-    for one in newest:
+    for one in past.told.points:
         by_gpu[one.node, one.index].append(one)
     return wire.GpuHistory(
-        since=convert.shown_time(since_s),
+        since=convert.shown_time(past.told.since_s),
+        point_s=past.point_s,
         gpus=[_gpu(by_gpu[key]) for key in sorted(by_gpu)],
-        left_out=len(points) - len(newest),
+        left_out=past.told.left_out,
     )
 
 
@@ -107,8 +109,21 @@ def _gpu(points: list[GpuPoint]) -> wire.GpuPastOut:
 def _machines(phases: Iterable[PhaseSince], since_s: float) -> list[wire.OpenMachineOut]:
     by_node = defaultdict[str, list[wire.PhaseSinceOut]](list)
     for one in phases:
-        by_node[one.node].append(wire.PhaseSinceOut(at_s=one.at_s - since_s, phase=one.phase))
-    return [wire.OpenMachineOut(node=node, phases=by_node[node]) for node in sorted(by_node)]
+        if one.phase in _PHASES:
+            by_node[one.node].append(wire.PhaseSinceOut(at_s=one.at_s - since_s, phase=one.phase))
+    most = _most_each([len(known) for known in by_node.values()], wire.PHASES_MOST)
+    return [wire.OpenMachineOut(node=node, phases=by_node[node][-most:]) for node in sorted(by_node)]
+
+
+def _most_each(sizes: Iterable[int], most: int) -> int:
+    """So that all together are no more, and nobody's are fewer for another's many. At least one each."""
+    left, sizes = most, sorted(sizes)
+    for before, size in enumerate(sizes):
+        share = left // (len(sizes) - before)
+        if size > share:
+            return max(1, share)
+        left -= size
+    return max(sizes, default=1)
 
 
 def _request(one: PastRequest, since_s: float) -> wire.PastRequestOut:

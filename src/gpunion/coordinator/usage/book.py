@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -23,6 +24,8 @@ from gpunion.ports.usage_history import (
     HistoryBatch,
     HistoryFault,
     PhaseSince,
+    PointsAsked,
+    PointsTold,
     UsageHistory,
     UsageSum,
 )
@@ -36,7 +39,10 @@ log = structlog.get_logger("gpunion.coordinator")
 
 # A row of GPUs' figures has an hour in it and is written anew each time: not for every minute.
 POINTS_EVERY_S = 600.0
+FORGETS_EVERY_S = 0.9 * MINUTE_S
 DAY_S = 24.0 * HOUR_S
+# Who asks for exactly a day or a week means all that there is by the minute.
+SLACK_S = float(MINUTE_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +54,14 @@ class Remembered:
     busy: Sequence[BusySum] = ()
     phases: Sequence[PhaseSince] = ()
     trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastPoints:
+    """Each is of `point_s`."""
+
+    point_s: int
+    told: PointsTold
 
 
 class UsageBook:
@@ -67,7 +81,9 @@ class UsageBook:
         self._gpus = GpuMinutes()
         self._machines = OpenMachines()
         self._points_s = now_s()
+        self._forgot_s = -math.inf
         self._trouble = ""
+        self._damaged, self._damage = 0, ""
         self._writing = asyncio.Lock()
         self._meter.begin(now_s(), state())
         self._machines.changed(now_s(), state(), state().nodes)
@@ -101,18 +117,31 @@ class UsageBook:
             log.error("usage_not_counted", trouble=str(bug), exc_info=bug)
 
     async def write(self, *, all_of_it: bool = False) -> None:
-        """What was counted so far. Where the history does not take it, it waits in memory."""
+        """What was counted so far. Where the history does not take it, it waits in memory. Nothing is raised:
+        who writes once a minute goes on, whatever it was."""
         async with self._writing:
-            now_s = self._now_s()
-            batch = self._batch(now_s, all_of_it)
             try:
-                await asyncio.to_thread(self._history.add, batch, now_s=now_s)
+                await self._write(self._now_s(), all_of_it)
             except HistoryFault as fault:
-                self._put_back(batch)
-                self._count_fault()
-                self._tell(str(fault))
+                self._failed(str(fault))
+            except Exception as bug:
+                log.error("usage_not_written", trouble=str(bug), exc_info=bug)
+                self._failed(f"{type(bug).__name__}: {bug}")
             else:
                 self._tell("")
+
+    async def _write(self, now_s: float, all_of_it: bool) -> None:
+        batch = self._batch(now_s, all_of_it)
+        try:
+            await asyncio.to_thread(self._history.add, batch)
+        except Exception:
+            self._put_back(batch)
+            raise
+        self._look_for_damage()
+        # Not at each question: how fast the history forgets is not to depend on who asks.
+        if now_s - self._forgot_s >= FORGETS_EVERY_S:
+            await asyncio.to_thread(self._history.forget_old, now_s=now_s)
+            self._forgot_s = now_s
 
     def _batch(self, now_s: float, all_of_it: bool) -> HistoryBatch:
         points: Sequence[GpuPoint] = ()
@@ -134,34 +163,56 @@ class UsageBook:
         self._gpus.put_back(batch.points)
         self._machines.put_back(batch.phases, batch.forget)
 
-    async def remembered(self, since_s: float) -> Remembered:
+    async def remembered(self, since_s: float, until_s: float) -> Remembered:
         """By the minute as far as minutes are kept, else by the hour, from the hour on that has it."""
         await self.write()
         try:
-            return await asyncio.to_thread(self._read, since_s)
+            found = await asyncio.to_thread(self._read, since_s, until_s)
         except HistoryFault as fault:
             return Remembered(trouble=str(fault))
+        self._look_for_damage()
+        damage, self._damage = self._damage, ""
+        return replace(found, trouble=self._trouble or damage)
 
-    async def gpus(self, since_s: float, node: str | None) -> Sequence[GpuPoint]:
+    async def gpus(self, since_s: float, until_s: float, node: str | None, most: int) -> PastPoints:
         """Of one machine's last day by the minute, else by the hour. Raises HistoryFault."""
         await self.write(all_of_it=True)
-        if node is not None and since_s >= self._now_s() - DAY_S:
-            return await asyncio.to_thread(self._history.gpu_minutes, since_s=since_s, node=node)
-        return await asyncio.to_thread(self._history.gpu_hours, since_s=since_s, node=node)
+        by_minutes = node is not None and until_s - since_s <= DAY_S + SLACK_S
+        asked = PointsAsked(
+            point_s=MINUTE_S if by_minutes else HOUR_S,
+            since_s=since_s,
+            until_s=until_s,
+            node=node,
+            most=most,
+        )
+        told = await asyncio.to_thread(self._history.points, asked)
+        self._look_for_damage()
+        return PastPoints(point_s=asked.point_s, told=told)
 
-    def _read(self, since_s: float) -> Remembered:
-        by_minutes = since_s >= self._now_s() - MINUTES_KEPT_S
-        if by_minutes:
-            sums = self._history.minutes(since_s=since_s // MINUTE_S * MINUTE_S)
+    def _read(self, since_s: float, until_s: float) -> Remembered:
+        if until_s - since_s <= MINUTES_KEPT_S + SLACK_S:
+            sums = self._history.minutes(since_s=since_s // MINUTE_S * MINUTE_S, until_s=until_s)
         else:
-            sums = self._history.hours(since_s=since_s // HOUR_S * HOUR_S)
+            sums = self._history.hours(since_s=since_s // HOUR_S * HOUR_S, until_s=until_s)
         return Remembered(
             began_s=self._history.began_s(),
             sums=sums,
-            busy=self._history.busy(since_s=since_s // HOUR_S * HOUR_S),
-            phases=self._history.phases(since_s=since_s),
-            trouble=self._trouble,
+            busy=self._history.busy(since_s=since_s // HOUR_S * HOUR_S, until_s=until_s),
+            phases=self._history.phases(since_s=since_s, until_s=until_s),
         )
+
+    def _look_for_damage(self) -> None:
+        """What counts as empty since it is no figure: told once, to whoever asks next and in the log."""
+        found = self._history.damaged_rows()
+        if found > self._damaged:
+            new, self._damaged = found - self._damaged, found
+            self._damage = f"{new} rows of it were damaged and count as empty"
+            self._count_fault()
+            log.warning("usage_history_damaged", rows=new)
+
+    def _failed(self, trouble: str) -> None:
+        self._count_fault()
+        self._tell(trouble)
 
     def _tell(self, trouble: str) -> None:
         """Each trouble once, and that it is over."""

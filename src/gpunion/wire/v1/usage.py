@@ -98,10 +98,11 @@ class GpuHistoryQuery(Strict):
 
 
 class GpuPointOut(Answer):
-    """`utilisation` is a mean, the rest the most; null: nobody saw it."""
+    """`utilisation` is a mean, the rest the most; null: nobody saw it. Of a time without a point nothing was
+    seen."""
 
-    at: str
-    seen_s: float
+    at: str  # when its minute or hour began
+    seen_s: float  # how much of that time
     utilisation: float | None
     memory_share: float | None
     temperature_c: float | None
@@ -117,9 +118,10 @@ class GpuPastOut(Answer):
 
 
 class GpuHistory(Answer):
-    since: str
+    since: str  # from then on it is all there is: as asked, or later where `left_out`
+    point_s: int  # what a point is of: 60 or 3600
     gpus: list[GpuPastOut]
-    left_out: int  # the oldest points, beyond what one answer has
+    left_out: bool  # older points, beyond what one answer has
 
 
 class InterruptionsOut(Answer):

@@ -10,7 +10,7 @@ from gpunion.cli.output.gpu_history import show_gpu_history
 from gpunion.cli.quantities import positive_duration_s, some_name
 
 CONNECTS = True
-JSON = """`{since, gpus: [{node, index, uuid, model, points}], left_out}` as GET /usage/gpus answers
+JSON = """`{since, point_s, gpus: [{node, index, uuid, model, points}], left_out}` as GET /usage/gpus answers
 (docs/http-api.md, docs/usage.md)."""
 EXAMPLES = ("gpunion usage gpus", "gpunion usage gpus --node alpha --since 24h")
 
