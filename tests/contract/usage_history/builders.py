@@ -19,6 +19,7 @@ from gpunion.ports.usage_history import (
 )
 
 BEGAN_S = 10_000 * 24 * HOUR_S
+AT_ONCE_S = 1e9  # a history that forgets as fast as the clock goes
 LATER_S = BEGAN_S + 100 * 366 * 24 * HOUR_S
 
 

@@ -98,10 +98,11 @@ def test_moments_that_are_none_are_told_to_nobody(
     history: SqliteUsageHistory, tmp_path: Path, at_s: object
 ) -> None:
     history.add(of(a_minute(0), a_minute(1)))
-    for table in ("usage_sums", "phases", "gpu_rows"):
+    for table in ("usage_sums", "phases", "own_clock", "gpu_rows"):
         row: dict[str, tuple[Any, ...]] = {
             "usage_sums": (60, at_s, "vision", 1.0, 1.0, 0),
             "phases": ("alpha", at_s, "sharing"),
+            "own_clock": (1, at_s),
             "gpu_rows": (3600, at_s, "alpha", 0, "GPU-1", "A100", b""),
         }
         marks = ", ".join("?" * len(row[table]))

@@ -8,6 +8,7 @@ from gpunion.adapters.usage_history import SqliteUsageHistory
 from gpunion.adapters.usage_history.phases import PHASES_A_NODE
 from gpunion.ports.usage_history import HOUR_S, HOURS_KEPT_S, HistoryBatch, PhaseSince
 from tests.contract.usage_history.builders import (
+    AT_ONCE_S,
     BEGAN_S,
     a_phase,
     phases,
@@ -45,7 +46,7 @@ def test_a_machine_that_comes_and_goes_each_minute_takes_nobody_elses(history: S
 
 
 def test_a_machine_that_stays_as_it_is_for_years_is_known_to_be_so(tmp_path: Path) -> None:
-    history = SqliteUsageHistory(tmp_path / "usage.db")
+    history = SqliteUsageHistory(tmp_path / "usage.db", follows_s=AT_ONCE_S)
     history.add(changed(a_phase(0.0, phase="paused"), a_phase(HOUR_S), a_phase(0.0, "beta")))
     history.forget_old(now_s=BEGAN_S + 3 * HOURS_KEPT_S)
     assert phases(history) == [a_phase(0.0, "beta"), a_phase(HOUR_S)]

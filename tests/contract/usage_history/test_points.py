@@ -16,6 +16,7 @@ from gpunion.ports.usage_history import (
     HistoryBatch,
 )
 from tests.contract.usage_history.builders import (
+    AT_ONCE_S,
     BEGAN_S,
     a_point,
     asked,
@@ -83,7 +84,7 @@ def test_no_more_rows_are_read_than_points_are_told(history: SqliteUsageHistory,
 
 
 def test_minutes_of_gpus_are_forgotten_after_a_week_and_hours_after_a_year(tmp_path: Path) -> None:
-    history = SqliteUsageHistory(tmp_path / "usage.db")
+    history = SqliteUsageHistory(tmp_path / "usage.db", follows_s=AT_ONCE_S)
     history.add(HistoryBatch(points=[a_point()]))
     history.forget_old(now_s=BEGAN_S + MINUTES_KEPT_S + 2 * HOUR_S)
     assert (len(gpu_minutes(history)), len(gpu_hours(history))) == (0, 1)

@@ -17,6 +17,7 @@ from gpunion.ports.usage_history import (
     HistoryFault,
 )
 from tests.contract.usage_history.builders import (
+    AT_ONCE_S,
     BEGAN_S,
     LATER_S,
     a_minute,
@@ -52,7 +53,7 @@ def test_how_much_gpus_worked_adds_up(history: SqliteUsageHistory) -> None:
 
 
 def test_minutes_are_forgotten_after_a_week_and_hours_after_a_year(tmp_path: Path) -> None:
-    history = SqliteUsageHistory(tmp_path / "usage.db")
+    history = SqliteUsageHistory(tmp_path / "usage.db", follows_s=AT_ONCE_S)
     history.add(of(a_minute()))
     history.forget_old(now_s=BEGAN_S + MINUTES_KEPT_S)
     assert len(minutes(history)) == 1  # who asks for all of it is answered a moment later
@@ -76,7 +77,7 @@ def test_a_month_of_a_campus_of_twelve_labs_is_small(history: SqliteUsageHistory
 
 
 def test_what_is_forgotten_is_room_for_others_on_the_disk(tmp_path: Path) -> None:
-    history = SqliteUsageHistory(tmp_path / "usage.db")
+    history = SqliteUsageHistory(tmp_path / "usage.db", follows_s=AT_ONCE_S)
     history.add(of(*(a_minute(number) for number in range(7 * 24 * 60))))
     before_bytes = (tmp_path / "usage.db").stat().st_size
     history.forget_old(now_s=BEGAN_S + 2 * HOURS_KEPT_S)
@@ -101,8 +102,8 @@ def test_figures_that_could_not_be_kept_whole_are_not_kept_in_part(
 
 def test_trouble_with_what_is_old_leaves_what_is_new(history: SqliteUsageHistory, tmp_path: Path) -> None:
     history.add(of(a_minute()))
-    in_the_file(tmp_path, "DROP TABLE busy_sums")
-    in_the_file(tmp_path, "CREATE VIEW busy_sums AS SELECT 1 AS at_s")
+    in_the_file(tmp_path, "DROP TABLE own_clock")
+    in_the_file(tmp_path, "CREATE VIEW own_clock AS SELECT 1 AS one, 2.0 AS now_s")
     with pytest.raises(HistoryFault):
         history.forget_old(now_s=BEGAN_S)
     assert [one.lent_gpu_s for one in minutes(history)] == [120.0]

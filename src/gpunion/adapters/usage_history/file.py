@@ -33,17 +33,22 @@ _SCHEMA = (
     *sums.SCHEMA,
     *phases.SCHEMA,
     gpu_rows.SCHEMA,
+    keeping.SCHEMA,
 )
 
 
 class SqliteUsageHistory:
-    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self, path: Path, most_bytes: int = MOST_BYTES, follows_s: float = keeping.FOLLOWS_S
+    ) -> None:
         self._path = path
         self._most_bytes = most_bytes
+        self._follows_s = follows_s
         self._damage = Damage()
 
     def add(self, batch: HistoryBatch) -> None:
         with self._opened() as connection, _whole(connection):
+            keeping.begin_clock(connection)
             sums.add_sums(connection, batch.sums, self._damage)
             sums.add_busy(connection, batch.busy, self._damage)
             phases.note_phases(connection, batch, self._damage)
@@ -52,7 +57,7 @@ class SqliteUsageHistory:
     def forget_old(self, *, now_s: float) -> None:
         with self._opened() as connection:
             with _whole(connection):
-                keeping.forget_old(connection, now_s)
+                keeping.forget_old(connection, now_s, self._follows_s)
             with _whole(connection):
                 keeping.make_room(connection, self._most_bytes)
             keeping.give_back(connection)
