@@ -5,7 +5,7 @@ None of it decides anything: a history that is damaged, full or gone costs figur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -60,11 +60,15 @@ class GpuPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointsAsked:
+    """`open`: machines whose owners say `figures = "full"` now. What is left of others who said so before,
+    since it could not be removed yet, is told to nobody."""
+
     point_s: int  # MINUTE_S or HOUR_S
     since_s: float
     until_s: float
     node: str | None = None  # None: of all
     most: int
+    open: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +92,15 @@ class PhaseSince:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryBatch:
-    """`sums` and `points` are of minutes. `forget`: machines whose owners took that leave back."""
+    """`sums` and `points` are of minutes. `forget`: machines whose owners took that leave back; `open`: all
+    those whose owners give it. Of a machine that ever was open and is not any more nothing single stays."""
 
     sums: Sequence[UsageSum] = ()
     busy: Sequence[BusySum] = ()
     points: Sequence[GpuPoint] = ()
     phases: Sequence[PhaseSince] = ()
-    forget: Sequence[str] = ()
+    forget: Collection[str] = ()
+    open: Collection[str] = ()
 
 
 class UsageHistory(Protocol):
@@ -116,8 +122,8 @@ class UsageHistory(Protocol):
 
     def points(self, asked: PointsAsked) -> PointsTold: ...
 
-    def phases(self, *, since_s: float, until_s: float) -> Sequence[PhaseSince]:
-        """Of each machine also the one that it was in when that time began."""
+    def phases(self, *, since_s: float, until_s: float, open: Collection[str]) -> Sequence[PhaseSince]:
+        """Of machines that are open, each with the one that it was in when that time began."""
         ...
 
     def began_s(self) -> float | None:

@@ -19,8 +19,8 @@ from gpunion.ports.usage_history import (
 )
 
 BEGAN_S = 10_000 * 24 * HOUR_S
-AT_ONCE_S = 1e9  # a history that forgets as fast as the clock goes
 LATER_S = BEGAN_S + 100 * 366 * 24 * HOUR_S
+AT_ONCE_S = 1e9  # a history that forgets as fast as the clock goes
 
 
 def a_minute(number: int = 0, lab: str = "vision", departures: int = 0) -> UsageSum:
@@ -62,7 +62,9 @@ def hours(history: SqliteUsageHistory, since_s: float = 0.0) -> list[UsageSum]:
 
 
 def asked(point_s: int, **changes: Any) -> PointsAsked:
-    return replace(PointsAsked(point_s=point_s, since_s=0.0, until_s=LATER_S, most=50_000), **changes)
+    """Where nothing else is said, owners who let all be kept still do."""
+    usual = PointsAsked(point_s=point_s, since_s=0.0, until_s=LATER_S, most=50_000, open=("alpha", "beta"))
+    return replace(usual, **changes)
 
 
 def gpu_minutes(history: SqliteUsageHistory, node: str = "alpha", **changes: Any) -> list[GpuPoint]:
@@ -73,8 +75,8 @@ def gpu_hours(history: SqliteUsageHistory, **changes: Any) -> list[GpuPoint]:
     return list(history.points(asked(HOUR_S, **changes)).points)
 
 
-def phases(history: SqliteUsageHistory, since_s: float = 0.0) -> list[PhaseSince]:
-    return list(history.phases(since_s=since_s, until_s=LATER_S))
+def phases(history: SqliteUsageHistory, *open: str, since_s: float = 0.0) -> list[PhaseSince]:
+    return list(history.phases(since_s=since_s, until_s=LATER_S, open=open))
 
 
 def in_the_file(folder: Path, statement: str, *values: object) -> list[Any]:

@@ -26,7 +26,7 @@ TWO_YEARS_S = 2 * HOURS_KEPT_S
 
 
 def everything(history: SqliteUsageHistory) -> tuple[int, int, int, int]:
-    points, changes = len(gpu_minutes(history)), len(phases(history))
+    points, changes = len(gpu_minutes(history)), len(phases(history, "alpha"))
     return len(minutes(history)), len(hours(history)), points, changes
 
 
@@ -36,6 +36,7 @@ def a_history_of_a_day(history: SqliteUsageHistory) -> float:
             sums=[a_minute(number) for number in range(24 * 60)],
             points=[a_point(number) for number in range(24 * 60)],
             phases=[a_phase(0.0, phase="paused"), a_phase(10.0)],
+            open=["alpha"],
         )
     )
     now_s = float(BEGAN_S + DAY_S)
@@ -48,7 +49,7 @@ def test_a_coordinator_that_starts_years_ahead_takes_no_history_with_it(history:
     before = everything(history)
     for minute in range(60):
         at_s = now_s + TWO_YEARS_S + 60 * minute
-        history.add(HistoryBatch(sums=[a_minute(int(at_s - BEGAN_S) // 60)]))
+        history.add(HistoryBatch(sums=[a_minute(int(at_s - BEGAN_S) // 60)], open=["alpha"]))
         history.forget_old(now_s=at_s)
     assert everything(history) == (before[0] + 60, before[1] + 1, *before[2:])
     history.forget_old(now_s=now_s)  # somebody set it right
@@ -58,10 +59,14 @@ def test_a_coordinator_that_starts_years_ahead_takes_no_history_with_it(history:
 def test_what_lies_ahead_of_the_clock_is_told_to_nobody(history: SqliteUsageHistory) -> None:
     now_s = a_history_of_a_day(history)
     ahead = int(now_s + TWO_YEARS_S - BEGAN_S) // 60
-    history.add(HistoryBatch(sums=[a_minute(ahead)], points=[a_point(ahead)], phases=[a_phase(60.0 * ahead)]))
+    history.add(
+        HistoryBatch(
+            sums=[a_minute(ahead)], points=[a_point(ahead)], phases=[a_phase(60.0 * ahead)], open=["alpha"]
+        )
+    )
     assert len(history.minutes(since_s=0, until_s=now_s)) == 24 * 60
-    assert len(history.phases(since_s=0, until_s=now_s)) == 2
-    told = history.points(asked(60, until_s=now_s, node="alpha"))
+    assert len(history.phases(since_s=0, until_s=now_s, open=["alpha"])) == 2
+    told = history.points(asked(60, until_s=now_s, node="alpha", open=["alpha"]))
     assert len(told.points) == 24 * 60
 
 

@@ -80,15 +80,20 @@ def test_a_sum_that_is_none_is_left_out_and_others_go_on(
 
 
 def test_names_that_are_no_text_stop_nobody(history: SqliteUsageHistory, tmp_path: Path) -> None:
-    history.add(HistoryBatch(sums=[a_minute()], phases=[a_phase(0.0)], points=[a_point(0, "beta")]))
+    history.add(
+        HistoryBatch(sums=[a_minute()], phases=[a_phase(0.0)], open=["alpha"], points=[a_point(0, "beta")])
+    )
     no_text = "CAST(x'ffff' AS TEXT)"
     for statement in (
         f"UPDATE phases SET node = {no_text}",
+        f"UPDATE open_machines SET node = {no_text}",
         f"UPDATE usage_sums SET lab = {no_text}",
         f"UPDATE gpu_rows SET model = {no_text}",
     ):
         in_the_file(tmp_path, statement)
-    history.add(HistoryBatch(sums=[a_minute(1)]))
+    history.add(HistoryBatch(sums=[a_minute(1)], open=["alpha"]))
+    assert phases(history, "alpha") == []
+    assert in_the_file(tmp_path, "SELECT count(*) FROM phases") == [(0,)]
     assert len(minutes(history)) == 2
     assert len(gpu_hours(history)) == 1
 
@@ -107,11 +112,11 @@ def test_moments_that_are_none_are_told_to_nobody(
         }
         marks = ", ".join("?" * len(row[table]))
         in_the_file(tmp_path, f"INSERT OR REPLACE INTO {table} VALUES ({marks})", *row[table])
-    history.add(HistoryBatch(phases=[a_phase(5.0)]))
+    history.add(HistoryBatch(phases=[a_phase(5.0)], open=["alpha"]))
     history.forget_old(now_s=BEGAN_S + 60.0)
     assert [one.at_s for one in minutes(history)] == [BEGAN_S, BEGAN_S + 60]
     assert history.began_s() == BEGAN_S
-    assert phases(history)[-1] == a_phase(5.0)
+    assert phases(history, "alpha")[-1] == a_phase(5.0)
     assert gpu_hours(history) == []
 
 
@@ -129,7 +134,7 @@ NAN = float("nan")
         HistoryBatch(
             busy=[BusySum(at_s=BEGAN_S, lab="x", watched_gpu_s=NAN, own_gpu_s=0.0, guest_gpu_s=0.0)]
         ),
-        HistoryBatch(phases=[a_phase(NAN)]),
+        HistoryBatch(phases=[a_phase(NAN)], open=["alpha"]),
     ],
 )
 def test_a_figure_that_cannot_be_written_keeps_no_other_from_it(
@@ -143,10 +148,11 @@ def test_a_figure_that_cannot_be_written_keeps_no_other_from_it(
         ],
         points=[*poison.points, a_point(0, "beta")],
         phases=[*poison.phases, a_phase(1.0, "beta")],
+        open=["alpha", "beta"],
     )
     history.add(good)
     assert minutes(history) == [a_minute()]
     assert [one.lab for one in history.busy(since_s=0, until_s=LATER_S)] == ["y"]
     assert gpu_minutes(history, "beta") == [a_point(0, "beta")]
-    assert phases(history) == [a_phase(1.0, "beta")]
+    assert phases(history, "alpha", "beta") == [a_phase(1.0, "beta")]
     assert history.damaged_rows() > 0

@@ -21,7 +21,6 @@ from tests.contract.usage_history.builders import (
     BEGAN_S,
     LATER_S,
     a_minute,
-    a_point,
     hours,
     in_the_file,
     minutes,
@@ -91,7 +90,7 @@ def test_figures_that_could_not_be_kept_whole_are_not_kept_in_part(
     history.add(of())
     in_the_file(tmp_path, "DROP TABLE gpu_rows")
     in_the_file(tmp_path, "CREATE VIEW gpu_rows AS SELECT 1")
-    batch = HistoryBatch(sums=[a_minute()], points=[a_point()])
+    batch = HistoryBatch(sums=[a_minute()], forget=["alpha"])
     for _ in range(2):
         with pytest.raises(HistoryFault):
             history.add(batch)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 
-from gpunion.adapters.usage_history import gpu_rows, keeping, phases, sums
+from gpunion.adapters.usage_history import gpu_rows, keeping, open_machines, sums
 from gpunion.adapters.usage_history.damage import Damage
 from gpunion.limits import MOMENT_MAX_S
 from gpunion.ports.usage_history import (
@@ -30,11 +30,14 @@ MOST_BYTES = 512 * 1024**2
 _BUSY_TIMEOUT_S = 5.0
 _SCHEMA = (
     "PRAGMA auto_vacuum = INCREMENTAL",
+    "PRAGMA temp_store = MEMORY",
     *sums.SCHEMA,
-    *phases.SCHEMA,
+    *open_machines.SCHEMA,
     gpu_rows.SCHEMA,
     keeping.SCHEMA,
 )
+# 1: it says which machines are open, also those of which a file of before had phases.
+_VERSION = 1
 
 
 class SqliteUsageHistory:
@@ -48,10 +51,13 @@ class SqliteUsageHistory:
 
     def add(self, batch: HistoryBatch) -> None:
         with self._opened() as connection, _whole(connection):
+            if connection.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+                open_machines.those_of_before(connection)
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
             keeping.begin_clock(connection)
             sums.add_sums(connection, batch.sums, self._damage)
             sums.add_busy(connection, batch.busy, self._damage)
-            phases.note_phases(connection, batch, self._damage)
+            open_machines.note_open(connection, batch, self._damage)
             gpu_rows.add_points(connection, batch.points, self._damage)
 
     def forget_old(self, *, now_s: float) -> None:
@@ -76,12 +82,13 @@ class SqliteUsageHistory:
 
     def points(self, asked: PointsAsked) -> PointsTold:
         with self._opened() as connection:
-            newest = gpu_rows.newest_points(connection, asked, self._damage)
+            hidden = open_machines.noted_open(connection) - set(asked.open)
+            newest = gpu_rows.newest_points(connection, asked, hidden, self._damage)
             return _as_many(list(islice(newest, asked.most + 1)), asked)
 
-    def phases(self, *, since_s: float, until_s: float) -> Sequence[PhaseSince]:
+    def phases(self, *, since_s: float, until_s: float, open: Collection[str]) -> Sequence[PhaseSince]:
         with self._opened() as connection:
-            return phases.read_phases(connection, since_s, until_s, self._damage)
+            return open_machines.read_phases(connection, since_s, until_s, open, self._damage)
 
     def began_s(self) -> float | None:
         with self._opened() as connection:

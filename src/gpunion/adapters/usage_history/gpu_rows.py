@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from gpunion.adapters.usage_history.damage import OF_VALUES, Damage
@@ -109,13 +110,16 @@ def _slots(connection: sqlite3.Connection, span: Span, key: _Key, damage: Damage
     return [None] * span.slots
 
 
-def newest_points(connection: sqlite3.Connection, asked: PointsAsked, damage: Damage) -> Iterator[GpuPoint]:
+def newest_points(
+    connection: sqlite3.Connection, asked: PointsAsked, hidden: AbstractSet[str], damage: Damage
+) -> Iterator[GpuPoint]:
     """The newest first, of all GPUs, for as long as anybody asks: never more than one row of each is held."""
     span, at_s = SPANS[asked.point_s], asked.until_s
     while (found := connection.execute(_NEWEST, (span.point_s, at_s)).fetchone()[0]) is not None:
         if found + span.row_s <= asked.since_s:
             return
         rows = _rows(connection, span, found, asked, damage)
+        rows = [row for row in rows if row.node not in hidden]
         for number in reversed(range(span.slots)):
             point_at_s = found + number * span.point_s
             if asked.since_s - span.point_s < point_at_s <= asked.until_s:

@@ -6,7 +6,7 @@ import sqlite3
 
 from gpunion.adapters.usage_history import gpu_rows
 from gpunion.adapters.usage_history.damage import is_moment
-from gpunion.adapters.usage_history.phases import forget_phases
+from gpunion.adapters.usage_history.open_machines import forget_phases
 from gpunion.adapters.usage_history.sums import forget_busy, forget_sums
 from gpunion.limits import MOMENT_MAX_S
 from gpunion.ports.usage_history import HOUR_S, HOURS_KEPT_S, MINUTE_S, MINUTES_KEPT_S

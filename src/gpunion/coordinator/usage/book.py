@@ -33,7 +33,7 @@ from gpunion.ports.usage_history import (
 from .busy_hours import BusyHours
 from .gpu_minutes import GpuMinutes
 from .meter import Meter
-from .open_machines import OpenMachines
+from .open_machines import OpenMachines, is_open
 
 log = structlog.get_logger("gpunion.coordinator")
 
@@ -98,8 +98,8 @@ class UsageBook:
         if not changed:
             return
         try:
+            self._gpus.forget(self._machines.changed(commit.at_s, self._state(), changed))
             self._meter.changed(commit.at_s, self._state(), changed)
-            self._machines.changed(commit.at_s, self._state(), changed)
         except Exception as bug:
             log.error("usage_not_counted", trouble=str(bug), exc_info=bug)
 
@@ -155,19 +155,24 @@ class UsageBook:
             points=points,
             phases=phases,
             forget=forget,
+            open=self._open(),
         )
 
     def _put_back(self, batch: HistoryBatch) -> None:
+        shut = self._machines.shut  # while the history was asked
         self._meter.put_back(batch.sums)
         self._busy.put_back(batch.busy)
-        self._gpus.put_back(batch.points)
+        self._gpus.put_back(point for point in batch.points if point.node not in shut)
         self._machines.put_back(batch.phases, batch.forget)
+
+    def _open(self) -> frozenset[str]:
+        return frozenset(node.id for node in self._state().nodes.values() if is_open(node))
 
     async def remembered(self, since_s: float, until_s: float) -> Remembered:
         """By the minute as far as minutes are kept, else by the hour, from the hour on that has it."""
         await self.write()
         try:
-            found = await asyncio.to_thread(self._read, since_s, until_s)
+            found = await asyncio.to_thread(self._read, since_s, until_s, self._open())
         except HistoryFault as fault:
             return Remembered(trouble=str(fault))
         self._look_for_damage()
@@ -184,12 +189,13 @@ class UsageBook:
             until_s=until_s,
             node=node,
             most=most,
+            open=self._open(),
         )
         told = await asyncio.to_thread(self._history.points, asked)
         self._look_for_damage()
         return PastPoints(point_s=asked.point_s, told=told)
 
-    def _read(self, since_s: float, until_s: float) -> Remembered:
+    def _read(self, since_s: float, until_s: float, open: frozenset[str]) -> Remembered:
         if until_s - since_s <= MINUTES_KEPT_S + SLACK_S:
             sums = self._history.minutes(since_s=since_s // MINUTE_S * MINUTE_S, until_s=until_s)
         else:
@@ -198,7 +204,7 @@ class UsageBook:
             began_s=self._history.began_s(),
             sums=sums,
             busy=self._history.busy(since_s=since_s // HOUR_S * HOUR_S, until_s=until_s),
-            phases=self._history.phases(since_s=since_s, until_s=until_s),
+            phases=self._history.phases(since_s=since_s, until_s=until_s, open=open),
         )
 
     def _look_for_damage(self) -> None:
@@ -224,6 +230,7 @@ class UsageBook:
 
 
 async def keep_writing(book: UsageBook, every_s: float = float(MINUTE_S)) -> None:
+    """Also at once: what an owner took back while nobody was here is to go now."""
     while True:
-        await asyncio.sleep(every_s)
         await book.write()
+        await asyncio.sleep(every_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gpunion.domain.ids import NodeId
@@ -62,6 +62,15 @@ class GpuMinutes:
         points = [_point(key, self._minutes.pop(key)) for key in over]
         taken, self._waiting = [*self._waiting, *points], []
         return taken
+
+    def forget(self, node_ids: Collection[str]) -> None:
+        """Their owners take back that it may be kept; what was told by then has their own work in it."""
+        if not node_ids:
+            return
+        gone = [key for key in self._minutes if key[1] in node_ids]
+        for key in gone:
+            del self._minutes[key]
+        self._waiting = [point for point in self._waiting if point.node not in node_ids]
 
     def put_back(self, points: Iterable[GpuPoint]) -> None:
         """Nobody took them; as many of the newest as there is room for."""

@@ -14,6 +14,10 @@ from gpunion.ports.usage_history import MINUTE_S, PhaseSince
 WAITING_MAX = 20_000
 
 
+def is_open(node: Node) -> bool:
+    return node.facts.terms.figures == FIGURES_FULL
+
+
 class OpenMachines:
     def __init__(self) -> None:
         self._phases: dict[NodeId, str] = {}
@@ -21,13 +25,22 @@ class OpenMachines:
         self._new: dict[tuple[NodeId, int], PhaseSince] = {}
         self._forget: set[str] = set()
 
-    def changed(self, now_s: float, state: CampusState, node_ids: Iterable[NodeId]) -> None:
+    def changed(self, now_s: float, state: CampusState, node_ids: Iterable[NodeId]) -> list[NodeId]:
+        """Those of them whose owners took it back."""
+        shut = []
         for node_id in node_ids:
             node = state.nodes.get(node_id)
-            if node is not None and node.facts.terms.figures == FIGURES_FULL:
+            if node is not None and is_open(node):
                 self._note(now_s, node)
             elif self._phases.pop(node_id, None) is not None:
                 self._take_back(node_id)
+                shut.append(node_id)
+        return shut
+
+    @property
+    def shut(self) -> frozenset[str]:
+        """Those who took it back since it was last asked what is new."""
+        return frozenset(self._forget)
 
     def take(self) -> tuple[list[PhaseSince], list[str]]:
         """What is new, and of whom nothing may be kept any more."""
@@ -36,10 +49,11 @@ class OpenMachines:
         return taken
 
     def put_back(self, phases: Iterable[PhaseSince], forget: Iterable[str]) -> None:
-        self._forget.update(forget)
+        """`phases` are newer than what was to be forgotten with them, but not than what is to be since."""
         for one in phases:
             if one.node not in self._forget and len(self._new) < WAITING_MAX:
                 self._new.setdefault(_key(one), one)
+        self._forget.update(forget)
 
     def _note(self, now_s: float, node: Node) -> None:
         phase = node.phase.value

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from gpunion.coordinator.usage.book import Remembered, UsageBook, keep_writing
 from gpunion.domain.ids import NodeId
 from gpunion.domain.nodes.node import Node
+from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.protocol.commit import Commit
+from gpunion.domain.protocol.decision import Decision
+from gpunion.domain.protocol.events import NodeHeard
 from gpunion.domain.protocol.frames import BusyGpus, GpuReading, GpuReadings
 from gpunion.domain.resources import GIB, Gpu
 from gpunion.engine.coordinator.state import CampusState
@@ -38,8 +43,10 @@ class FakeHistory:
         self.forgot = 0
         self.batches: list[HistoryBatch] = []
         self.asked: list[str | PointsAsked] = []
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def add(self, batch: HistoryBatch) -> None:
+        self.meanwhile()
         if self.bug is not None:
             raise self.bug
         if self.full:
@@ -67,7 +74,7 @@ class FakeHistory:
         found = [one for batch in self.batches for one in batch.points if asked.node in (None, one.node)]
         return PointsTold(points=found, since_s=asked.since_s, left_out=False)
 
-    def phases(self, *, since_s: float, until_s: float) -> Sequence[PhaseSince]:
+    def phases(self, *, since_s: float, until_s: float, open: Collection[str]) -> Sequence[PhaseSince]:
         return []
 
     def began_s(self) -> float | None:
@@ -107,6 +114,13 @@ class Scene:
     async def points(self, node: str | None = None, for_s: float = HOUR_S) -> Sequence[GpuPoint]:
         past = await self.book.gpus(self.now_s - for_s, self.now_s, node, 50_000)
         return past.told.points
+
+    def owner_says(self, figures: str, name: str = "alpha") -> None:
+        node = self.state.nodes[NodeId(name)]
+        node = replace(node, facts=replace(node.facts, terms=Terms(figures=figures)))
+        self.state.put(node)
+        event = NodeHeard(node_id=node.id)
+        self.book.committed(Commit(at_s=self.now_s, event=event, decision=Decision(changes=(node,))))
 
 
 async def test_a_full_disk_costs_nothing_once_there_is_room_again() -> None:
@@ -184,6 +198,16 @@ async def test_a_bug_of_the_history_ends_no_writing_and_is_told() -> None:
     assert sum(one.lent_gpu_s for batch in scene.history.batches for one in batch.sums) == 60.0
 
 
+async def test_what_an_owner_took_back_while_nobody_was_here_goes_at_once() -> None:
+    scene = Scene(a_machine("alpha", 1), a_machine("beta", 1))
+    scene.owner_says("full", "beta")
+    writing = asyncio.create_task(keep_writing(scene.book))
+    while not scene.history.batches:
+        await asyncio.sleep(0.0)
+    writing.cancel()
+    assert scene.history.batches[0].open == {"beta"}
+
+
 async def test_rows_that_were_damaged_are_told_once() -> None:
     scene = Scene(a_machine("alpha", 1))
     scene.history.damaged = 2
@@ -208,3 +232,17 @@ async def test_exactly_a_day_and_exactly_a_week_are_told_by_the_minute() -> None
         await scene.book.remembered(since_s, until_s)
     told = [one if isinstance(one, str) else one.point_s for one in scene.history.asked]
     assert told == [60, 3600, 3600, "minutes", "hours"]
+
+
+async def test_what_an_owner_takes_back_while_it_is_being_written_does_not_come_again() -> None:
+    scene = Scene(a_machine("alpha", 1))
+    scene.owner_says("full")
+    scene.says("alpha", 1)
+    scene.now_s += 60.0
+    scene.history.full = True
+    scene.history.meanwhile = lambda: scene.owner_says("sums")
+    await scene.book.write(all_of_it=True)
+    scene.history.full = False
+    await scene.book.write(all_of_it=True)
+    [batch] = scene.history.batches
+    assert (batch.phases, batch.points, list(batch.forget), batch.open) == ([], [], ["alpha"], frozenset())

@@ -66,6 +66,15 @@ def test_a_machine_that_was_out_of_sight_was_seen_for_no_longer_than_between_two
     assert [point.seen_s for point in minutes.take(NOW_S + 660.0)] == [10.0, 30.0]
 
 
+def test_of_a_machine_whose_owner_takes_it_back_no_point_waits() -> None:
+    minutes = GpuMinutes()
+    minutes.heard(NOW_S, a_machine(), reading(1.0))
+    minutes.put_back(minutes.take(NOW_S + 60.0))
+    minutes.heard(NOW_S + 60.0, a_machine(), reading(1.0))
+    minutes.forget([ALPHA])
+    assert minutes.take(NOW_S + 120.0) == []
+
+
 def test_points_that_nobody_took_come_again() -> None:
     minutes = GpuMinutes()
     minutes.heard(NOW_S, a_machine(), reading(1.0))
@@ -164,4 +173,17 @@ def test_an_owner_who_takes_it_back_is_forgotten() -> None:
     scene.is_in(NodePhase.SHARING, NOW_S)
     scene.figures = "sums"
     scene.is_in(NodePhase.SHARING, NOW_S + 1.0)
+    assert scene.machines.shut == {"alpha"}
     assert scene.machines.take() == ([], ["alpha"])
+
+
+def test_who_gives_it_anew_before_it_could_be_written_has_what_is_new() -> None:
+    scene = Scene("full")
+    scene.is_in(NodePhase.SHARING, NOW_S)
+    for figures in ("sums", "full"):
+        scene.figures = figures
+        scene.is_in(NodePhase.SHARING, NOW_S + 70.0)
+    batch = scene.machines.take()
+    scene.machines.put_back(*batch)
+    assert scene.machines.take() == batch
+    assert [one.at_s for one in batch[0]] == [NOW_S + 70.0]
