@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from gpunion.coordinator.usage.answers import gpus_answer, requests_answer
-from gpunion.coordinator.usage.book import PastPoints
+from gpunion.coordinator.usage.answers import gpus_answer, readable, requests_answer, usage_answer
+from gpunion.coordinator.usage.book import PastPoints, Remembered
 from gpunion.coordinator.usage.report import Asked
+from gpunion.domain.jobs.run import EndReason
 from gpunion.domain.nodes.node import NodePhase
 from gpunion.engine.coordinator.state import CampusState
 from gpunion.ports.usage_history import HOUR_S, GpuPoint, PhaseSince, PointsTold
 from gpunion.wire.v1 import usage as wire
+from tests.builders.headquarters import Headquarters
+from tests.builders.values import a_spec, facts
 
 DAY_S = 86_400.0
 NOBODY = CampusState()
@@ -58,3 +61,19 @@ def test_a_phase_that_there_is_not_is_nobodys() -> None:
     phases = [PhaseSince(at_s=0.0, node="alpha", phase=phase) for phase in ("damaged", NodePhase.SHARING)]
     [machine] = requests_answer(NOBODY, Asked(since_s=0.0, until_s=DAY_S), phases).machines
     assert [one.phase for one in machine.phases] == ["sharing"]
+
+
+def test_what_is_told_is_of_one_moment_whatever_happens_meanwhile() -> None:
+    here = Headquarters(now_s=1000.0)
+    here.joins("alpha", facts(gpus=2, lab="vision"))
+    here.submits("job", a_spec(lab="students"))
+    here.started()
+    here.now_s += 600.0
+    asked = Asked(since_s=0.0, until_s=here.now_s)
+    then = readable(here.state)
+    before = usage_answer(then, asked, Remembered()), requests_answer(then, asked, ())
+    here.ended("job-e1", EndReason.FINISHED, exit_code=0)
+    here.submits("job-2", a_spec())
+    here.joins("beta", facts(lab="robots"))
+    assert (usage_answer(then, asked, Remembered()), requests_answer(then, asked, ())) == before
+    assert usage_answer(here.state, asked, Remembered()) != before[0]
