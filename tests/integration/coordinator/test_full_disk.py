@@ -23,6 +23,33 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     disk.remove()
 
 
+def test_a_full_disk_under_the_history_costs_no_job_and_no_figures(disk: SmallDisk, tmp_path: Path) -> None:
+    """It lies where its disk alone is full. What was counted meanwhile is there once there is room."""
+    coordinator = Coordinator(tmp_path / "data")
+    coordinator.data_dir.mkdir(mode=0o700)
+    (coordinator.data_dir / "usage.db").symlink_to(disk.folder / "usage.db")
+    coordinator.start()
+    try:
+        with coordinator.node() as node, coordinator.client() as client:
+            assert client.usage(for_s=3600.0)["history_trouble"] == ""
+            disk.fill()
+            before = client.usage(for_s=3600.0)
+            assert str(coordinator.data_dir / "usage.db") in before["history_trouble"]
+            first = client.submit(a_job())["job"]
+            assert node.receive_a(OrderFrame).order.job_id == first["id"]
+            assert client.submit(a_job(name="second"))["job"]["id"]
+            disk.make_room()
+            after = client.usage(for_s=3600.0)
+        assert after["history_trouble"] == ""
+        [lab] = after["labs"]
+        assert lab["open_gpu_h"] > sum(one["open_gpu_h"] for one in before["labs"])
+        disk.fill()
+        code, _, err = coordinator.end()
+        assert code == 0, err
+    finally:
+        coordinator.stop()
+
+
 def test_with_a_full_disk_nothing_new_is_accepted_leases_go_on_and_room_mends_it(disk: SmallDisk) -> None:
     coordinator = Coordinator(disk.folder / "data").start()
     try:

@@ -144,8 +144,8 @@ class GpuReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReadings:
-    """For people who watch: of all GPUs that anything is told of. Nothing is decided by it and nothing
-    written down, so no engine ever sees it."""
+    """For people who watch: of all GPUs that anything is told of. Nothing is decided by it, so no engine ever
+    sees it; minutes and hours made of it are kept with the figures, and not in the campus's database."""
 
     gpus: tuple[GpuReading, ...]
 
