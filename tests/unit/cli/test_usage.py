@@ -88,7 +88,7 @@ def what_next(gpunion: Terminal, campus: CampusDouble, trouble: str) -> str:
     campus.used = a_week(history_trouble=f"/data/usage.db: {trouble}")
     assert gpunion("usage") == 0
     told, next_step = gpunion.out.splitlines()[-2:]
-    assert told == f"They are not kept now: /data/usage.db: {trouble}."
+    assert told == f"Their history has trouble: /data/usage.db: {trouble}."
     return next_step
 
 

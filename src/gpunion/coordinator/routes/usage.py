@@ -48,7 +48,9 @@ async def gpu_history(
     try:
         past = await campus.usage.gpus(now_s - query.for_s, now_s, query.node, wire.POINTS_MOST)
     except HistoryFault as fault:
-        raise ApiError(503, "no_history", str(fault), "look at the coordinator's disk: df -h") from fault
+        raise ApiError(
+            503, "no_history", str(fault), "gpunion usage says what to do about it; jobs go on"
+        ) from fault
     return await _beside(gpus_answer, past)
 
 
