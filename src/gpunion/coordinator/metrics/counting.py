@@ -9,16 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from gpunion.coordinator.metrics import series
-from gpunion.domain.ids import JobId
+from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.jobs.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.jobs.job import Job
+from gpunion.domain.jobs.job import Job, JobPhase
 from gpunion.domain.jobs.migration import Migration, MigrationPhase
 from gpunion.domain.jobs.run import EndReason, Run, RunPhase
 from gpunion.domain.jobs.window import Subjob
 from gpunion.domain.nodes.node import Node, NodePhase
-from gpunion.domain.nodes.withheld import GpuPhase
+from gpunion.domain.nodes.withheld import GpuPhase, HoldCause
 from gpunion.domain.protocol.commit import Commit
 from gpunion.domain.protocol.events import NodeReported
 from gpunion.domain.protocol.reports import NodeReclaimed
@@ -30,11 +31,19 @@ _CLASS_AT_ONCE = "high"
 RECLAIM_MAX_S = 86_400.0
 
 
+@dataclass(slots=True)
+class _Kill:
+    at_s: float
+    living: set[RunId]  # who was there and is not known to be gone
+    heard: bool = True  # False: nobody told that they are gone, so nobody knows when
+
+
 class Counting:
     def __init__(self, metrics: Metrics, elapsed_s: Callable[[], float] = time.perf_counter) -> None:
         self._metrics = metrics
         self._elapsed_s = elapsed_s
         self._room_begun_s: dict[JobId, float] = {}  # for jobs whose program does not run yet
+        self._killed: dict[NodeId, _Kill] = {}
 
     @contextmanager
     def timed(self, what: Series) -> Iterator[None]:
@@ -49,24 +58,44 @@ class Counting:
         latest = {(type(record), record.id): record for record in commit.decision.changes}
         if isinstance(event, NodeReported) and isinstance(event.report, NodeReclaimed):
             nodes = [one for one in latest.values() if isinstance(one, Node) and one.id == event.node_id]
-            self._reclaimed(before.nodes.get(event.node_id), nodes, event.report)
+            self._reclaimed(before, commit.at_s, nodes, event.report)
+        jobs = {one.id: one for one in latest.values() if isinstance(one, Job)}
         for record in latest.values():
             if isinstance(record, Job):
                 self._job(before.jobs.get(record.id), record)
             elif isinstance(record, Run):
-                self._run(before.runs.get(record.id), record, before.jobs.get(record.job_id))
+                former, job = before.runs.get(record.id), before.jobs.get(record.job_id)
+                self._run(former, record, job, jobs.get(record.job_id))
+                self._gone_for_a_kill(record, commit.at_s)
             elif isinstance(record, Migration):
                 runs = [one for one in latest.values() if isinstance(one, Run)]
                 self._migration(before, record, runs)
             elif isinstance(record, Checkpoint):
                 self._checkpoint(before.checkpoints.get(record.id), record)
 
-    def _reclaimed(self, former: Node | None, after: list[Node], report: NodeReclaimed) -> None:
+    def _reclaimed(self, before: CampusState, now_s: float, after: list[Node], report: NodeReclaimed) -> None:
         """Once a reclaim: what was reclaimed already is not reclaimed by being said again."""
-        was = _reclaimed_of(former)
-        if any(not _reclaimed_of(node) <= was for node in after):
-            mode = "kill" if report.killed else "notice"
-            self._metrics.observe(series.RECLAIM, min(RECLAIM_MAX_S, report.freed_after_s), (mode,))
+        for node in after:
+            if _reclaimed_of(node) <= _reclaimed_of(before.nodes.get(node.id)):
+                continue
+            if report.killed and (living := before.living.get(node.id, ())):
+                self._killed[node.id] = _Kill(now_s, set(living))
+            else:
+                mode = "kill" if report.killed else "notice"
+                self._metrics.observe(series.RECLAIM, min(RECLAIM_MAX_S, report.freed_after_s), (mode,))
+
+    def _gone_for_a_kill(self, run: Run, now_s: float) -> None:
+        """A machine tells of its owner's kill at once, and of its guests' ends as they come."""
+        kill = self._killed.get(run.node_id)
+        if kill is None or run.phase is not RunPhase.ENDED or run.id not in kill.living:
+            return
+        kill.living.discard(run.id)
+        kill.heard = kill.heard and run.end_reason is not EndReason.NODE_LOST
+        if not kill.living:
+            del self._killed[run.node_id]
+            if kill.heard:
+                took_s = min(RECLAIM_MAX_S, max(0.0, now_s - kill.at_s))
+                self._metrics.observe(series.RECLAIM, took_s, ("kill",))
 
     def _job(self, former: Job | None, job: Job) -> None:
         if former is None:
@@ -76,7 +105,8 @@ class Counting:
         if job.phase.over and not (former is not None and former.phase.over):
             self._metrics.count(series.JOBS_ENDED, labels=(job.phase.value,))
 
-    def _run(self, former: Run | None, run: Run, job: Job | None) -> None:
+    def _run(self, former: Run | None, run: Run, job: Job | None, after: Job | None) -> None:
+        """`after`: its job, where this decision changed it."""
         if former is None:
             # A job that is not known yet was handed in at this moment.
             waited_s = 0.0 if job is None else run.ordered_s - job.waiting_since_s
@@ -90,12 +120,11 @@ class Counting:
             reason = "unknown" if run.end_reason is None else run.end_reason.value
             self._metrics.count(series.RUNS_ENDED, labels=(reason,))
             if run.subjob is not None and run.started_s is not None:
-                self._piece_ended(run, run.subjob, run.started_s)
+                self._piece_ended(run, run.subjob, run.started_s, after)
 
-    def _piece_ended(self, run: Run, piece: Subjob, started_s: float) -> None:
-        outcomes: dict[EndReason | None, str] = {EndReason.WINDOW: "in_time", EndReason.FINISHED: "finished"}
+    def _piece_ended(self, run: Run, piece: Subjob, started_s: float, job: Job | None) -> None:
         reason, ended_s = run.end_reason, run.ended_s or started_s
-        self._metrics.count(series.WINDOWS_ENDED, labels=(outcomes.get(reason, "interrupted"),))
+        self._metrics.count(series.WINDOWS_ENDED, labels=(_outcome_of_piece(reason, job),))
         self._metrics.observe(series.WINDOW_TIME, ended_s - started_s)
         if piece.ends_s is not None and reason is EndReason.WINDOW:
             self._metrics.observe(series.WINDOW_OVERRUN, ended_s - piece.ends_s)
@@ -146,11 +175,23 @@ class Counting:
             self._metrics.observe(series.CHECKPOINT_TIME, shipped_s, ("ship",))
 
 
+def _outcome_of_piece(reason: EndReason | None, job: Job | None) -> str:
+    if reason is EndReason.FINISHED:
+        return "finished"
+    if reason is EndReason.WINDOW:
+        return "hard_end"
+    return "in_time" if job is not None and job.phase is JobPhase.BETWEEN else "interrupted"
+
+
 def _reclaimed_of(node: Node | None) -> set[int | None]:
-    """Which of its GPUs its owner has; None: the whole machine."""
+    """Which of its GPUs its owner has; None: the whole machine. A broken one nobody took back."""
     if node is None:
         return set()
-    gpus: set[int | None] = {gpu.index for gpu in node.withheld if gpu.phase is GpuPhase.RECLAIMED}
+    gpus: set[int | None] = {
+        gpu.index
+        for gpu in node.withheld
+        if gpu.phase is GpuPhase.RECLAIMED and gpu.cause is not HoldCause.SICK
+    }
     return gpus | ({None} if node.phase is NodePhase.RECLAIMED else set())
 
 

@@ -115,7 +115,7 @@ WINDOWS_ENDED = _counter(
     "window_ended_total",
     "Pieces that are over: with their window, with their job, or before.",
     "outcome",
-    of=[("in_time", "finished", "interrupted")],
+    of=[("in_time", "hard_end", "finished", "interrupted")],
 )
 WINDOW_TIME = _histogram("window_seconds", "How long pieces of jobs ran in their windows.", _WAIT_S)
 WINDOW_OVERRUN = _histogram(

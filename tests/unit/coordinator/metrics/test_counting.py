@@ -10,10 +10,11 @@ from gpunion.coordinator.metrics.series import COUNTED
 from gpunion.domain.jobs.job import Priority
 from gpunion.domain.jobs.run import EndReason, RunPhase
 from gpunion.domain.jobs.window import Subjob, WindowEnd
+from gpunion.domain.nodes.withheld import HoldCause
 from gpunion.domain.protocol.commit import Commit
 from gpunion.domain.protocol.decision import Decision
 from gpunion.domain.protocol.events import CoordinatorEvent, NodeReported
-from gpunion.domain.protocol.reports import NodePaused, NodeReclaimed, NodeResumed
+from gpunion.domain.protocol.reports import NodePaused, NodeReclaimed, NodeResumed, NoticeGiven
 from gpunion.engine.coordinator.state import CampusState
 from gpunion.policy.policies import BASELINE, LIVE, Policies
 from tests.builders.headquarters import Headquarters
@@ -98,10 +99,32 @@ def test_a_lost_guest_costs_the_work_since_its_start() -> None:
     assert campus.shown('lost_work_seconds_total{reason="guest_lost"}') == 50.0
 
 
-def test_a_reclaim_is_measured_by_its_mode() -> None:
+def test_a_kill_is_measured_until_its_guests_are_known_to_be_gone() -> None:
     campus = a_counted_job()
-    campus.reported("alpha", NodeReclaimed(freed_after_s=3.0, killed=True))
+    campus.reported("alpha", NodeReclaimed(freed_after_s=0.0, killed=True))
+    assert campus.shown('reclaim_gpu_free_seconds_count{mode="kill"}') == 0
+    campus.now_s += 3.0
+    campus.ended("job-e1", EndReason.KILLED_BY_OWNER)
     assert campus.shown('reclaim_gpu_free_seconds_sum{mode="kill"}') == 3.0
+
+
+def test_a_kill_of_an_empty_machine_and_a_reclaim_are_measured_by_what_they_say() -> None:
+    campus = Counted()
+    campus.joins("alpha")
+    campus.reported("alpha", NodeReclaimed(freed_after_s=0.0, killed=True))
+    assert campus.shown('reclaim_gpu_free_seconds_count{mode="kill"}') == 1
+    campus.joins("beta")
+    campus.reported("beta", NodeReclaimed(freed_after_s=4.0))
+    assert campus.shown('reclaim_gpu_free_seconds_sum{mode="notice"}') == 4.0
+
+
+def test_a_gpu_that_is_out_of_order_is_no_reclaim() -> None:
+    campus = Counted()
+    campus.joins("alpha", facts(gpus=2))
+    notice = NoticeGiven(deadline_s=campus.now_s, gpus=(0,), cause=HoldCause.SICK)
+    campus.reported("alpha", notice)
+    campus.reported("alpha", NodeReclaimed(freed_after_s=0.0, gpus=(0,)))
+    assert campus.shown('reclaim_gpu_free_seconds_count{mode="notice"}') == 0
 
 
 def test_a_machine_that_says_again_that_it_was_reclaimed_counts_once() -> None:
@@ -152,6 +175,17 @@ def test_a_piece_in_a_window_is_counted_with_its_time_and_what_it_overran() -> N
         event = NodeReported(node_id=run.node_id, report=NodePaused())
         campus.counting.committed(before, Commit(at_s=0.0, event=event, decision=decision))
     assert campus.shown('window_started_total{end="promised"}') == 1
-    assert campus.shown('window_ended_total{outcome="in_time"}') == 1
+    assert campus.shown('window_ended_total{outcome="hard_end"}') == 1
     assert campus.shown("window_seconds_sum") == 63.0
     assert campus.shown("window_overrun_seconds_sum") == 3.0
+
+
+def test_a_piece_that_saved_itself_for_the_end_of_its_window_ended_in_time() -> None:
+    campus = Counted(LIVE)
+    campus.joins("alpha", facts(gpus=1))
+    campus.submits("job", replace(a_spec(gpus=1), atomizable=True))
+    campus.started("job-e1")
+    campus.now_s += 60.0
+    campus.ended("job-e1", EndReason.SAVED, step=50, saved_for=EndReason.WINDOW)
+    assert campus.shown('window_ended_total{outcome="in_time"}') == 1
+    assert campus.shown('window_ended_total{outcome="interrupted"}') == 0
