@@ -22,6 +22,8 @@ SIZE_MAX_BYTES = 2**53 - 1
 RATE_MAX_BPS = 1e15
 # File names of saves have fifteen digits for it.
 STEP_MAX = 10**15 - 1
+# What divides by how long a step takes stays a number; a step that is said to take less was never timed.
+STEP_MIN_S = 1e-6
 # A new epoch every second for thirty years.
 EPOCH_MAX = 10**9
 # Numbers of frames and terms: exact in JavaScript too.

@@ -9,16 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import structlog
+
 from gpunion.agent.dependencies import ControlFiles, World
 from gpunion.agent.metrics.guest_gpus import GpuUse
 from gpunion.agent.program.messages import PIECE_FILE
 from gpunion.agent.run_records.notes import RunNote
 from gpunion.domain.jobs.profile import Seen
 from gpunion.domain.jobs.window import Subjob
-from gpunion.limits import MOMENT_MAX_S, SIZE_MAX_BYTES, STEP_MAX, finite
+from gpunion.limits import MOMENT_MAX_S, SIZE_MAX_BYTES, STEP_MAX, STEP_MIN_S, finite
 
 # A driver is asked now and then: what a program had in between was a little more.
 BETWEEN_LOOKS = 1.1
+
+log = structlog.get_logger()
 
 
 def variables_of(subjob: Subjob | None) -> dict[str, str]:
@@ -32,11 +36,18 @@ def variables_of(subjob: Subjob | None) -> dict[str, str]:
 
 
 def piece_of(world: World, note: RunNote, now_unix_s: Callable[[], float] = time.time) -> Seen | None:
-    """Reads a small file: blocks. None: its job does not run in windows, and nothing is told of it."""
+    """Reads a small file: blocks. None: its job does not run in windows, and nothing is told of it.
+
+    It never raises. The end of a guest is told after this, and an agent that starts asks it of every guest
+    that has ended meanwhile: what a program wrote must keep neither from happening."""
     if not note.in_windows:
         return None
     here_s = min(MOMENT_MAX_S, max(0.0, now_unix_s() - note.since_unix_s))
-    return seen_of(world.control, note, here_s, world.gpu_use(note.run_id))
+    try:
+        return seen_of(world.control, note, here_s, world.gpu_use(note.run_id))
+    except Exception as trouble:
+        log.error("piece_not_read", run=note.run_id, trouble=repr(trouble))
+        return None
 
 
 def seen_of(control: ControlFiles, note: RunNote, here_s: float, gpus: GpuUse | None) -> Seen:
@@ -52,7 +63,8 @@ def seen_of(control: ControlFiles, note: RunNote, here_s: float, gpus: GpuUse | 
             peak_bytes=_bytes(BETWEEN_LOOKS * driver_bytes),
         )
     step_s = _seconds(said.get("step_s"), here_s)
-    steps = min(_count(said.get("steps")), int(here_s / step_s)) if step_s > 0 else 0
+    timed = step_s >= STEP_MIN_S
+    steps = min(_count(said.get("steps")), int(here_s / step_s)) if timed else 0
     return Seen(
         steps=steps,
         step_s=step_s if steps else 0.0,

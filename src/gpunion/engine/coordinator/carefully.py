@@ -18,6 +18,7 @@ from gpunion.domain.protocol.events import (
     CoordinatorEvent,
     EventSetAside,
 )
+from gpunion.engine.coordinator.engine import CoordinatorEngine
 from gpunion.engine.coordinator.handlers.asides import sender_of
 from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 
@@ -98,6 +99,9 @@ def _at_fault(
     engine = station.engine
     if engine.plans_with(now_s):
         return None, None
+    learned_of = _by_what_was_learned(engine, now_s)
+    if learned_of is not None:
+        return None, learned_of
     nodes = [node for node in engine.state.nodes.values() if _may_take_guests(node)]
     if len(nodes) > 1:
         for node in sorted(nodes, key=lambda node: (node.id != spoke, node.id))[:SUSPECTS_MOST]:
@@ -107,7 +111,29 @@ def _at_fault(
         job = engine.state.jobs[job_id]
         if len(nodes) > 1 and engine.plans_with(now_s, replace(job, phase=JobPhase.FAILED)):
             return None, job_id
-    return None, None
+    return None, _by_its_window(engine, now_s)
+
+
+def _by_what_was_learned(engine: CoordinatorEngine, now_s: float) -> JobId | None:
+    """The job without whose learned numbers places are found. It is asked before anybody is thought away: a
+    clearing has two sides, and without a job that only waits for the tenant at fault nothing is cleared."""
+    state = engine.state
+    tenants = {state.runs[run_id].job_id for run_id in state.in_windows}
+    jobs = (state.jobs[job_id] for job_id in [*sorted(tenants), *sorted(state.waiting - tenants)])
+    known = [job for job in jobs if job.profile is not None]
+    for job in known[:SUSPECTS_MOST]:
+        if engine.plans_with(now_s, replace(job, profile=None)):
+            return job.id
+    return None
+
+
+def _by_its_window(engine: CoordinatorEngine, now_s: float) -> JobId | None:
+    """The tenant without whose window places are found."""
+    for run_id in sorted(engine.state.in_windows)[:SUSPECTS_MOST]:
+        run = engine.state.runs[run_id]
+        if engine.plans_with(now_s, replace(run, subjob=None)):
+            return run.job_id
+    return None
 
 
 def _may_take_guests(node: Node) -> bool:

@@ -8,7 +8,7 @@ from gpunion.domain.environment import EnvironmentAdded, EnvironmentRemoved, Ins
 from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.image import ImageAdded, ImageRemoved
 from gpunion.domain.jobs.job import BidsChanged, Job
-from gpunion.domain.jobs.run import RunPhase
+from gpunion.domain.jobs.run import Run, RunPhase
 from gpunion.domain.jobs.session import SessionEndAsked, SessionIdle
 from gpunion.domain.nodes.node import Node
 from gpunion.domain.nodes.node_view import NodeView
@@ -121,7 +121,7 @@ class CoordinatorEngine:
             decision = draft.finish()
         return decision
 
-    def plans_with(self, now_s: float, record: Node | Job | None = None) -> bool:
+    def plans_with(self, now_s: float, record: Node | Job | Run | None = None) -> bool:
         """Whether finding places works, were one record as given. For finding out what is at fault."""
         draft = self._draft(now_s)
         try:

@@ -11,7 +11,7 @@ from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.jobs.job import SaveCost
 from gpunion.domain.jobs.profile import Profile
 from gpunion.domain.jobs.window import VARIANTS_MOST, Variant, Window
-from gpunion.policy.windows.sizing import GUARD_S, Sizing, memory_bytes, shortest_s, sizing_of
+from gpunion.policy.windows.sizing import GUARD_S, STEPS_MOST, Sizing, memory_bytes, shortest_s, sizing_of
 from gpunion.policy.windows.turns import TurnBounds, turn_s
 
 # Beside the longest piece; the rest of the window is offered to others.
@@ -124,7 +124,7 @@ def _by_steps(bidder: Bidder, length_s: float, speed: float, begun: bool) -> tup
     steps = sizing.steps_within(length_s, speed, bidder.safe_every, begun=begun)
     finishes = False
     if bidder.left_s is not None:
-        to_do = max(1, ceil(bidder.left_s / sizing.mean_s))
+        to_do = _to_do(bidder.left_s, sizing)
         fits = to_do <= steps or sizing.foretold_s(to_do, speed, begun=begun) <= length_s
         steps, finishes = (to_do, True) if fits else (steps, False)
     return (
@@ -133,3 +133,8 @@ def _by_steps(bidder: Bidder, length_s: float, speed: float, begun: bool) -> tup
         max(GUARD_S, sizing.foretold_s(steps, speed, begun=begun)),
         finishes,
     )
+
+
+def _to_do(left_s: float, sizing: Sizing) -> int:
+    """Clamped before it is made whole: a mean that is next to nothing makes it more than any integer."""
+    return max(1, ceil(min(STEPS_MOST, left_s / sizing.mean_s))) if sizing.mean_s > 0 else STEPS_MOST

@@ -67,7 +67,7 @@ class Sizing:
         if room_s <= 0 or self.step_s <= 0:
             return 0
         root = (sqrt(self.noise_s**2 + 4 * self.step_s * room_s) - self.noise_s) / (2 * self.step_s)
-        steps = safe_every * (min(STEPS_MOST, floor(root * root)) // safe_every)
+        steps = safe_every * (floor(min(STEPS_MOST, root * root)) // safe_every)
         while steps > 0 and self.foretold_s(steps, speed, begun=begun) > length_s:
             steps -= safe_every  # by what rounding gave too much
         return max(0, steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunion.adapters.runtimes.keeper import control_files
+from gpunion.agent.effects import Performer
+from gpunion.agent.link.log_upload import LogPusher
 from gpunion.agent.metrics.guest_gpus import GpuUse
 from gpunion.agent.program.messages import PIECE_FILE
 from gpunion.agent.program.piece import BETWEEN_LOOKS, seen_of, variables_of
@@ -75,6 +78,11 @@ NUMBERS: st.SearchStrategy[object] = st.one_of(
 )
 
 
+@pytest.mark.parametrize("step_s", [1e-310, 1e-305, 1e-12, -1.0])
+def test_steps_that_take_no_time_were_not_timed(tmp_path: Path, step_s: float) -> None:
+    assert heard(tmp_path, steps=5, step_s=step_s, peak_bytes=7) == Seen(peak_bytes=7)
+
+
 @given(st.dictionaries(st.sampled_from([*HONEST, "more"]), NUMBERS))
 def test_whatever_it_says_is_within_bounds_and_can_be_reckoned_with(said: dict[str, object]) -> None:
     class Control:
@@ -137,6 +145,31 @@ async def test_what_was_seen_goes_with_the_end_of_a_job_that_runs_in_windows(fak
     assert isinstance(exited, GuestExited)
     assert exited.seen == Seen(peak_bytes=77)
     assert hands.gone
+
+
+class Unreadable:
+    """A way to a guest's files with a bug that nobody knows of yet."""
+
+    def read_json(self, directory: Path, name: str) -> dict[str, object] | None:
+        if name == PIECE_FILE:
+            raise OverflowError("cannot convert float infinity to integer")
+        return control_files.read_json(directory, name)
+
+    write_json = staticmethod(control_files.write_json)
+    delete = staticmethod(control_files.delete)
+
+
+async def test_whatever_it_wrote_its_end_is_told_and_the_next_agent_starts(fake: FakeWorld) -> None:
+    fake.world = replace(fake.world, control=Unreadable())
+    await started(fake, an_order(subjob=WINDOW))
+    fake.runtime.end(RUN, 0, ExitReason.EXITED)
+    await until(lambda: fake.of(GuestExited))
+    [exited] = fake.of(GuestExited)
+    assert isinstance(exited, GuestExited)
+    assert exited.seen is None
+    logs = LogPusher(fake.link, fake.root / "logs")
+    [found] = await Performer(fake.world, logs).find()
+    assert (found.run_id, found.alive, found.seen) == (RUN, False, None)
 
 
 async def test_of_any_other_job_nothing_is_told(fake: FakeWorld) -> None:

@@ -9,9 +9,13 @@ import pytest
 from gpunion.domain.jobs.job import JobPhase
 from gpunion.domain.jobs.profile import Seen
 from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.timers import TurnOver
 from gpunion.domain.resources import GIB
 from gpunion.policy.policies import LIVE
+from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.sizing import sizing_of
+from gpunion.policy.windows.turns import TurnBounds
 from tests.builders.headquarters import Headquarters
 from tests.builders.values import a_spec, facts, some_gpus
 
@@ -51,6 +55,25 @@ def test_no_piece_took_longer_or_had_more_than_there_was(seen: Seen) -> None:
     # What is foretold of it stays within what a day can have.
     assert sizing_of(profile, headquarters.job().cost).overhead_s < 86_400.0
     assert headquarters.job().phase in (JobPhase.BETWEEN, JobPhase.STARTING)
+
+
+@pytest.mark.parametrize("step_s", [1e-300, 1e-305, 1e-320])
+def test_steps_that_take_no_time_keep_no_turn_from_being_cleared(step_s: float) -> None:
+    policies = replace(LIVE, windows=WindowPolicy(bounds=TurnBounds(least_s=60.0, most_s=120.0)))
+    headquarters = Headquarters(policies=policies)
+    headquarters.joins("alpha")
+    headquarters.submits("job", replace(a_spec(), atomizable=True, expected_s=3e7))
+    headquarters.started()
+    headquarters.later(WORKED_S)
+    said = Seen(steps=5, step_s=step_s)
+    headquarters.ended("job-e1", EndReason.SAVED, step=50, saved_for=EndReason.WINDOW, seen=said)
+    profile = headquarters.job().profile
+    assert profile is not None
+    assert (profile.steps, profile.step_s) == (0, 0.0)
+    headquarters.submits("other", replace(a_spec(), atomizable=True))
+    headquarters.started("job-e2")
+    headquarters.later(400).hears(TimerFired(timer=TurnOver()))
+    assert headquarters.job("other").promised is not None
 
 
 def test_a_report_about_windows_of_a_job_that_asked_for_none_teaches_nothing() -> None:

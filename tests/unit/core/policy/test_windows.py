@@ -19,7 +19,7 @@ from gpunion.policy.windows.clearing import Exact, clear, smoothed
 from gpunion.policy.windows.gaps import END_GUARD_S, may_be_offered, window_over
 from gpunion.policy.windows.promises import Place, Tenant, promise
 from gpunion.policy.windows.scoring import DEADLINES, FAIR, WEIGHTS, behind
-from gpunion.policy.windows.sizing import sizing_of
+from gpunion.policy.windows.sizing import STEPS_MOST, sizing_of
 from gpunion.policy.windows.turns import TurnBounds, is_over, turn_s
 from tests.builders.values import a_job, a_node, a_view
 
@@ -42,6 +42,17 @@ def test_a_window_ends_with_what_comes_first() -> None:
     ends = over(foretold, turn_s=600.0, promised_s=1500.0)
     assert (ends.ends_s, ends.end) == (1400.0 - END_GUARD_S, WindowEnd.KNOWN_END)
     assert ends.length_s == 400.0 - END_GUARD_S
+
+
+@pytest.mark.parametrize("step_s", [5e-324, 1e-305, 1e-160, 1e-12])
+@pytest.mark.parametrize("left_s", [None, 1.0, 3e10])
+def test_however_short_its_steps_are_what_fits_can_be_reckoned(step_s: float, left_s: float | None) -> None:
+    profile = Profile(steps=5.0, step_s=step_s, step_sd_s=step_s)
+    bidder = Bidder(job_id=JobId("job"), profile=profile, cost=COST, left_s=left_s)
+    for turn in (None, 600.0, 3e10):
+        for variant in variants(bidder, 0, over(a_view(a_node()), turn_s=turn), BOUNDS):
+            assert 0 < variant.steps <= STEPS_MOST
+            assert variant.useful_s <= variant.length_s
 
 
 def test_nothing_is_offered_where_nobody_may_come() -> None:

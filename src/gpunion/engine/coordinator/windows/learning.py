@@ -12,6 +12,7 @@ from gpunion.domain.protocol.reports import RunEnded
 from gpunion.domain.reasons.reason import Why
 from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.windows import reliability
+from gpunion.limits import STEP_MIN_S
 from gpunion.policy.windows import calibration
 
 # What is measured there and here may differ by that much.
@@ -56,15 +57,18 @@ def _was_over(draft: Draft, run: Run) -> bool:
 
 def _plausible(draft: Draft, run: Run, seen: Seen) -> Seen:
     """What a machine says of a piece, as far as it can be: nothing took longer than its run was there, and no
-    more memory was in use than its GPUs have. Else one report would spoil what is foretold of its job."""
+    more memory was in use than its GPUs have. Steps that take no time were not timed. Else one report would
+    spoil what is foretold of its job, or planning for the campus with it."""
     there_s = max(0.0, draft.now_s - run.ordered_s)
-    steps = seen.steps
+    timed = seen.step_s >= STEP_MIN_S
+    steps = seen.steps if timed else 0
     if steps * seen.step_s > (1 + MOST_DRIFT) * there_s:
         steps = int(there_s / seen.step_s)
     memory_bytes = _memory_bytes(draft, run)
     return replace(
         seen,
         steps=steps,
+        step_s=seen.step_s if timed else 0.0,
         step_sd_s=min(seen.step_sd_s, there_s),
         worst_step_s=min(seen.worst_step_s, there_s),
         begin_s=None if seen.begin_s is None else min(seen.begin_s, there_s),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gpunion.domain.ids import JobId, NodeId, RunId
-from gpunion.domain.jobs.job import Job, JobPhase
-from gpunion.domain.jobs.run import RunPhase
+from gpunion.domain.jobs.job import Job, JobPhase, JobSpec
+from gpunion.domain.jobs.profile import Profile
+from gpunion.domain.jobs.run import Run, RunPhase
 from gpunion.domain.nodes.node import Node
 from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.protocol.aside import CONTENT_CHARS, KEPT_MOST
@@ -29,7 +30,7 @@ from gpunion.domain.protocol.events import (
 from gpunion.domain.protocol.frames import Hello
 from gpunion.domain.protocol.orders import StopRun
 from gpunion.domain.protocol.reports import NodePaused, RunStarted
-from gpunion.domain.protocol.timers import coordinator_timer
+from gpunion.domain.protocol.timers import TurnOver, coordinator_timer
 from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import Gpu
 from gpunion.engine.coordinator import audit, carefully
@@ -39,7 +40,10 @@ from gpunion.engine.coordinator.engine import CoordinatorEngine
 from gpunion.engine.coordinator.handlers.asides import LATER_S, TRY_AGAIN_S
 from gpunion.engine.coordinator.pure_coordinator import PureCoordinator
 from gpunion.policy.placement.pick import FastThenTight
-from gpunion.policy.policies import BASELINE
+from gpunion.policy.policies import BASELINE, Policies
+from gpunion.policy.windows.clearing import Bid, Exact
+from gpunion.policy.windows.policy import WindowPolicy
+from gpunion.policy.windows.turns import TurnBounds
 from tests.builders import TIMING, a_spec, facts
 
 Faulty = Callable[[CoordinatorEvent], bool]
@@ -51,7 +55,7 @@ class FaultyEngine(CoordinatorEngine):
     faulty: Faulty = staticmethod(lambda event: False)
     enemies: frozenset[str] = frozenset()  # without one of them places are found
 
-    def plans_with(self, now_s: float, record: Node | Job | None = None) -> bool:
+    def plans_with(self, now_s: float, record: Node | Job | Run | None = None) -> bool:
         if self.enemies:
             return record is not None and record.id in self.enemies
         return super().plans_with(now_s, record)
@@ -75,10 +79,12 @@ class FaultyScoring(FastThenTight):
 class Coordinator:
     """Does what a shell does, with a store that keeps records and timers."""
 
-    def __init__(self, saved: SavedCampus | None = None, now_s: float = 100.0) -> None:
+    def __init__(
+        self, saved: SavedCampus | None = None, now_s: float = 100.0, policies: Policies = BASELINE
+    ) -> None:
         self.now_s = now_s
         self.scoring = FaultyScoring()
-        policies = replace(BASELINE, scoring=self.scoring)
+        policies = replace(policies, scoring=self.scoring)
         self.station = PureCoordinator(
             saved=saved or SavedCampus(), policies=policies, timing=TIMING, term=1, now_s=now_s
         )
@@ -104,8 +110,8 @@ class Coordinator:
             for event, _ in self.station.frame_arrived(self.now_s, id, hello):
                 self.happens(event)
 
-    def runs(self, job: str = "job") -> None:
-        self.happens(JobSubmitted(job_id=JobId(job), spec=a_spec(gpus=1)))
+    def runs(self, job: str = "job", spec: JobSpec | None = None) -> None:
+        self.happens(JobSubmitted(job_id=JobId(job), spec=spec or a_spec(gpus=1)))
         run = self.engine.state.runs[RunId(f"{job}-e1")]
         of: dict[str, Any] = {"run_id": run.id, "job_id": run.job_id, "epoch": 1}
         report = RunStarted(**of, restored=None, resumed_step=0, restore_s=0.0)
@@ -310,6 +316,47 @@ def test_a_job_over_which_planning_raises_fails_with_its_reason_and_others_are_p
     assert campus.isolated() == []
     campus.happens(JobSubmitted(job_id=JobId("good"), spec=a_spec(gpus=1)))
     assert campus.job("good").phase is JobPhase.STARTING
+
+
+class FaultyClearing(Exact):
+    """Cannot reckon with what was learned of a job, or with a job at all."""
+
+    def __init__(self, *, learned_of: str = "", job: str = "") -> None:
+        self._learned_of, self._job = learned_of, job
+
+    def choose(self, windows: Sequence[int], bids: Sequence[Bid]) -> Sequence[Bid]:
+        for bid in bids:
+            learned = bid.bidder.job_id == self._learned_of and bid.bidder.profile.pieces > 0
+            if learned or bid.bidder.job_id == self._job:
+                raise OverflowError("cannot convert float infinity to integer")
+        return super().choose(windows, bids)
+
+
+@pytest.mark.parametrize(
+    ("clearing", "waiting"),
+    [
+        (FaultyClearing(learned_of="tenant"), ("innocent",)),
+        (FaultyClearing(learned_of="tenant"), ("innocent", "also")),
+        (FaultyClearing(job="tenant"), ("innocent", "also")),
+    ],
+)
+def test_a_tenant_over_which_planning_raises_fails_and_who_waits_gets_its_place(
+    clearing: FaultyClearing, waiting: tuple[str, ...]
+) -> None:
+    policy = WindowPolicy(clearing=clearing, bounds=TurnBounds(least_s=60.0, most_s=60.0))
+    coordinator = Coordinator(policies=replace(BASELINE, windows=policy))
+    coordinator.joins("alpha")
+    spec = replace(a_spec(gpus=1), atomizable=True)
+    coordinator.runs("tenant", spec)
+    known = replace(coordinator.job("tenant"), profile=Profile(pieces=1))
+    coordinator.engine.state.apply((known,))
+    for job in waiting:
+        coordinator.happens(JobSubmitted(job_id=JobId(job), spec=spec))
+    coordinator.now_s += 100.0
+    assert coordinator.happens(TimerFired(timer=TurnOver())).failure is not None
+    assert coordinator.job("tenant").phase is JobPhase.FAILED
+    phases = sorted(coordinator.job(job).phase.value for job in waiting)
+    assert phases == [*["pending"] * (len(waiting) - 1), "starting"]
 
 
 def test_where_nobody_alone_is_at_fault_planning_is_tried_again() -> None:
