@@ -102,7 +102,8 @@ class ParkRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnparkRun:
-    """Its GPUs are its own again, and nobody is on them. Answered with RunUnparked as soon as it works."""
+    """Its GPUs are its own again, and nobody is on them. Answered with RunUnparked as soon as it works. It
+    says nothing to one that does not stand still for a job."""
 
     run_id: RunId
     job_id: JobId

@@ -36,7 +36,7 @@ from gpunion.domain.protocol.frames import (
     ReportFrame,
     Welcome,
 )
-from gpunion.domain.protocol.orders import Order, StartRun, StopRun
+from gpunion.domain.protocol.orders import Order, ParkRun, StartRun, StopRun, UnparkRun
 from gpunion.domain.timing import Timing
 from gpunion.engine.channel import Receiver, Sender, Skew, report_in_our_time
 from gpunion.engine.coordinator import message_checks
@@ -260,11 +260,16 @@ class PureCoordinator:
         return link
 
     def _still_meant(self, order: Order) -> Order:
-        """A start that was given up before it arrived must not happen; its number is still needed."""
-        if isinstance(order, StartRun):
-            run = self.engine.state.runs.get(order.run_id)
-            if run is None or not run.living:
-                return StopRun(run_id=order.run_id, job_id=order.job_id, epoch=order.epoch)
+        """A start that was given up before it arrived must not happen, nor must a parking for a job; their
+        numbers are still needed."""
+        if not isinstance(order, StartRun | ParkRun):
+            return order
+        run = self.engine.state.runs.get(order.run_id)
+        if isinstance(order, ParkRun):
+            if run is None or not run.living or not run.parking:
+                return UnparkRun(run_id=order.run_id, job_id=order.job_id, epoch=order.epoch)
+        elif run is None or not run.living:
+            return StopRun(run_id=order.run_id, job_id=order.job_id, epoch=order.epoch)
         return order
 
     def _load_links(self, saved: SavedCampus) -> None:

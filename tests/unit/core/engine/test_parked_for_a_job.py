@@ -7,13 +7,14 @@ from dataclasses import replace
 from gpunion.domain.ids import JobId, RunId
 from gpunion.domain.jobs.account import Quota
 from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.guest import GuestPhase
 from gpunion.domain.jobs.job import CheckpointWish, JobPhase, Priority
 from gpunion.domain.jobs.migration import Cause, MigrationPhase, Way
 from gpunion.domain.jobs.run import EndReason
 from gpunion.domain.nodes.node import NodeFacts
 from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.protocol.decision import Decision
-from gpunion.domain.protocol.events import JobStopAsked, QuotaSet
+from gpunion.domain.protocol.events import GuestParked, JobStopAsked, QuotaSet
 from gpunion.domain.protocol.orders import ParkRun, StartRun, StopRun, TakeCheckpoint, UnparkRun
 from gpunion.domain.protocol.reports import (
     CheckpointFailed,
@@ -30,13 +31,21 @@ from gpunion.domain.system_tier import SystemAbility, Tier
 from gpunion.policy.policies import LIVE
 from gpunion.policy.preemption import SETTLED_LEAST_S
 from tests.builders import Headquarters, a_spec, facts, orders, whys
+from tests.builders.campus import Campus
 
 USER = f"user:{a_spec().owner}"
 DUMPS = SystemAbility(able=True, why_not="", kind="x86_64 linux")
 
 
-def parking(*, gpus: int = 1, dumps: bool = False, memory_gib: float = 64, max_guests: int = 16) -> NodeFacts:
-    terms = Terms(park=True, max_guests=max_guests)
+def parking(
+    *,
+    gpus: int = 1,
+    dumps: bool = False,
+    memory_gib: float = 64,
+    max_guests: int = 16,
+    autonomy_s: float = 0.0,
+) -> NodeFacts:
+    terms = Terms(park=True, max_guests=max_guests, autonomy_s=autonomy_s)
     of = facts(gpus=gpus, memory_gib=memory_gib, lab="", terms=terms)
     return replace(of, parks=True, system=DUMPS if dumps else of.system)
 
@@ -343,7 +352,75 @@ def test_nothing_is_heard_of_its_parking_and_it_is_saved_instead() -> None:
     headquarters = a_full_campus("low")
     urgent(headquarters)
     headquarters.later(90.0)
-    assert ordered(headquarters.fires("flush:low-m1")) == [(TakeCheckpoint, "low-e1")]
+    given_up = ordered(headquarters.fires("flush:low-m1"))
+    assert given_up == [(UnparkRun, "low-e1"), (TakeCheckpoint, "low-e1")]
+
+
+def test_who_was_parked_without_anybody_hearing_of_it_is_told_to_go_on() -> None:
+    headquarters = a_full_campus("low")
+    urgent(headquarters)
+    headquarters.later(90.0).fires("flush:low-m1")
+    assert ordered(parked(headquarters)) == [(UnparkRun, "low-e1")]  # its save is waited for
+    of = {"checkpoint_id": "low-e1-c1", "trouble": CheckpointTrouble.PARKED}
+    said(headquarters, CheckpointFailed, **of)
+    headquarters.hears(JobStopAsked(job_id=JobId("urgent")))
+    before = len(headquarters.told)
+    assert ordered(parked(headquarters)) == [(UnparkRun, "low-e1")]  # nobody asks anything of it any more
+    assert headquarters.run("low-e1").parking  # no save is asked for
+    assert Why.PARKED not in [reason.why for _, reason in headquarters.told[before:]]
+    unparked(headquarters)
+    assert (headquarters.job("low").phase, headquarters.run("low-e1").parking) == (JobPhase.RUNNING, False)
+
+
+def test_who_was_parked_for_its_owner_is_sent_back_by_its_own_machine_alone() -> None:
+    headquarters = a_full_campus("low")
+    urgent(headquarters)
+    headquarters.later(90.0).fires("flush:low-m1")
+    said(headquarters, CheckpointFailed, checkpoint_id="low-e1-c1", trouble=CheckpointTrouble.PARKED)
+    deadline_s = headquarters.now_s + 60.0
+    headquarters.reported("alpha", NoticeGiven(deadline_s=deadline_s, gpus=(0,), parking=(RunId("low-e1"),)))
+    assert ordered(parked(headquarters)) == []
+    assert headquarters.told[-1][1].why is Why.PARKED
+
+
+def test_an_order_to_park_that_was_given_up_on_its_way_says_nothing_when_it_arrives() -> None:
+    campus = Campus(policies=replace(LIVE, learning=None))
+    machine = campus.adds("alpha", parking(autonomy_s=600.0))
+    machine.parks = True
+    campus.submits("low", a_spec(priority=Priority.LOW))
+    campus.advance(60.0)
+    machine.linked = False
+    campus.submits("urgent", a_spec(priority=Priority.HIGH))
+    campus.advance(120.0)
+    machine.linked = True
+    campus.hangs_up("alpha")
+    campus.advance(60.0)
+    guest = machine.station.engine.state.guests[RunId("urgent-e1")]
+    assert guest.phase is GuestPhase.RUNNING
+    assert not [report for _, report in campus.told if report.why is Why.PARKED_FOR]
+
+
+def test_one_that_stood_still_while_its_wire_was_cut_goes_on() -> None:
+    campus = Campus(policies=replace(LIVE, learning=None))
+    machine = campus.adds("alpha", parking(autonomy_s=600.0))
+    machine.parks = None  # its driver takes its time
+    campus.submits("low", a_spec(priority=Priority.LOW))
+    campus.advance(60.0)
+    campus.submits("urgent", a_spec(priority=Priority.HIGH))
+    campus.advance(1.0)
+    machine.linked = False
+    campus.advance(3.0)
+    machine.decide(GuestParked(run_id=RunId("low-e1"), moved_bytes=10 * GIB, took_s=4.0))
+    machine.parks = True
+    campus.advance(150.0)
+    machine.linked = True
+    campus.hangs_up("alpha")
+    campus.advance(30.0)
+    campus.stops("urgent")
+    campus.advance(600.0)
+    guest = machine.station.engine.state.guests[RunId("low-e1")]
+    assert (guest.parking, guest.room_for) == (None, None)
+    assert campus.job("low").phase is JobPhase.RUNNING
 
 
 def test_its_owner_wants_the_gpu_while_another_has_it_and_both_go_on_after() -> None:

@@ -12,7 +12,9 @@ from dataclasses import replace
 from gpunion.domain.ids import RunId
 from gpunion.domain.jobs.migration import Migration, MigrationPhase
 from gpunion.domain.jobs.run import Run, RunPhase
-from gpunion.domain.nodes.node import Pace
+from gpunion.domain.nodes.node import NodePhase, Pace
+from gpunion.domain.nodes.withheld import GpuPhase
+from gpunion.domain.protocol.orders import UnparkRun
 from gpunion.domain.protocol.reports import NoticeGiven, RunNotParked, RunParked, RunUnparked
 from gpunion.domain.protocol.timers import LastSaveOverdue, ParkedLongEnough, SaveDue
 from gpunion.domain.reasons.reason import Why
@@ -22,6 +24,9 @@ from gpunion.engine.coordinator.planning import leaving
 from gpunion.engine.coordinator.runs import migrations as moving
 from gpunion.engine.coordinator.runs.save_timer import set_checkpoint_timer
 from gpunion.lifecycle.migration import MIGRATION
+
+_THERE = (RunPhase.RUNNING, RunPhase.LEAVING)
+_LENT = (NodePhase.SHARING, NodePhase.PAUSED)
 
 
 def announced(draft: Draft, report: NoticeGiven) -> None:
@@ -34,23 +39,39 @@ def announced(draft: Draft, report: NoticeGiven) -> None:
 
 
 def parked(draft: Draft, report: RunParked) -> None:
-    run = _running(draft, report.run_id)
-    if run is None:
+    run = draft.state.runs.get(report.run_id)
+    if run is None or run.phase not in _THERE:
         return
     migration = moving.migration_of(draft, draft.job_of(run))
     standing = replace(run, parking=True, parked_s=draft.now_s, parked_bytes=report.moved_bytes)
     gib = report.moved_bytes / GIB
-    if migration is None:
-        draft.put(standing)
-        draft.because(run.job_id, Why.PARKED, node=run.node_id, gib=gib, took_s=report.took_s)
-    elif migration.phase is MigrationPhase.PARKING:
+    if migration is not None and migration.phase is MigrationPhase.PARKING:
         draft.put(standing)
         _made_room(draft, standing, migration)
         whom = str(migration.room_for)
         draft.because(run.job_id, Why.PARKED_FOR, node=run.node_id, gib=gib, took_s=report.took_s, job=whom)
+    else:
+        if migration is None:
+            draft.put(standing)
+        if not _is_for_its_owner(draft, run):
+            _send_back(draft, run)
+        elif migration is None:
+            draft.because(run.job_id, Why.PARKED, node=run.node_id, gib=gib, took_s=report.took_s)
     node = draft.state.nodes[run.node_id]
     known = node.parks or Pace(took_s=report.took_s, size_bytes=report.moved_bytes)
     draft.put(replace(node, parks=known.with_seen(report.took_s, report.moved_bytes)))
+
+
+def _is_for_its_owner(draft: Draft, run: Run) -> bool:
+    """As was announced, or as its machine is now. Else it stands there for a job that does not wait for it
+    any more, and nobody would ever tell it to go on."""
+    node = draft.state.nodes[run.node_id]
+    held = {gpu.index for gpu in node.withheld if gpu.phase is not GpuPhase.PAUSED}
+    return run.parking or node.phase not in _LENT or not held.isdisjoint(run.grant.gpu_indices)
+
+
+def _send_back(draft: Draft, run: Run) -> None:
+    draft.order(run.node_id, UnparkRun(run_id=run.id, job_id=run.job_id, epoch=run.epoch))
 
 
 def _made_room(draft: Draft, run: Run, migration: Migration) -> None:
@@ -76,9 +97,11 @@ def not_parked(draft: Draft, report: RunNotParked) -> None:
 
 
 def no_word(draft: Draft, migration: Migration) -> None:
-    """Of whether it was parked: whoever waits is better served in another way."""
+    """Of whether it was parked: whoever waits is better served in another way. It may stand still by now, or
+    will, since the order may be on its way yet."""
     run = _running(draft, migration.source_run)
     if run is not None:
+        _send_back(draft, run)
         leaving.not_parked(draft, run, migration, "nothing was heard of it")
 
 
