@@ -164,6 +164,7 @@ def failed(draft: Draft, report: CheckpointFailed) -> None:
         if run.gave_place:
             run = replace(run, ways_failed=(*run.ways_failed, Way.DUMP))
         moving.stay(draft, run)
+        ends.stays(draft, run, report.trouble)
         set_checkpoint_timer(draft, run)
 
 

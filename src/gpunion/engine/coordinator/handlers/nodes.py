@@ -27,6 +27,7 @@ from gpunion.engine.coordinator.planning import departures
 from gpunion.engine.coordinator.runs import migrations as moving
 from gpunion.engine.coordinator.runs import whole_guests as dumps
 from gpunion.engine.coordinator.runs.save_timer import set_checkpoint_timer
+from gpunion.engine.coordinator.windows import ends
 from gpunion.lifecycle.node import NODE
 
 # Of a disk that every save of a guest fills for a moment its user is told no more often.
@@ -204,6 +205,7 @@ def _stays_if_it_can(draft: Draft, run: Run) -> None:
         departures.say_it_may_stay(draft, run)
     elif draft.state.checkpoints[migration.flush].phase is CheckpointPhase.FAILED:
         moving.stay(draft, run)
+        ends.stays(draft, run, draft.state.checkpoints[migration.flush].trouble)
         departures.say_it_may_stay(draft, draft.state.runs[run.id])
         set_checkpoint_timer(draft, draft.state.runs[run.id])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.ids import NodeId
+from gpunion.domain.jobs.checkpoint import CheckpointTrouble
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.profile import Profile
 from gpunion.domain.jobs.run import Run, RunPhase
@@ -111,6 +112,14 @@ def leaves_by_itself(run: Run, by_s: float) -> bool:
     if subjob is None or subjob.end is not WindowEnd.KNOWN_END or subjob.ends_s is None:
         return False
     return subjob.ends_s <= by_s
+
+
+def stays(draft: Draft, run: Run, trouble: CheckpointTrouble | None) -> None:
+    """It was to leave for another reason, could not be saved for that, and goes on. If its turn was over
+    meanwhile nobody ends it any more: its agent has asked it once. But where that is why it was not asked
+    again, it may yet answer."""
+    if trouble is not CheckpointTrouble.SUPERSEDED:
+        not_saved(draft, run)
 
 
 def not_saved(draft: Draft, run: Run) -> None:
