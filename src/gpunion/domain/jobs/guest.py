@@ -104,8 +104,11 @@ class Guest:
 
     @property
     def hard_end_s(self) -> float | None:
-        """When its window is over and its keeper ends it, whatever it does."""
-        return self.subjob.ends_s if self.subjob is not None and self.subjob.hard else None
+        """When its window is over and its keeper ends it, whatever it does. While it stands still in memory
+        nobody waits for it to go."""
+        if self.parked or self.subjob is None or not self.subjob.hard:
+            return None
+        return self.subjob.ends_s
 
     @property
     def sends_output(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from gpunion.domain.jobs.guest import Guest, GuestPhase
 from gpunion.domain.jobs.profile import Seen
 from gpunion.domain.jobs.run import EndReason
-from gpunion.domain.jobs.window import Subjob
+from gpunion.domain.jobs.window import Subjob, WindowEnd
 from gpunion.domain.protocol.effects import TellWindow
 from gpunion.domain.protocol.orders import SetWindow
 from gpunion.domain.protocol.timers import WindowEnds
@@ -47,6 +47,15 @@ def begin(draft: AgentDraft, guest: Guest) -> None:
         draft.cancel_timer(timer)
     else:
         draft.set_timer(timer, max(draft.now_s, subjob.ends_s - subjob.save_s - ASKED_AHEAD_S))
+
+
+def after_standing_still(draft: AgentDraft, guest: Guest) -> Guest:
+    """Before it goes on. An end that passed meanwhile has kept nobody waiting; its window has none until the
+    coordinator, which hears of it, gives it another one."""
+    subjob = guest.subjob
+    if subjob is None or subjob.ends_s is None or subjob.ends_s > draft.now_s:
+        return guest
+    return replace(guest, subjob=replace(subjob, ends_s=None, hard=False, end=WindowEnd.OPEN))
 
 
 def nearly_over(draft: AgentDraft, guest: Guest | None) -> None:

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from gpunion.domain.ids import RunId
 from gpunion.domain.jobs.job import JobSpec, Priority
+from gpunion.domain.jobs.run import RunPhase
 from gpunion.domain.jobs.window import WindowEnd
+from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.protocol.timers import TurnOver
 from gpunion.policy.policies import LIVE
 from gpunion.policy.windows.policy import WindowPolicy
@@ -41,3 +43,36 @@ def test_a_tenant_that_could_make_no_room_when_its_turn_was_over_has_another_tur
     machine.answers = True
     campus.advance(300.0)
     assert campus.job("other").epoch > 0  # it has had its turn
+
+
+def test_who_stands_still_is_not_ended_by_its_window_and_has_a_new_one_when_it_goes_on() -> None:
+    longer = TurnBounds(least_s=600.0, most_s=3600.0)
+    campus = Campus(policies=replace(POLICIES, windows=WindowPolicy(bounds=longer)))
+    terms = Terms(park=True)
+    machine = campus.adds("alpha", replace(facts(gpus=2, lab="", terms=terms), parks=True))
+    machine.parks = True
+    for tenant in ("one", "two"):
+        campus.submits(tenant, in_windows("bob"))
+    campus.advance(20.0)
+    campus.submits("wide", replace(in_windows("ann", gpus=2), atomizable=False))
+    campus.advance(200.0)
+    campus.stops("wide")
+    campus.advance(10.0)
+    campus.submits("urgent", a_spec(priority=Priority.HIGH))
+    campus.advance(2.0)
+    runs = campus.station.engine.state.runs
+    [stands] = [run for run in runs.values() if run.gave_place]
+    assert stands.subjob is not None
+    assert stands.subjob.hard
+    assert stands.subjob.ends_s is not None
+    campus.advance(stands.subjob.ends_s + 60.0 - campus.now_s)
+    assert runs[stands.id].living
+    campus.stops("urgent")
+    campus.advance(120.0)
+    run = runs[stands.id]
+    assert (run.phase, run.parking) == (RunPhase.RUNNING, False)
+    assert run.subjob is not None
+    assert run.subjob.ends_s is None
+    [guest] = [one for one in machine.station.engine.state.guests.values() if one.run_id == run.id]
+    assert guest.subjob == run.subjob
+    assert guest.parking is None

@@ -26,7 +26,7 @@ from gpunion.domain.protocol.events import (
 from gpunion.domain.protocol.reports import RunNotParked, RunParked, RunUnparked
 from gpunion.domain.protocol.timers import ParkedTooLong
 from gpunion.domain.reasons.reason import Why
-from gpunion.engine.agent import guests, saves
+from gpunion.engine.agent import guests, saves, windows
 from gpunion.engine.agent.draft import AgentDraft
 from gpunion.engine.agent.parked import moves as parked_moves
 
@@ -112,6 +112,7 @@ def not_parked(draft: AgentDraft, event: GuestNotParked) -> None:
     draft.report(
         RunNotParked(run_id=guest.run_id, job_id=guest.job_id, epoch=guest.epoch, detail=event.detail)
     )
+    windows.begin(draft, guest)
 
 
 def wake(draft: AgentDraft) -> None:
@@ -125,8 +126,11 @@ def wake(draft: AgentDraft) -> None:
             continue
         if guest.parked and guest.phase is GuestPhase.RUNNING:
             draft.cancel_timer(ParkedTooLong(run_id=guest.run_id))
-            draft.put(replace(guest, parking=Parking.UNPARKING))
+            guest = windows.after_standing_still(draft, guest)
+            guest = draft.put(replace(guest, parking=Parking.UNPARKING))
             draft.do(UnparkGuest(run_id=guest.run_id))
+            if guest.hard_end_s is not None:
+                draft.limit(guest.run_id)
 
 
 def taken_by_another(draft: AgentDraft, guest: Guest) -> bool:
@@ -148,6 +152,7 @@ def unparked(draft: AgentDraft, event: GuestUnparked) -> None:
     )
     draft.do(draft.notice_for(guest))
     draft.limit(guest.run_id)
+    windows.begin(draft, guest)  # its timer may have come up while there was nobody to ask
 
 
 def not_unparked(draft: AgentDraft, event: GuestNotUnparked) -> None:

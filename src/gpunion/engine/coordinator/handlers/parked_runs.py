@@ -23,6 +23,7 @@ from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.planning import leaving
 from gpunion.engine.coordinator.runs import migrations as moving
 from gpunion.engine.coordinator.runs.save_timer import set_checkpoint_timer
+from gpunion.engine.coordinator.windows import ends
 from gpunion.lifecycle.migration import MIGRATION
 
 _THERE = (RunPhase.RUNNING, RunPhase.LEAVING)
@@ -112,6 +113,7 @@ def unparked(draft: Draft, report: RunUnparked) -> None:
     stood_s = None if run.parked_s is None else report.parked_s
     run = replace(run, parking=False, parked_s=None)
     draft.put(run)
+    ends.if_over_afresh(draft, run)
     job = draft.job_of(run)
     migration = moving.migration_of(draft, job)
     if migration is not None and migration.phase is MigrationPhase.RESTARTING:

@@ -26,6 +26,7 @@ from gpunion.engine.coordinator.planning import preemption as preempting
 from gpunion.engine.coordinator.planning.departures import active_flush_bps
 from gpunion.engine.coordinator.runs import migrations as moving
 from gpunion.engine.coordinator.runs import whole_guests as dumps
+from gpunion.engine.coordinator.windows import ends
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.placement.filters import refusal
@@ -130,6 +131,7 @@ def _go_back(draft: Draft, migration: Migration, run: Run) -> None:
     phase = MIGRATION.check(migration.id, migration.phase, MigrationPhase.RESTARTING)
     draft.put(replace(migration, phase=phase, destination=run.node_id))
     draft.cancel_timer(ParkedLongEnough(run_id=run.id))
+    ends.afresh(draft, run)  # before it goes on: else its keeper would hold it to an end that is long over
     draft.order(run.node_id, UnparkRun(run_id=run.id, job_id=run.job_id, epoch=run.epoch))
 
 

@@ -111,7 +111,27 @@ def leaves_by_itself(run: Run, by_s: float) -> bool:
     subjob = run.subjob
     if subjob is None or subjob.end is not WindowEnd.KNOWN_END or subjob.ends_s is None:
         return False
+    if run.gave_place:
+        return False  # it stands still, and reads no window
     return subjob.ends_s <= by_s
+
+
+def afresh(draft: Draft, run: Run) -> None:
+    """It stood still in memory and goes on: its turn begins anew, and what its window was to end for is
+    over, or has found another place."""
+    run = draft.state.runs[run.id]
+    if run.subjob is None:
+        return
+    subjob = _by_its_node(draft, draft.job_of(run), draft.state.nodes[run.node_id], number=run.subjob.number)
+    draft.put(replace(run, turn_since_s=draft.now_s))
+    give(draft, run, subjob)
+
+
+def if_over_afresh(draft: Draft, run: Run) -> None:
+    """Its own machine let it go on: it has forgotten an end that had passed by then."""
+    subjob = run.subjob
+    if subjob is not None and subjob.ends_s is not None and subjob.ends_s <= draft.now_s + GUARD_S:
+        afresh(draft, run)
 
 
 def stays(draft: Draft, run: Run, trouble: CheckpointTrouble | None) -> None:

@@ -9,14 +9,18 @@ import pytest
 from gpunion.domain.ids import JobId, RunId
 from gpunion.domain.jobs.guest import Parking
 from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.jobs.window import Subjob, WindowEnd
 from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.nodes.withheld import HoldCause
 from gpunion.domain.protocol.decision import AgentDecision
 from gpunion.domain.protocol.effects import (
     DumpParked,
     KillGuest,
+    LimitGuest,
     ParkGuest,
+    SetTimer,
     StartGuest,
+    TellWindow,
     UnparkGuest,
 )
 from gpunion.domain.protocol.events import (
@@ -36,7 +40,7 @@ from gpunion.domain.protocol.events import (
 )
 from gpunion.domain.protocol.orders import ParkRun, UnparkRun
 from gpunion.domain.protocol.reports import CheckpointFailed, RunEnded, RunNotParked, RunParked, RunUnparked
-from gpunion.domain.protocol.timers import agent_timer
+from gpunion.domain.protocol.timers import WindowEnds, agent_timer
 from gpunion.domain.reasons.reason import Why
 from gpunion.domain.resources import GIB
 from gpunion.domain.system_tier import SystemAbility, Tier
@@ -96,6 +100,50 @@ def test_it_goes_on_when_it_is_told_to_and_not_before() -> None:
     assert isinstance(report, RunUnparked)
     assert report.parked_s == 61.0
     assert (agent.guest().parking, agent.guest().room_for) == (None, None)
+
+
+def limits(decision: AgentDecision) -> list[float | None]:
+    return [effect.kill_at_s for effect in decision.effects if isinstance(effect, LimitGuest)]
+
+
+def a_window(ends_s: float, *, hard: bool = True) -> Subjob:
+    return Subjob(ends_s=ends_s, hard=hard, end=WindowEnd.PROMISED if hard else WindowEnd.TURN, save_s=5.0)
+
+
+def test_a_hard_end_says_nothing_to_one_that_stands_still_and_counts_again_after() -> None:
+    start_s = LoneAgent().now_s
+    agent = an_agent(subjob=a_window(start_s + 300.0))
+    agent.ordered(PARK)
+    parked = agent.later(2).hears(GuestParked(run_id=RUN, moved_bytes=10 * GIB, took_s=2.0))
+    assert limits(parked) == [None]
+    back = agent.later(10).ordered(BACK)
+    assert limits(back) == [start_s + 300.0]
+    again = agent.later(1).hears(GuestUnparked(run_id=RUN, took_s=1.0))
+    assert limits(again) == [start_s + 300.0]
+    assert [effect.subjob.ends_s for effect in again.effects if isinstance(effect, TellWindow)] == [
+        start_s + 300.0
+    ]
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_an_end_that_passed_while_it_stood_still_ends_nothing(hard: bool) -> None:
+    agent = an_agent(subjob=a_window(LoneAgent().now_s + 30.0, hard=hard))
+    agent.ordered(PARK)
+    agent.later(2).hears(GuestParked(run_id=RUN, moved_bytes=10 * GIB, took_s=2.0))
+    assert limits(agent.later(100).ordered(BACK)) == []
+    again = agent.later(1).hears(GuestUnparked(run_id=RUN, took_s=1.0))
+    assert limits(again) == [None]
+    assert agent.guest(RUN).subjob == Subjob(ends_s=None, hard=False, end=WindowEnd.OPEN, save_s=5.0)
+
+
+def test_one_that_could_not_be_parked_is_asked_again_to_save_itself_before_its_window_ends() -> None:
+    ends_s = LoneAgent().now_s + 30.0
+    agent = an_agent(subjob=a_window(ends_s))
+    agent.ordered(PARK)
+    agent.now_s = ends_s - 5.0
+    agent.hears(TimerFired(timer=WindowEnds(run_id=RUN)))  # nobody to ask
+    decision = agent.hears(GuestNotParked(run_id=RUN, detail="no"))
+    assert SetTimer(timer=WindowEnds(run_id=RUN), at_s=agent.now_s) in decision.effects
 
 
 def test_told_to_go_on_while_another_is_on_its_gpu_it_waits_for_that() -> None:
