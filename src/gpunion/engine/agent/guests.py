@@ -233,7 +233,7 @@ def _ship_what_it_left(draft: AgentDraft, guest: Guest, progress: float) -> Gues
 
 def _ended_its_piece(draft: AgentDraft, guest: Guest) -> bool:
     """By itself, since its window is nearly over."""
-    if guest.subjob is None or guest.subjob.ends_s is None:
+    if guest.subjob is None or guest.subjob.ends_s is None or not windows.is_nearly_over(guest, draft.now_s):
         return False
     deadline_s = draft.deadline_for(guest)
     return deadline_s is None or (guest.subjob.hard and guest.subjob.ends_s <= deadline_s)

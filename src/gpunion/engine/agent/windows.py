@@ -7,6 +7,7 @@ module asks it to save, and of a hard end its keeper ends it, whether or not the
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 
 from gpunion.domain.jobs.guest import Guest, GuestPhase
 from gpunion.domain.jobs.profile import Seen
@@ -18,12 +19,15 @@ from gpunion.domain.protocol.timers import WindowEnds
 from gpunion.engine.agent import saves
 from gpunion.engine.agent.draft import AgentDraft
 from gpunion.policy.bandwidth import periodic_rate_bps
+from gpunion.policy.windows.sizing import CANTELLI_Z
 
 # Between two machines' clocks, and from asking a program to its answer.
 ASKED_AHEAD_S = 1.0
 # Of a soft end nobody is kept waiting for long: a save may take so much longer, or a share of the piece.
 SOFT_PATIENCE_S = 60.0
 SOFT_PATIENCE_SHARE = 0.1
+# A program that stops in time looks this many of its usual stretches ahead at most, and is so much too early.
+STEPS_SLACK, EARLY_S = 2.0, 10.0
 
 
 def set_window(draft: AgentDraft, order: SetWindow) -> None:
@@ -69,6 +73,19 @@ def nearly_over(draft: AgentDraft, guest: Guest | None) -> None:
         return
     by_s = saved_by_s(guest.subjob, draft.now_s)
     saves.ask_by_ourselves(draft, guest, by_s, EndReason.WINDOW, rate_bps=rate_bps(draft))
+
+
+def is_nearly_over(guest: Guest, now_s: float) -> bool:
+    """Whether a program that ends by itself now may have done so for its window: it ends at the last point
+    from which it would not come to the next one and be saved. One that ends long before has reasons of
+    its own, and how often it does so is counted."""
+    subjob = guest.subjob
+    if subjob is None or subjob.ends_s is None:
+        return False
+    known = guest.seen or Seen()
+    save_s = max(subjob.save_s, known.save_s or 0.0)
+    steps_s = subjob.safe_every * known.step_s + CANTELLI_Z * known.step_sd_s * sqrt(subjob.safe_every)
+    return now_s >= subjob.ends_s - save_s - STEPS_SLACK * steps_s - EARLY_S
 
 
 def rate_bps(draft: AgentDraft) -> float:

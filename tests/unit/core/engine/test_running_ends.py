@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gpunion.domain.ids import CheckpointId, JobId, RunId
@@ -10,12 +12,13 @@ from gpunion.domain.jobs.job import CheckpointWish, JobPhase
 from gpunion.domain.jobs.migration import Cause, MigrationPhase
 from gpunion.domain.jobs.run import EndReason
 from gpunion.domain.protocol.events import TimerFired
-from gpunion.domain.protocol.reports import Capture, OutputArrived, RunEnded
+from gpunion.domain.protocol.reports import Capture, DepartureForetold, OutputArrived, RunEnded
 from gpunion.domain.protocol.timers import coordinator_timer
 from gpunion.domain.reasons.reason import Why
 from gpunion.domain.system_tier import Tier
 from gpunion.engine.coordinator.runs.retry_limits import AT_MOST, QUICK_S, Trouble
-from tests.builders import Headquarters, a_running_job, orders, timers_of, whys
+from gpunion.policy.policies import LIVE
+from tests.builders import Headquarters, a_running_job, a_spec, orders, timers_of, whys
 
 CIRCLES_MOST = AT_MOST[Trouble.CIRCLES]
 VANISHED_MOST = AT_MOST[Trouble.VANISHED]
@@ -228,6 +231,36 @@ def test_a_program_that_only_says_run_me_again_is_not_run_for_ever() -> None:
     decision = headquarters.ended(f"job-e{CIRCLES_MOST}", EndReason.SAVED, exit_code=85)
     assert headquarters.job().phase is JobPhase.FAILED
     assert "ended with status 85 (saved, run me again) 10 times in a row" in decision.reasons[0].sentence()
+
+
+@pytest.mark.parametrize("known_end", [False, True])
+def test_nor_is_one_whose_machine_says_that_it_ended_for_its_window(known_end: bool) -> None:
+    headquarters = Headquarters(policies=LIVE)
+    headquarters.joins("alpha")
+    if known_end:
+        at_s = headquarters.now_s + 8 * 3600.0
+        headquarters.reported("alpha", DepartureForetold(at_s=at_s, because="calendar"))
+    headquarters.submits("job", replace(a_spec(), atomizable=True))
+    for epoch in range(1, CIRCLES_MOST + 1):
+        headquarters.later(1).started(f"job-e{epoch}")
+        assert headquarters.job().phase is JobPhase.RUNNING
+        headquarters.later(1).ended(
+            f"job-e{epoch}", EndReason.SAVED, exit_code=85, saved_for=EndReason.WINDOW
+        )
+    assert headquarters.job().phase is JobPhase.FAILED
+
+
+def test_one_that_ends_when_its_window_nearly_does_is_run_again_as_often_as_it_has_windows() -> None:
+    headquarters = Headquarters(policies=LIVE)
+    headquarters.joins("alpha")
+    headquarters.submits("job", replace(a_spec(), atomizable=True))
+    for epoch in range(1, 2 * CIRCLES_MOST):
+        ends_s = headquarters.now_s + 15.0
+        headquarters.reported("alpha", DepartureForetold(at_s=ends_s, because="calendar"))
+        headquarters.later(1).started(f"job-e{epoch}")
+        headquarters.later(5).ended(f"job-e{epoch}", EndReason.SAVED, saved_for=EndReason.WINDOW)
+        headquarters.reported("alpha", DepartureForetold(at_s=None, because=""))
+    assert not headquarters.job().phase.over
 
 
 def test_who_worked_in_between_has_not_said_it_in_a_row() -> None:

@@ -122,7 +122,7 @@ def ended(draft: Draft, ending: Ending) -> None:
         draft.because(job.id, Why.CANCELLED)
     elif report.reason is EndReason.FINISHED:
         _finished(draft, job, run, report)
-    elif between.is_over(job, report):
+    elif between.is_over(job, report) and not retry_limits.circled(job):
         between.begin(draft, job, run, report)
     elif report.reason is EndReason.FAILED:
         _failed_by_itself(draft, job, run, report)

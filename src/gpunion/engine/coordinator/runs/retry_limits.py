@@ -47,6 +47,10 @@ def reached(trouble: Trouble, times: int) -> bool:
     return times >= AT_MOST[trouble]
 
 
+def circled(job: Job) -> bool:
+    return reached(Trouble.CIRCLES, job.circles)
+
+
 def counted(draft: Draft, job: Job, run: Run, report: RunEnded) -> Job:
     """The job with this end of a run counted. Whoever got on since the last begins from nought, however that
     run ended."""
@@ -68,7 +72,7 @@ def over_with_it(job: Job, report: RunEnded) -> bool:
 
 def used_up(job: Job, report: RunEnded) -> str | None:
     """Why it is not run again, in words; None where it is."""
-    if reached(Trouble.CIRCLES, job.circles):
+    if circled(job):
         return (
             f"its program ended with status 85 (saved, run me again) {AT_MOST[Trouble.CIRCLES]} times in a "
             f"row, each time within {QUICK_S:.0f} s and without a step. Next: look at its log; a program "
@@ -118,9 +122,19 @@ def _circles(draft: Draft, job: Job, run: Run, report: RunEnded) -> int:
     """A program that says "saved, run me again" at once, over and over, where nobody had asked for it."""
     if _has_worked(draft, run, report):
         return 0
-    if report.reason is not EndReason.SAVED or report.saved_for is not None or job.migration is not None:
+    asked = report.saved_for is not None and not _long_before_its_window_ends(draft, run, report)
+    if report.reason is not EndReason.SAVED or asked or job.migration is not None:
         return job.circles
     return job.circles + 1
+
+
+def _long_before_its_window_ends(draft: Draft, run: Run, report: RunEnded) -> bool:
+    """Its machine says that it ended for its window, as one does that stops in time. Not so early, and not
+    without having made a step."""
+    subjob = run.subjob
+    if report.saved_for is not EndReason.WINDOW or subjob is None:
+        return False
+    return subjob.ends_s is None or draft.now_s < subjob.ends_s - subjob.save_s - QUICK_S
 
 
 def _has_worked(draft: Draft, run: Run, report: RunEnded) -> bool:
