@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunion.domain.ids import RunId
-from gpunion.domain.jobs.job import JobSpec, Priority
-from gpunion.domain.jobs.run import RunPhase
+from gpunion.domain.jobs.job import JobPhase, JobSpec, Priority
+from gpunion.domain.jobs.run import EndReason, RunPhase
 from gpunion.domain.jobs.window import WindowEnd
 from gpunion.domain.nodes.terms import Terms
+from gpunion.domain.nodes.withheld import HoldCause
+from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.reports import DepartureForetold, NoticeGiven
 from gpunion.domain.protocol.timers import TurnOver
 from gpunion.policy.policies import LIVE
 from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.turns import TurnBounds
 from tests.builders.campus import Campus
+from tests.builders.headquarters import Headquarters
 from tests.builders.values import a_spec, facts
 
 BOUNDS = TurnBounds(least_s=60.0, most_s=120.0)
@@ -76,3 +80,89 @@ def test_who_stands_still_is_not_ended_by_its_window_and_has_a_new_one_when_it_g
     [guest] = [one for one in machine.station.engine.state.guests.values() if one.run_id == run.id]
     assert guest.subjob == run.subjob
     assert guest.parking is None
+
+
+def two_at_work(*, first: Priority) -> Headquarters:
+    """One in windows on alpha, and one of class low that runs in none on beta."""
+    headquarters = Headquarters(policies=POLICIES)
+    headquarters.joins("alpha", facts(lab=""))
+    headquarters.submits("first", in_windows("sam", priority=first))
+    headquarters.later(1).started("first-e1")
+    headquarters.joins("beta", facts(lab=""))
+    headquarters.submits("low", replace(in_windows("bob"), atomizable=False))
+    headquarters.later(1).started("low-e1")
+    return headquarters
+
+
+def makes_room(headquarters: Headquarters) -> list[tuple[str, str | None]]:
+    return [(one.job_id, one.room_for) for one in headquarters.state.migrations.values()]
+
+
+def test_nobody_makes_room_for_one_whose_last_save_is_on_its_way() -> None:
+    headquarters = two_at_work(first=Priority.HIGH)
+    headquarters.later(700.0).reported(
+        "alpha", DepartureForetold(at_s=headquarters.now_s + 100.0, because="calendar")
+    )
+    headquarters.captured("first-e1-a1", step=10)
+    headquarters.ended("first-e1", EndReason.SAVED, step=10, saved_for=EndReason.WINDOW)
+    deadline_s = headquarters.now_s + 60.0
+    headquarters.reported("alpha", NoticeGiven(deadline_s=deadline_s, gpus=(), cause=HoldCause.TERMS))
+    assert headquarters.job("first").awaits == "first-e1-a1"
+    assert makes_room(headquarters) == []
+    headquarters.later(5.0).durable("first-e1-a1", step=10, final=True)
+    assert makes_room(headquarters) == [("low", "first")]
+
+
+def test_nobody_makes_room_for_one_that_was_promised_the_place_of_a_tenant_whose_turn_is_over() -> None:
+    headquarters = two_at_work(first=Priority.HIGH)
+    headquarters.later(300.0).submits("urgent", in_windows("ann", priority=Priority.HIGH))
+    assert headquarters.job("urgent").promised is not None
+    assert makes_room(headquarters) == []
+
+
+def test_one_that_is_promised_several_gpus_in_an_hour_does_not_wait_for_them() -> None:
+    longer = TurnBounds(least_s=3600.0, most_s=3600.0)
+    policies = replace(POLICIES, windows=WindowPolicy(bounds=longer))
+    headquarters = Headquarters(policies=policies)
+    headquarters.joins("alpha", facts(gpus=2, lab=""))
+    for tenant in ("one", "two"):
+        headquarters.submits(tenant, in_windows("bob"))
+        headquarters.later(1).started(f"{tenant}-e1")
+    headquarters.later(700.0)
+    wide = replace(in_windows("ann", priority=Priority.HIGH, gpus=2), atomizable=False)
+    headquarters.submits("wide", wide)
+    assert headquarters.job("wide").promised is not None
+    assert sorted(makes_room(headquarters)) == [("one", "wide"), ("two", "wide")]
+
+
+def test_room_that_is_made_for_an_urgent_job_is_not_kept_for_one_of_a_lower_class() -> None:
+    headquarters = Headquarters(policies=POLICIES)
+    headquarters.joins("alpha", facts(lab=""))
+    headquarters.submits("tenant", in_windows("bob"))
+    headquarters.started("tenant-e1")
+    headquarters.submits("other", in_windows("ann"))
+    headquarters.now_s = headquarters.timers.at(TurnOver()) or 0.0
+    headquarters.hears(TimerFired(timer=TurnOver()))
+    assert headquarters.job("other").promised is not None
+    headquarters.later(1).submits("urgent", a_spec(priority=Priority.HIGH))
+    assert headquarters.job("other").promised is None
+    [migration] = headquarters.state.migrations.values()
+    headquarters.later(2).captured(str(migration.flush), step=7)
+    headquarters.ended("tenant-e1", EndReason.SAVED, step=7)
+    assert headquarters.job("urgent").phase is JobPhase.STARTING
+    assert headquarters.job("other").phase is JobPhase.PENDING
+
+
+def test_nobody_is_driven_out_of_a_place_that_is_promised_to_one_of_the_same_class() -> None:
+    headquarters = Headquarters(policies=POLICIES)
+    headquarters.joins("alpha", facts(lab=""))
+    headquarters.submits("tenant", in_windows("bob"))
+    headquarters.started("tenant-e1")
+    headquarters.submits("other", in_windows("ann"))
+    headquarters.now_s = headquarters.timers.at(TurnOver()) or 0.0
+    headquarters.hears(TimerFired(timer=TurnOver()))
+    promised = headquarters.job("other")
+    headquarters.state.put(replace(promised, spec=replace(promised.spec, priority=Priority.HIGH)))
+    headquarters.later(1).submits("urgent", a_spec(priority=Priority.HIGH))
+    assert headquarters.job("other").promised is not None
+    assert makes_room(headquarters) == []

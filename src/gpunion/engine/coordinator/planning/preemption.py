@@ -23,6 +23,7 @@ from gpunion.engine.coordinator.runs import gang_members as gangs
 from gpunion.engine.coordinator.runs import migrations as moving
 from gpunion.engine.coordinator.runs.save_timer import saved_s
 from gpunion.engine.coordinator.runs.ways_to_leave import ways_to_leave
+from gpunion.engine.coordinator.windows import promises
 from gpunion.policy.bandwidth import reclaim_cap_bps
 from gpunion.policy.gangs.placing import NotAllPlaced, place_gang
 from gpunion.policy.placement.filters import refusal
@@ -30,6 +31,8 @@ from gpunion.policy.preemption import Candidate, Crowd, Room
 
 # Of those who wait, so many are looked at in one pass: each asks every node.
 JOBS_AT_ONCE = 4
+# Where one has a place within this, driving somebody out is no faster.
+SOON_S = 60.0
 _SENDING = (Way.DUMP, Way.SAVE)
 _LEAVING = (MigrationPhase.FLUSHING, MigrationPhase.PARKING, MigrationPhase.PARKED)
 
@@ -124,11 +127,21 @@ def _room_is_coming(draft: Draft, job: Job) -> bool:
 
 
 def seeks(draft: Draft, job: Job) -> bool:
-    """Of a gang its first member does, for all, once all of them do."""
+    """Of a gang its first member does, for all, once all of them do. Nobody goes for one that could not begin
+    yet, since its save is on its way, or that has a place already."""
+    if job.awaits is not None or _has_a_place_soon(draft, job):
+        return False
     if job.spec.seat is not None:
         return job.spec.seat.rank == 0 and gangs.all_seek(draft, job)
     migration = moving.migration_of(draft, job)
     return migration is None or migration.phase is MigrationPhase.SEEKING
+
+
+def _has_a_place_soon(draft: Draft, job: Job) -> bool:
+    """Of a wide one it may be far off, and who preempts at once does not wait for it."""
+    if job.promised is None:
+        return False
+    return not promises.stays(job) or job.promised.by_s - draft.now_s <= SOON_S
 
 
 def _crowds(draft: Draft, job: Job) -> Iterator[Crowd]:
@@ -184,11 +197,29 @@ def _fits_without(
     parking = {one.source_run for one in leaving if one.phase is not MigrationPhase.FLUSHING}
     gone_too = {one.source_run for one in leaving} - parking
     here = without(view(draft, node_id), draft, gone | gone_too, parked | parking)
+    taken = _promised(draft, node_id, job)
+    here = replace(here, free_gpus=tuple(gpu for gpu in here.free_gpus if gpu.index not in taken))
     whom = {one.room_for for one in leaving if one.room_for is not None}
     for other in sorted(whom):
         if other in draft.state.waiting or moving.stands_still(draft, draft.state.jobs[other]):
             here = _less(here, draft.state.jobs[other].spec.request)
     return refusal(job, here, draft.now_s) is None
+
+
+def _promised(draft: Draft, node_id: NodeId, job: Job) -> set[int]:
+    """What is kept there for others of its class and of higher ones: it is theirs as soon as it is free."""
+    others = (one for one in promises.on(draft, node_id) if one.id != job.id)
+    kept = (one.promised for one in others if one.spec.priority >= job.spec.priority)
+    return {index for place in kept if place is not None for index in place.gpus}
+
+
+def _take_back(draft: Draft, job: Job, victims: Iterable[Run]) -> None:
+    """What of it was promised to lower classes: else one of them would be on it before the job is."""
+    for run in victims:
+        for other in promises.on(draft, run.node_id):
+            lower = other.spec.priority < job.spec.priority
+            if lower and other.promised and not set(other.promised.gpus).isdisjoint(run.held_gpus):
+                promises.drop(draft, other)
 
 
 def _less(here: NodeView, promised: Request) -> NodeView:
@@ -236,6 +267,7 @@ def _carry_out(draft: Draft, job: Job, room: Room) -> None:
         classes=classes_in_words(victims),
         free_in_s=max(0.0 if one.leaving is None else one.leaving.free_s for one in room.victims),
     )
+    _take_back(draft, job, runs)
     sending = [run for run, one in zip(runs, room.victims, strict=True) if not one.parks]
     saving = {one.id for run in sending for one in gangs.beside(draft, run)}  # members beside them save too
     for victim in room.victims:
