@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunion.domain.ids import RunId
+from gpunion.domain.ids import JobId, RunId
 from gpunion.domain.jobs.job import JobPhase, JobSpec, Priority
 from gpunion.domain.jobs.run import EndReason, RunPhase
 from gpunion.domain.jobs.window import WindowEnd
 from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.nodes.withheld import HoldCause
-from gpunion.domain.protocol.events import TimerFired
+from gpunion.domain.protocol.events import JobStopAsked, TimerFired
 from gpunion.domain.protocol.reports import DepartureForetold, NoticeGiven
-from gpunion.domain.protocol.timers import TurnOver
+from gpunion.domain.protocol.timers import PieceOverdue, TurnOver
 from gpunion.policy.policies import LIVE
 from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.turns import TurnBounds
@@ -166,3 +166,19 @@ def test_nobody_is_driven_out_of_a_place_that_is_promised_to_one_of_the_same_cla
     headquarters.later(1).submits("urgent", a_spec(priority=Priority.HIGH))
     assert headquarters.job("other").promised is not None
     assert makes_room(headquarters) == []
+
+
+def test_of_one_that_was_stopped_between_two_windows_nobody_tells_that_it_goes_on() -> None:
+    headquarters = Headquarters(policies=POLICIES)
+    headquarters.joins("alpha")
+    headquarters.submits("job", in_windows("sam"))
+    headquarters.later(1).started("job-e1")
+    headquarters.later(50).captured("job-e1-a1", step=5)
+    headquarters.ended("job-e1", EndReason.SAVED, step=5, saved_for=EndReason.WINDOW)
+    headquarters.later(1).hears(JobStopAsked(job_id=JobId("job")))
+    before = len(headquarters.told)
+    overdue = PieceOverdue(run_id=RunId("job-e1"))
+    headquarters.now_s = headquarters.timers.at(overdue) or 0.0
+    headquarters.hears(TimerFired(timer=overdue))
+    assert headquarters.told[before:] == []
+    assert (headquarters.job().phase, headquarters.job().awaits) == (JobPhase.CANCELLED, None)

@@ -105,7 +105,7 @@ def _stop(draft: Draft, job: Job) -> None:
         moving.abandon(draft, job)
         job = draft.state.jobs[job.id]
         cancelled = JOB.check(job.id, job.phase, JobPhase.CANCELLED)
-        draft.put(replace(job, phase=cancelled, ended_s=draft.now_s))
+        draft.put(replace(job, phase=cancelled, ended_s=draft.now_s, awaits=None))
         draft.because(job.id, Why.CANCELLED)
         return
     moving.abandon(draft, job)

@@ -53,7 +53,9 @@ def settled(draft: Draft, checkpoint_id: CheckpointId, job: Job, trouble: Checkp
 def overdue(draft: Draft, of: RunId) -> None:
     run = draft.state.runs.get(of)
     job = None if run is None else draft.state.jobs.get(run.job_id)
-    if job is not None and job.awaits is not None and of == run_id(job.id, job.epoch):
+    if job is None or job.phase.over:
+        return  # its user may have stopped it meanwhile
+    if job.awaits is not None and of == run_id(job.id, job.epoch):
         _goes_on(draft, job, "no word of it")
 
 
