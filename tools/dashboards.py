@@ -77,6 +77,7 @@ CAMPUS = Dashboard(
                 ("gpunion_invariant_violations_total", "broken invariants"),
                 ("gpunion_set_aside_total", "events set aside"),
                 ("gpunion_store_faults_total", "refused commits"),
+                ("gpunion_history_faults_total", "refused history"),
             ),
             "Nothing of this is usual.",
         ),

@@ -14,6 +14,8 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
+import structlog
+
 from gpunion.coordinator.data_dir import ADMIN_FILE, METRICS_FILE
 from gpunion.domain.ids import NodeId
 from gpunion.ports.database import Credential, CredentialKind, Redeemed, Store
@@ -24,6 +26,8 @@ METRICS = "metrics"
 TOKEN_LIMIT_CHARS = 256
 _NAME_TRIES = 1000
 _ADMIN_TOKEN = re.compile(r"gpunion-admin-[A-Za-z0-9_-]{43}")
+
+log = structlog.get_logger("gpunion.coordinator")
 
 
 class JoinRefused(Exception):
@@ -89,8 +93,14 @@ class Keyring:
         known = self.who(_read_secret(folder / METRICS_FILE))
         if known is not None and known.kind is CredentialKind.METRICS:
             return
-        token = new_token(METRICS)
-        _write_secret(folder / METRICS_FILE, token)
+        token, path = new_token(METRICS), folder / METRICS_FILE
+        try:
+            _write_secret(path, token)
+        except OSError as error:
+            # Jobs do not wait for whoever watches them; the admin token reads the page as well.
+            log.error("metrics_token_not_kept", file=str(path), trouble=str(error))
+            return
+        log.info("metrics_token_new", file=str(path), next_step="copy it to where Prometheus reads it")
         await self._keep(self._credential(CredentialKind.METRICS, METRICS, token, ""))
 
     async def _make_admin(self, folder: Path, token: str) -> str:

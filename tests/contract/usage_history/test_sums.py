@@ -36,6 +36,11 @@ def test_minutes_add_up_to_hours(history: SqliteUsageHistory) -> None:
     assert history.began_s() == BEGAN_S
 
 
+def test_it_began_with_its_first_minute_and_not_with_the_hour_of_that(history: SqliteUsageHistory) -> None:
+    history.add(of(a_minute(43), a_minute(200)))
+    assert history.began_s() == BEGAN_S + 43 * 60
+
+
 def test_what_comes_later_of_a_minute_is_added_to_it(history: SqliteUsageHistory) -> None:
     for _ in range(2):
         history.add(of(a_minute()))

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from gpunion.cli.commands.figures.top import look_at
+from gpunion.cli.commands.figures.top import look_again, look_at
 from gpunion.cli.output.top import Look, looked_at
+from gpunion.sdk.errors import Unreachable
 from tests.unit.cli.campus_double import CampusDouble, Json, Terminal, a_job
 from tests.unit.cli.test_operator_commands import a_node
 
@@ -124,3 +125,15 @@ def test_names_cannot_break_the_screen() -> None:
     shown = "\n".join(looked_at(a_look(name="a\x1b[2Jb\nc"), width=80, height=24))
     assert "\x1b" not in shown
     assert "a [2Jb c" in shown
+
+
+def test_a_coordinator_that_is_started_again_ends_no_look_at_it(campus: CampusDouble) -> None:
+    a_full_campus(campus, waiting=1)
+    before = look_at(campus)
+
+    class Away(CampusDouble):
+        def nodes(self, *, all: bool = False) -> list[Json]:
+            raise Unreachable("http://campus", "connection refused")
+
+    assert look_again(Away(), before, 24) == (before, str(Unreachable("http://campus", "connection refused")))
+    assert look_again(campus, before, 24)[1] == ""

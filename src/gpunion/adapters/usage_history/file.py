@@ -11,7 +11,6 @@ from pathlib import Path
 
 from gpunion.adapters.usage_history import gpu_rows, keeping, open_machines, sums
 from gpunion.adapters.usage_history.damage import Damage
-from gpunion.limits import MOMENT_MAX_S
 from gpunion.ports.usage_history import (
     HOUR_S,
     MINUTE_S,
@@ -92,9 +91,7 @@ class SqliteUsageHistory:
 
     def began_s(self) -> float | None:
         with self._opened() as connection:
-            began = "SELECT min(at_s) FROM usage_sums WHERE at_s BETWEEN 0 AND ?"
-            [found] = connection.execute(began, (MOMENT_MAX_S,)).fetchone()
-        return None if found is None else float(found)
+            return sums.began_s(connection)
 
     def damaged_rows(self) -> int:
         return self._damage.rows

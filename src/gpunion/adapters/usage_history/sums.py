@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from gpunion.adapters.usage_history.damage import Damage
+from gpunion.limits import MOMENT_MAX_S
 from gpunion.ports.usage_history import HOUR_S, MINUTE_S, BusySum, UsageSum
 
 SCHEMA = (
@@ -44,6 +45,18 @@ _READ_BUSY = """
 SELECT at_s, lab, watched_gpu_s, own_gpu_s, guest_gpu_s FROM busy_sums
 WHERE at_s BETWEEN ? AND ? ORDER BY at_s, lab
 """
+
+_BEGAN = "SELECT min(at_s) FROM usage_sums WHERE span_s = ? AND at_s BETWEEN 0 AND ?"
+
+
+def began_s(connection: sqlite3.Connection) -> float | None:
+    """To the minute, as long as the first minute is kept: the first hour began before it."""
+    minute, hour = (
+        connection.execute(_BEGAN, (span_s, MOMENT_MAX_S)).fetchone()[0] for span_s in (MINUTE_S, HOUR_S)
+    )
+    kept = minute is not None and (hour is None or minute - hour < HOUR_S)
+    found = minute if kept else hour
+    return None if found is None else float(found)
 
 
 def add_sums(connection: sqlite3.Connection, sums: Iterable[UsageSum], damage: Damage) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gpunion.coordinator.metrics import series
 from gpunion.domain.ids import JobId, NodeId, RunId
 from gpunion.domain.jobs.checkpoint import Checkpoint, CheckpointPhase
-from gpunion.domain.jobs.job import Job, JobPhase
+from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.migration import Migration, MigrationPhase
 from gpunion.domain.jobs.run import EndReason, Run, RunPhase
 from gpunion.domain.jobs.window import Subjob
@@ -22,8 +22,9 @@ from gpunion.domain.nodes.node import Node, NodePhase
 from gpunion.domain.nodes.withheld import GpuPhase, HoldCause
 from gpunion.domain.protocol.commit import Commit
 from gpunion.domain.protocol.events import NodeReported
-from gpunion.domain.protocol.reports import NodeReclaimed
+from gpunion.domain.protocol.reports import NodeReclaimed, RunEnded
 from gpunion.engine.coordinator.state import CampusState
+from gpunion.engine.coordinator.windows.between import is_over
 from gpunion.ports.metrics import Metrics, Series
 
 _CLASS_AT_ONCE = "high"
@@ -59,13 +60,13 @@ class Counting:
         if isinstance(event, NodeReported) and isinstance(event.report, NodeReclaimed):
             nodes = [one for one in latest.values() if isinstance(one, Node) and one.id == event.node_id]
             self._reclaimed(before, commit.at_s, nodes, event.report)
-        jobs = {one.id: one for one in latest.values() if isinstance(one, Job)}
+        report = event.report if isinstance(event, NodeReported) else None
         for record in latest.values():
             if isinstance(record, Job):
                 self._job(before.jobs.get(record.id), record)
             elif isinstance(record, Run):
                 former, job = before.runs.get(record.id), before.jobs.get(record.job_id)
-                self._run(former, record, job, jobs.get(record.job_id))
+                self._run(former, record, job, report if isinstance(report, RunEnded) else None)
                 self._gone_for_a_kill(record, commit.at_s)
             elif isinstance(record, Migration):
                 runs = [one for one in latest.values() if isinstance(one, Run)]
@@ -105,8 +106,8 @@ class Counting:
         if job.phase.over and not (former is not None and former.phase.over):
             self._metrics.count(series.JOBS_ENDED, labels=(job.phase.value,))
 
-    def _run(self, former: Run | None, run: Run, job: Job | None, after: Job | None) -> None:
-        """`after`: its job, where this decision changed it."""
+    def _run(self, former: Run | None, run: Run, job: Job | None, told: RunEnded | None) -> None:
+        """`told`: of an end, though it may be another run's."""
         if former is None:
             # A job that is not known yet was handed in at this moment.
             waited_s = 0.0 if job is None else run.ordered_s - job.waiting_since_s
@@ -120,11 +121,11 @@ class Counting:
             reason = "unknown" if run.end_reason is None else run.end_reason.value
             self._metrics.count(series.RUNS_ENDED, labels=(reason,))
             if run.subjob is not None and run.started_s is not None:
-                self._piece_ended(run, run.subjob, run.started_s, after)
+                self._metrics.count(series.WINDOWS_ENDED, labels=(_outcome_of_piece(run, job, told),))
+                self._piece_ended(run, run.subjob, run.started_s)
 
-    def _piece_ended(self, run: Run, piece: Subjob, started_s: float, job: Job | None) -> None:
+    def _piece_ended(self, run: Run, piece: Subjob, started_s: float) -> None:
         reason, ended_s = run.end_reason, run.ended_s or started_s
-        self._metrics.count(series.WINDOWS_ENDED, labels=(_outcome_of_piece(reason, job),))
         self._metrics.observe(series.WINDOW_TIME, ended_s - started_s)
         if piece.ends_s is not None and reason is EndReason.WINDOW:
             self._metrics.observe(series.WINDOW_OVERRUN, ended_s - piece.ends_s)
@@ -175,12 +176,13 @@ class Counting:
             self._metrics.observe(series.CHECKPOINT_TIME, shipped_s, ("ship",))
 
 
-def _outcome_of_piece(reason: EndReason | None, job: Job | None) -> str:
-    if reason is EndReason.FINISHED:
+def _outcome_of_piece(run: Run, job: Job | None, told: RunEnded | None) -> str:
+    if run.end_reason is EndReason.FINISHED:
         return "finished"
-    if reason is EndReason.WINDOW:
+    if run.end_reason is EndReason.WINDOW:
         return "hard_end"
-    return "in_time" if job is not None and job.phase is JobPhase.BETWEEN else "interrupted"
+    for_its_window = told is not None and told.run_id == run.id and job is not None and is_over(job, told)
+    return "in_time" if for_its_window else "interrupted"
 
 
 def _reclaimed_of(node: Node | None) -> set[int | None]:

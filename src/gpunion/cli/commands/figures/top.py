@@ -10,6 +10,7 @@ from typing import IO
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK
+from gpunion.cli.output.cells import cut
 from gpunion.cli.output.screen import OBEYED, screen_width
 from gpunion.cli.output.top import Look, looked_at
 from gpunion.cli.quantities import positive_duration_s
@@ -48,15 +49,26 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             screen.line(line)
         return OK
     look = look_at(campus, _height())  # what goes wrong at once is told on the screen that was there before
+    trouble = ""
     with _own_screen(screen.out) as quits:
         try:
             while True:
-                _draw(look, screen.out)
+                _draw(look, trouble, screen.out)
                 if quits(arguments.every):
                     return OK
-                look = look_at(campus, _height())
+                look, trouble = look_again(campus, look, _height())
         except KeyboardInterrupt:
             return OK
+
+
+def look_again(campus: Campus, before: Look, lines: int) -> tuple[Look, str]:
+    """What was seen last, and why it was not seen anew, while a coordinator is started again."""
+    from gpunion.sdk.errors import ClientError
+
+    try:
+        return look_at(campus, lines), ""
+    except ClientError as error:
+        return before, str(error)
 
 
 def look_at(campus: Campus, lines: int | None = None) -> Look:
@@ -78,9 +90,11 @@ def _guests(campus: Campus, nodes: list[str]) -> Iterator[Json]:
                 break
 
 
-def _draw(look: Look, out: IO[str]) -> None:
-    lines = looked_at(look, width=screen_width(), height=_height() - 1)
-    lines = [*lines, "q or Ctrl-C ends it."]
+def _draw(look: Look, trouble: str, out: IO[str]) -> None:
+    width = screen_width()
+    lines = looked_at(look, width=width, height=_height() - 1)
+    last = f"NOT OF NOW, it asks again: {trouble}" if trouble else "q or Ctrl-C ends it."
+    lines = [*lines, last if width is None else cut(last, width)]
     drawn = "\n".join(OBEYED.sub(" ", line) + _END_OF_LINE for line in lines)
     out.write(_HOME + drawn + _BELOW)
     out.flush()
