@@ -138,6 +138,8 @@ def ask(question: Callable[[], Json], folder: Path | None = None, screen: Screen
     status = answer["status"]
     if status.get("terms"):
         status = {**status, "terms": {**status["terms"], "agent_runs": True}}
+    if screen is not None and status.get("how_to_stop"):  # programs type it as it is
+        status = {**status, "how_to_stop": [screen.mend(typed) for typed in status["how_to_stop"]]}
     return {"message": answer["message"], "status": status}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpunion.text import size_in_words
@@ -122,6 +124,19 @@ def shown_size(size: float) -> str:
 def shown_model(model: str) -> str:
     """Without what stands before every name of its maker's; it means the same card where it is asked for."""
     return model.removeprefix("NVIDIA ").removeprefix("GeForce ")
+
+
+def shown_kinds(gpus: Iterable[dict[str, Any]]) -> str:
+    """Cards as the coordinator tells them, those of a kind together: 2 x A100 80 GB, 1 x RTX 4090 24 GB."""
+    kinds = Counter(f"{shown_model(gpu['model'])} {shown_size(gpu['memory_bytes'])}" for gpu in gpus)
+    return ", ".join(f"{count} x {kind}" for kind, count in sorted(kinds.items()))
+
+
+def shown_indices(indices: Sequence[int]) -> str:
+    """Of GPUs by their numbers: a 0 alone would read as none."""
+    if not indices:
+        return "-"
+    return f"GPU{'' if len(indices) == 1 else 's'} {', '.join(map(str, indices))}"
 
 
 def shown_saving(saving: dict[str, Any]) -> str:

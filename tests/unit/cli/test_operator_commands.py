@@ -42,6 +42,14 @@ def test_nodes_are_listed_with_what_they_lend(gpunion: Terminal, campus: CampusD
     assert json.loads(gpunion.out) == {"nodes": campus.machines}
 
 
+def test_gpus_of_different_models_are_counted_apart(gpunion: Terminal, campus: CampusDouble) -> None:
+    first, second = a_node()["gpus"]
+    other = {**second, "model": "NVIDIA GeForce RTX 4090", "memory_bytes": 24 * 10**9}
+    campus.machines = [a_node(gpus=[first, other])]
+    assert gpunion("nodes") == 0
+    assert "1 x A100 40 GiB, 1 x RTX 4090 24 GB" in gpunion.out
+
+
 def test_a_machine_that_could_save_no_job_is_listed_with_the_reason(
     gpunion: Terminal, campus: CampusDouble
 ) -> None:

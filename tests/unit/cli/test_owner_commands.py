@@ -9,6 +9,7 @@ import os
 import re
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,6 +153,17 @@ def test_what_to_type_next_names_the_directory_that_was_named(gpunion: Terminal)
     assert f"Next: gpunion terms {flag}, to see the keys" in gpunion.err
 
 
+def test_what_a_program_would_type_to_stop_guests_names_the_directory_too() -> None:
+    screen = Screen(out=io.StringIO(), err=io.StringIO(), as_json=True)
+    screen.mend = lambda text: owner.with_state_dir(text, Path("/srv/agent"))
+    status = {"how_to_stop": ["gpunion reclaim --notice 60s", "gpunion kill"]}
+    answer = owner.ask(lambda: {"message": "", "status": status}, screen=screen)
+    assert answer["status"]["how_to_stop"] == [
+        "gpunion reclaim --state-dir /srv/agent --notice 60s",
+        "gpunion kill --state-dir /srv/agent",
+    ]
+
+
 @pytest.mark.parametrize("words", [["agent"], ["agent", "install", "--dry-run"], ["terms"]])
 def test_settings_that_are_not_understood_are_named_with_the_line(
     gpunion: Terminal, words: list[str]
@@ -232,6 +244,11 @@ def test_guests_are_not_said_to_come_where_the_disk_has_no_room(room: str, troub
     lost = status_command._lines({**status, "vault_trouble": "the vault is not mounted"})
     assert "WARNING: the vault is not mounted" in lost
     assert "sharing: but no" in lost[1]
+    taken = {"withheld": {"because": "GPU 0: its owner has it"}, "stale": False}
+    lent = {"withheld": None, "stale": False}
+    if room == "fine":
+        assert "guests may come" in status_command._lines({**status, "gpus": [taken, lent]})[1]
+        assert "none of its GPUs takes new" in status_command._lines({**status, "gpus": [taken, taken]})[1]
 
 
 def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:

@@ -13,6 +13,7 @@ from gpunion.cli.quantities import (
     positive_duration_s,
     positive_number,
     shown_duration,
+    shown_indices,
     shown_reached,
     shown_size,
     size_bytes,
@@ -96,3 +97,8 @@ def test_who_does_not_say_how_much_there_is_to_do_has_steps_and_no_share(
     progress: float, step: int, shown: str
 ) -> None:
     assert shown_reached(progress, step) == shown
+
+
+@pytest.mark.parametrize(("indices", "shown"), [([], "-"), ([0], "GPU 0"), ([0, 1], "GPUs 0, 1")])
+def test_the_first_gpu_does_not_read_as_no_gpu(indices: list[int], shown: str) -> None:
+    assert shown_indices(indices) == shown

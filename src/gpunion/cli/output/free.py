@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from gpunion.cli.campus import Json
 from gpunion.cli.output.screen import Screen, Table
 from gpunion.cli.output.times import clock_time
-from gpunion.cli.quantities import shown_duration, shown_model, shown_size
+from gpunion.cli.quantities import shown_duration, shown_kinds, shown_size
 from gpunion.text import counted
 
 COLUMNS = ("NODE", "LAB", "FREE GPUS", "CPUS", "MEMORY", "UNTIL", "NOTICE", "FOR")
@@ -33,18 +31,13 @@ def _row(node: Json) -> list[str]:
     return [
         str(node["node"]),
         str(node["lab"] or "-"),
-        _gpus(node["gpus"]),
+        shown_kinds(node["gpus"]) or "none",
         f"{node['cpus']:g}",
         shown_size(node["memory_bytes"]),
         "-" if node["until"] is None else clock_time(node["until"]),
         shown_duration(node["notice_s"]),
         _for_whom(node),
     ]
-
-
-def _gpus(gpus: list[Json]) -> str:
-    kinds = Counter(f"{shown_model(gpu['model'])} {shown_size(gpu['memory_bytes'])}" for gpu in gpus)
-    return ", ".join(f"{count} x {kind}" for kind, count in sorted(kinds.items())) or "none"
 
 
 def _for_whom(node: Json) -> str:

@@ -11,7 +11,7 @@ from gpunion.cli.exits import OK
 from gpunion.cli.output.free import show_free
 from gpunion.cli.output.screen import Table
 from gpunion.cli.output.times import ago
-from gpunion.cli.quantities import shown_duration, shown_size
+from gpunion.cli.quantities import shown_duration, shown_kinds, shown_size
 
 CONNECTS = True
 JSON = "`{nodes: [...]}`; a node as in GET /nodes, with --free as in GET /free (docs/http-api.md)."
@@ -60,7 +60,7 @@ def _row(node: Json) -> list[str]:
         str(node["id"]),
         str(node["lab"] or "-"),
         _phase(node),
-        "; ".join([*_whole(gpus), *_sliced(gpus)]) or "none",
+        "; ".join(filter(None, [_whole(gpus), *_sliced(gpus)])) or "none",
         ", ".join(sorted({gpu["compute_capability"] or "?" for gpu in gpus})) or "-",
         ", ".join(sorted({_cuda(gpu) for gpu in gpus})) or "-",
         f"{sum(gpu['run_id'] is not None for gpu in gpus)}/{len(gpus)}",
@@ -70,10 +70,8 @@ def _row(node: Json) -> list[str]:
     ]
 
 
-def _whole(gpus: list[Json]) -> list[str]:
-    whole = [gpu for gpu in gpus if not gpu["card"]]
-    kinds = sorted({f"{gpu['model']} {shown_size(gpu['memory_bytes'])}" for gpu in whole})
-    return [f"{len(whole)} x {', '.join(kinds)}"] if whole else []
+def _whole(gpus: list[Json]) -> str:
+    return shown_kinds(gpu for gpu in gpus if not gpu["card"])
 
 
 def _sliced(gpus: list[Json]) -> list[str]:

@@ -13,6 +13,7 @@ from gpunion.cli.output.screen import Table
 from gpunion.cli.output.times import ago
 from gpunion.cli.quantities import (
     shown_duration,
+    shown_indices,
     shown_preparing,
     shown_reached,
     shown_saving,
@@ -35,6 +36,7 @@ SIGNS = {
     "owner-on-gpu": "somebody computes on a GPU",
     "keyboard": "somebody types",
 }
+NO_GPU_LENT = "but none of its GPUs takes new guests: only those may come that need none"
 NO_ROOM = "but no new guests come before there is room on its disk"
 FAILING = "but no new guests come while its disk fails"
 OUT_OF_TOUCH = "but no new guests come while the coordinator is out of reach"
@@ -75,7 +77,7 @@ def _show_guests(context: Context, status: Json) -> None:
             _who(guest),
             guest["name"] or "-",
             guest["phase"],
-            ",".join(map(str, guest["gpus"])) or "-",
+            shown_indices(guest["gpus"]),
             _progress(guest),
             ago(guest["since"]),
             guest["run_id"],
@@ -183,6 +185,7 @@ def _lines(status: Json) -> list[str]:
     means = why_not if no_room and status["tenure"] == "sharing" else TENURES[status["tenure"]]
     vault_trouble = status.get("vault_trouble")
     if status["tenure"] == "sharing" and not no_room:
+        means = NO_GPU_LENT if _every_gpu_withheld(status) else means
         means = means if coordinator["connected"] else OUT_OF_TOUCH
         means = NOT_SAVED if vault_trouble else means
     lines = ["", f"{status['node_id']}{lab} is {status['tenure']}: {means}."]
@@ -230,6 +233,11 @@ def _lines(status: Json) -> list[str]:
     if status["disk_trouble"]:
         lines.append(f"WARNING: a restart of the agent would forget this state: {status['disk_trouble']}")
     return lines
+
+
+def _every_gpu_withheld(status: Json) -> bool:
+    """Taken back one by one, they are gone for guests as those of a machine that is taken back whole."""
+    return bool(status["gpus"]) and all(gpu["withheld"] for gpu in status["gpus"])
 
 
 def _told_of_you(signs: Json) -> list[str]:
