@@ -40,12 +40,28 @@ def _one_digit(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 
+_SPANS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def duration_in_words(seconds: float) -> str:
+    """Two units at most: 45 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
+    if seconds < 10:
+        return f"{_one_digit(seconds)} s"
+    whole = round(seconds)
+    for size, unit, smaller, smaller_unit in _SPANS:
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
+    return f"{whole} s"
+
+
 # As written in templates: `{moves} move(s)` and `{needs} (is/are) needed` agree with the fact before them.
 _CHOICE = re.compile(r"\{(\w+)\}|\(s\)|\((\w+)/(\w+)\)")
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: float, noun: str) -> str:
+    shown = f"{number:g}" if isinstance(number, float) else str(number)
+    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
 
 
 @lru_cache(maxsize=1024)  # there are some dozens of templates, and few of their facts are counts

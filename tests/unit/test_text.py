@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunion.text import size_in_words
+from gpunion.text import counted, duration_in_words, size_in_words
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,17 @@ def test_a_size_means_what_was_written(count: int, unit: str) -> None:
     written = count * units[unit]
     number, shown = size_in_words(written).split()
     assert float(number) * units[shown] == pytest.approx(written, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 CPUs"), (1, "1 CPU"), (1.0, "1 CPU"), (1.5, "1.5 CPUs"), (8.0, "8 CPUs")]
+)
+def test_a_whole_number_is_written_without_a_point_and_one_is_no_plural(number: float, words: str) -> None:
+    assert counted(number, "CPU") == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.25, "0.2 s"), (45, "45 s"), (1800, "30 min"), (7800, "2 h 10 min")]
+)
+def test_a_time_that_is_long_is_told_in_longer_units(seconds: float, words: str) -> None:
+    assert duration_in_words(seconds) == words

@@ -30,6 +30,7 @@ from pathlib import Path
 
 from gpunion.domain.lockfile import NO_INDEX, WHEEL_FOLDER_OPTIONS
 from gpunion.ports.packages import Kept, PackagesFault, Wish
+from gpunion.text import duration_in_words
 
 # A few gigabytes over a slow line.
 INSTALL_LIMIT_S = 1800.0
@@ -171,7 +172,9 @@ class PipPackages:
                 if cancelled():
                     raise PackagesFault("the job was ended before its packages were here") from None
                 if now_s > until_s:
-                    raise PackagesFault(f"pip was not done after {self._limit_s:.0f} s") from None
+                    raise PackagesFault(
+                        f"pip was not done after {duration_in_words(self._limit_s)}"
+                    ) from None
                 if now_s > weigh_s:
                     self._weigh(staging)
                     tell()

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpunion.text import size_in_words
+from gpunion.text import duration_in_words, size_in_words
 
 DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 SIZE_UNITS = {
@@ -101,19 +101,7 @@ def some_name(text: str) -> str:
 
 
 def shown_duration(seconds: float) -> str:
-    """Two units at most: 45 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
-    if seconds < 10:
-        return f"{seconds:.1f}".removesuffix(".0") + " s"
-    whole = round(seconds)
-    for size, unit, smaller, smaller_unit in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // smaller
-            return f"{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
-    return f"{whole} s"
+    return duration_in_words(seconds)
 
 
 def shown_size(size: float) -> str:

@@ -354,7 +354,7 @@ def test_why_says_how_often_saves_failed_in_a_row(gpunion: Terminal, campus: Cam
     assert gpunion("why", AN_ID) == 0
     told = [line for line in gpunion.out.splitlines() if "saved" in line]
     assert [line.partition("  ")[2].partition("  ")[2] for line in told] == [
-        "it was not saved (3 times in a row, the last of them then)",
+        "it was not saved (3 times in a row, this is the last)",
         "saved",
     ]
 

@@ -23,7 +23,7 @@ from gpunion.domain.nodes.withheld import earliest_deadline_s
 from gpunion.domain.protocol.events import OwnerKilled, OwnerPaused, OwnerReclaimed, OwnerResumed
 from gpunion.limits import finite
 from gpunion.owner_kill import kill_all, lift_kill
-from gpunion.text import counted
+from gpunion.text import counted, duration_in_words
 
 REQUEST_LIMIT_BYTES = 64 * 1024
 # Somebody who connects and says nothing is not an owner in a hurry.
@@ -205,7 +205,7 @@ class OwnerApi:
         deadline_s = earliest_deadline_s(self._loop.station.engine.state.holding.gpus, gpus)
         if deadline_s is None:
             return ": no guest is on it"
-        return f" in {self._board.seconds_until(deadline_s):.0f} s at most"
+        return f" in {duration_in_words(round(self._board.seconds_until(deadline_s)))} at most"
 
     def _gpus(self, request: dict[str, Any]) -> tuple[int, ...]:
         value, here = request["gpus"], [gpu.index for gpu in self._loop.station.facts.capacity.gpus]

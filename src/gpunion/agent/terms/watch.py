@@ -109,7 +109,7 @@ class TermsWatch:
         return forecast
 
     def on_the_wall(self, at_s: float) -> str:
-        return shown(at_s, self._keeper.times.zone)
+        return shown(at_s, self._keeper.times.zone, self._wall())
 
     @property
     def lent_in_spite(self) -> bool:

@@ -62,7 +62,8 @@ def based_on(node: Json) -> str:
         "flat": "its own rate, whatever the hour",
         "constant": "how often it left so far",
     }
-    seen = f"{node['departures_seen']} departure(s) in {node['weeks_seen']:.1f} week(s)"
+    weeks = f"{node['weeks_seen']:.1f}"
+    seen = f"{counted(node['departures_seen'], 'departure')} in {weeks} week{'' if weeks == '1.0' else 's'}"
     return f"{how.get(node['based_on'], node['based_on'])} ({seen})"
 
 

@@ -24,7 +24,7 @@ def used_in_words(used: Json, asked: Json) -> str:
     """Of a job that is over; `asked`: as `resources` of a job."""
     parts = [
         f"{shown_size(used['memory_bytes'])} of {shown_size(asked['memory_bytes'])} memory",
-        f"{used['cpus']:.1f} of {asked['cpus']:g} CPUs on average",
+        f"{used['cpus']:.1f} of {counted(float(asked['cpus']), 'CPU')} on average",
     ]
     if used["gpu_utilisation"] is not None:
         gpus = counted(asked["gpus"], "GPU")

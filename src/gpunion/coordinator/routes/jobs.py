@@ -23,6 +23,7 @@ from gpunion.domain.jobs.held import HeldJob
 from gpunion.domain.jobs.job import Job, JobSpec
 from gpunion.domain.protocol.events import JobStopAsked, JobSubmitted
 from gpunion.domain.reasons.reason import Reason, Verdict, Why
+from gpunion.domain.reasons.wording import already_over
 from gpunion.engine.coordinator import story
 from gpunion.ports.database import LoggedDecision
 from gpunion.vault.locations import CAMPUS
@@ -162,7 +163,7 @@ async def _story(campus: Campus, job_id: JobId) -> list[wire.StoryLine]:
 
 
 def _is_over(job: Job) -> ApiError:
-    return ApiError(409, "job_over", f"{job.id} is already {job.phase.value}", "nothing is left to stop")
+    return ApiError(409, "job_over", f"{job.id} {already_over(job.phase)}", "nothing is left to stop")
 
 
 def find(campus: Campus, job_id: str) -> Job:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gpunion.text import duration_in_words
+
 
 class GpuPhase(StrEnum):
     PAUSED = "paused"  # its guest may stay, nobody new comes
@@ -52,7 +54,8 @@ class WithheldGpu:
             case HoldCause.OWN_WORK:
                 said = "its owner is computing on it"
                 if self.until_s is not None:
-                    left = "" if now_s is None else f" for {max(0.0, self.until_s - now_s):.0f} s more"
+                    left_s = None if now_s is None else round(max(0.0, self.until_s - now_s))
+                    left = "" if left_s is None else f" for {duration_in_words(left_s)} more"
                     said = f"its owner's own program has ended; it is kept free{left}, as another may follow"
             case HoldCause.SICK:
                 said = f"it is out of order ({self.detail or 'no detail given'})"

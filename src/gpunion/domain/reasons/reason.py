@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gpunion.domain.reasons.sentences import SENTENCES, WITHOUT_NOTICE
 from gpunion.domain.reasons.why import Why
-from gpunion.text import agreeing, size_in_words
+from gpunion.text import agreeing, duration_in_words, size_in_words
 
 __all__ = ["Fact", "Reason", "Verdict", "Why", "because", "told"]
 
@@ -61,9 +61,6 @@ class Verdict:
         return self.refusal is None
 
 
-_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
-
-
 def _in_its_unit(name: str, value: Fact) -> str:
     if name.endswith("_s"):
         return _shown_time(value)
@@ -76,10 +73,7 @@ def _shown_time(value: Fact) -> str:
     """Seconds as long as they are easily read, two units at most after that."""
     if not isinstance(value, int | float) or not 120 <= value < math.inf:
         return f"{_shown(value)} s"
-    whole = round(value)
-    size, unit, smaller, smaller_unit = next(row for row in _UNITS if whole >= row[0])
-    rest = whole % size // smaller
-    return f"{whole // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
+    return duration_in_words(value)
 
 
 def _shown(value: Fact) -> str:

@@ -39,7 +39,7 @@ SENTENCES: dict[Why, str] = {
     Why.NO_NETWORK_HERE: "its owner allows guests no network, and the job asks for one",
     Why.PLACE_NOT_REACHED: "it does not reach {place}, where the job's checkpoints lie, or finds it full",
     Why.GUESTS_FULL: "it already has the {limit} guest(s) its owner allows",
-    Why.REFUSED_LATELY: "it refused or failed this job a moment ago",
+    Why.REFUSED_LATELY: "it refused or failed this job a moment ago, and is asked again in {left_s}",
     Why.NOT_WANTED_THERE: "the owner of this job wants no window there",
     Why.GPU_WITHHELD: "not all of its GPUs are lent, {free} (is/are) free and {needs} needed: {because}",
     Why.DUMPING_UNTRIED: "it is being found out whether it can dump and bring back whole guests",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpunion.domain.jobs.checkpoint import CheckpointTrouble
+from gpunion.domain.jobs.job import JobPhase
 from gpunion.domain.jobs.run import EndReason
 
 TROUBLE_IN_WORDS = {
@@ -41,6 +42,18 @@ END_IN_WORDS = {
     EndReason.GUEST_LOST: "it died there",
     EndReason.UNKNOWN: "nothing of it was there",
 }
+
+
+_ALREADY = {
+    JobPhase.SUCCEEDED: "has already succeeded",
+    JobPhase.FAILED: "has already failed",
+    JobPhase.CANCELLED: "was already cancelled",
+}
+
+
+def already_over(phase: JobPhase) -> str:
+    """What is said of a job that is over, to whoever wants it otherwise."""
+    return _ALREADY.get(phase, f"is already {phase.value}")
 
 
 def lab_in_words(lab: str) -> str:

@@ -44,7 +44,7 @@ from gpunion.engine.agent.draft import AgentDraft
 from gpunion.engine.agent.parked import for_a_job
 from gpunion.engine.agent.parked import moves as parked_moves
 from gpunion.policy.terms.welcome import unwelcome
-from gpunion.text import size_in_words
+from gpunion.text import counted, size_in_words
 
 # Shares of CPUs are fractions, and adding them up in another order gives another last digit.
 ROUNDING = 1e-6
@@ -233,7 +233,7 @@ def _lacking(facts: NodeFacts, guests: Sequence[Guest], grant: Grant) -> str:
         return "one GPU is granted twice"
     cpus = sum(guest.grant.cpus for guest in guests if not guest.gave_place) + grant.cpus
     if not 0 <= cpus <= facts.capacity.cpus + ROUNDING:
-        return f"it has {facts.capacity.cpus:g} CPUs"
+        return f"it has {counted(float(facts.capacity.cpus), 'CPU')}"
     memory_bytes = sum(guest.grant.memory_bytes for guest in guests) + grant.memory_bytes
     if not 0 <= memory_bytes <= facts.capacity.memory_bytes:
         return f"it has {size_in_words(facts.capacity.memory_bytes)} of memory"

@@ -229,8 +229,10 @@ def not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
         if phase is Why.NODE_RECLAIMED and node.not_lent_because:
             return because(node.id, Why.NOT_LENT_NOW, because=node.not_lent_because)
         return because(node.id, phase)
-    if job.avoid and any(a.node_id == node.id and now_s < a.until_s for a in job.avoid):
-        return because(node.id, Why.REFUSED_LATELY)
+    until_s = [a.until_s for a in job.avoid if a.node_id == node.id] if job.avoid else []
+    avoided_s = max(until_s, default=now_s) - now_s
+    if avoided_s > 0:
+        return because(node.id, Why.REFUSED_LATELY, left_s=avoided_s)
     if node.id in job.spec.windows.not_on:
         return because(node.id, Why.NOT_WANTED_THERE)
     if node.known_end_s is not None:

@@ -76,8 +76,11 @@ def days_in(year: int, month: int) -> int:
     return 30 if month in (4, 6, 9, 11) else 31
 
 
-def shown(at_s: float, zone: Zone) -> str:
-    """As on the wall: Mon 19:00."""
+def shown(at_s: float, zone: Zone, now_s: float) -> str:
+    """As on the wall: Mon 19:00. From a week ahead on with the date: the day's name means a sooner one."""
     civil = int(civil_s(at_s, zone))
+    day, ahead = civil // DAY_S, civil // DAY_S - int(civil_s(now_s, zone)) // DAY_S
     hours, minutes = divmod(civil % DAY_S // 60, 60)
-    return f"{DAY_NAMES[weekday(civil // DAY_S)]} {hours:02d}:{minutes:02d}"
+    year, month, of_month = date_of(day)
+    date = f" {year}-{month:02d}-{of_month:02d}" if ahead >= len(DAY_NAMES) else ""
+    return f"{DAY_NAMES[weekday(day)]}{date} {hours:02d}:{minutes:02d}"

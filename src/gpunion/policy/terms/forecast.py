@@ -55,7 +55,7 @@ class Times:
         )
         if back_s is None:
             return what
-        return f"{what}, again from {shown(back_s, self.zone)}"
+        return f"{what}, again from {shown(back_s, self.zone, now_s)}"
 
 
 def _in_one(at_s: float, spans: tuple[Span, ...]) -> bool:

@@ -38,7 +38,7 @@ def _too_much(terms: Terms, guests: list[Guest]) -> str:
         return f"its owner now allows {counted(terms.max_guests, 'guest')}"
     cpus = sum(guest.grant.cpus for guest in guests if not guest.gave_place)
     if terms.cpus is not None and cpus > terms.cpus:
-        return f"its owner now lends {terms.cpus:g} CPUs"
+        return f"its owner now lends {counted(float(terms.cpus), 'CPU')}"
     memory_bytes = sum(guest.grant.memory_bytes for guest in guests)
     if terms.memory_bytes is not None and memory_bytes > terms.memory_bytes:
         return f"its owner now lends {size_in_words(terms.memory_bytes)} of memory"

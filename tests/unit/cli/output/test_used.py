@@ -27,13 +27,13 @@ def asked(**changes: Any) -> Json:
 
 def test_it_is_told_beside_what_was_asked_for() -> None:
     assert used_in_words(used(), asked()) == (
-        "3 GiB of 4 GiB memory, 0.9 of 1 CPUs on average, 1 GPU 50% busy, 6 GiB of 8 GiB GPU memory"
+        "3 GiB of 4 GiB memory, 0.9 of 1 CPU on average, 1 GPU 50% busy, 6 GiB of 8 GiB GPU memory"
     )
 
 
 def test_what_nobody_saw_is_not_told() -> None:
     seen = used(gpu_utilisation=None, gpu_memory_bytes=None)
-    assert used_in_words(seen, asked()) == "3 GiB of 4 GiB memory, 0.9 of 1 CPUs on average"
+    assert used_in_words(seen, asked()) == "3 GiB of 4 GiB memory, 0.9 of 1 CPU on average"
 
 
 @pytest.mark.parametrize(

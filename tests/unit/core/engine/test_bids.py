@@ -7,6 +7,7 @@ from dataclasses import replace
 from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.jobs.job import BidsChanged, JobPhase, JobSpec, WindowWish
 from gpunion.domain.reasons.reason import Why
+from gpunion.engine.coordinator.windows.wishes import in_words
 from tests.builders.campus import Campus
 from tests.builders.values import a_spec
 
@@ -67,3 +68,9 @@ def test_what_is_changed_for_a_job_that_is_over_or_runs_as_it_likes_changes_noth
     assert Why.ALREADY_OVER in campus.whys("job")
     changes(campus, WindowWish(bids=False), "nobody")
     assert Why.UNKNOWN_JOB in campus.whys("nobody")
+
+
+def test_what_a_job_bids_for_is_told_in_minutes_and_hours() -> None:
+    assert in_words(WindowWish(shortest_s=1800.0, longest_s=7200.0)) == (
+        "none shorter than 30 min; no piece longer than 2 h"
+    )

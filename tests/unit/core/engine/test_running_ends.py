@@ -299,7 +299,7 @@ def a_capture(*, counted: Counted) -> Capture:
 @pytest.mark.parametrize(
     ("counted", "again"),
     [
-        (Counted.SECONDS, "about 250 s of its work to redo"),
+        (Counted.SECONDS, "about 4 min 10 s of its work to redo"),
         (Counted.UNKNOWN, "how much of its work is done again is not known"),
         (None, "how much of its work is done again is not known"),
     ],

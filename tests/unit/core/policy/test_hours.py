@@ -68,6 +68,11 @@ def test_a_forecast_names_the_end_and_why_it_is_not_lent() -> None:
     assert meeting.because == "it is its owner's by their calendar, again from Tue 22:00"
     noon = times.forecast(at("2026-03-11T12:00"))
     assert noon.because == "it is not lent at this hour, again from Wed 19:00"
+    thursdays = Times(zone=times.zone, hours=parse_hours("Thu 12:00-13:00"))
+    evening = thursdays.forecast(at("2026-03-05T21:33"))
+    assert evening.because == "it is not lent at this hour, again from Thu 2026-03-12 12:00"
+    friday = thursdays.forecast(at("2026-03-06T21:33"))
+    assert friday.because == "it is not lent at this hour, again from Thu 12:00"
     weekend = times.forecast(at("2026-03-14T12:00"))
     assert weekend.changes_s == at("2026-03-16T00:00")  # the night to Monday is Sunday's, and Sunday ends
 

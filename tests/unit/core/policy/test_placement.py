@@ -193,6 +193,9 @@ def test_a_machine_that_does_not_reach_the_campus_s_vault_gets_no_job_that_lies_
 def test_a_refusal_wears_off() -> None:
     job, view = REFUSALS[Why.REFUSED_LATELY]
     assert refusal(job, view, 11.0) is None
+    reason = refusal(job, view, 1.0)
+    assert reason is not None
+    assert reason.sentence() == "it refused or failed this job a moment ago, and is asked again in 10 s"
 
 
 def test_what_never_fits_is_said_before_what_does_not_fit_now() -> None:

@@ -117,7 +117,7 @@ def _believed(pieces: Json) -> str:
 def _how_often(line: Json) -> str:
     """Of what went wrong; that saves succeed again and again is no news."""
     again = line["code"] == "save_failed" and line["times"] > 1
-    return f" ({line['times']} times in a row, the last of them then)" if again else ""
+    return f" ({line['times']} times in a row, this is the last)" if again else ""
 
 
 def _saving(saving: Json) -> str:

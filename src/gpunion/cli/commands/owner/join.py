@@ -186,7 +186,7 @@ def _more_than_there_is(settings: Settings) -> str:
     there_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     more = [
         *([f"{shown_size(there_bytes)} of memory"] if settings.memory_bytes > there_bytes else []),
-        *([f"{os.cpu_count()} CPUs"] if settings.cpus > (os.cpu_count() or settings.cpus) else []),
+        *([counted(os.cpu_count() or 1, "CPU")] if settings.cpus > (os.cpu_count() or settings.cpus) else []),
     ]
     return (
         f"\nWARNING: this machine has {' and '.join(more)}; guests that need more are ended." if more else ""
@@ -195,7 +195,7 @@ def _more_than_there_is(settings: Settings) -> str:
 
 def _lends(settings: Settings, driver: bool) -> str:
     """What it can lend as it is. `driver`: its GPUs are those that NVIDIA's driver shows."""
-    rest = f"{settings.cpus:g} CPUs and {shown_size(settings.memory_bytes)} of memory"
+    rest = f"{counted(float(settings.cpus), 'CPU')} and {shown_size(settings.memory_bytes)} of memory"
     if settings.gpus:
         return f"It lends {counted(len(settings.gpus), 'GPU')}, as named by you, {rest}."
     if not driver:

@@ -12,6 +12,7 @@ from gpunion.domain.ids import run_id
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.session import SessionEndAsked
 from gpunion.domain.protocol.frames import Missing
+from gpunion.domain.reasons.wording import already_over
 from gpunion.engine.coordinator.runs.session_levels import level_of
 from gpunion.engine.coordinator.sessions import Away, Here, Over, find, idle_end_s, reach
 from gpunion.wire.v1 import convert
@@ -41,7 +42,7 @@ async def end(name: str, campus: TheCampus, caller: Admin) -> wire.SessionDetail
     """It keeps what it has, and ends; again: nothing more."""
     job = session_named(campus, name)
     if job.phase.over:
-        detail = f"{job.spec.name} is already {job.phase.value}"
+        detail = f"{job.spec.name} {already_over(job.phase)}"
         raise ApiError(409, "job_over", detail, "nothing is left to end")
     await campus.loop.post(SessionEndAsked(job_id=job.id, by=caller.name))
     return await session(job.id, campus, caller)

@@ -25,6 +25,7 @@ from gpunion.engine.coordinator.state import CampusState
 from gpunion.lifecycle.job import JOB
 from gpunion.lifecycle.migration import MIGRATION
 from gpunion.lifecycle.run import RUN
+from gpunion.text import duration_in_words
 
 # A flush without an owner's deadline (homecoming) is given up after the save timeout, this, and twice what
 # sending should take: as long as nobody wants the machine, waiting costs less than doing the work again.
@@ -249,7 +250,7 @@ def _tell_uncounted(draft: Draft, done: Migration) -> None:
     """Of a program that is saved from outside and tells no steps."""
     again = "how much of its work is done again is not known: its save does not say how old it is"
     if done.counted is Counted.SECONDS:
-        again = f"about {done.steps_redone} s of its work to redo"
+        again = f"about {duration_in_words(done.steps_redone)} of its work to redo"
     job_id, left, node = done.job_id, done.source_node, done.destination or ""
     downtime_s = done.downtime_s or 0.0
     if done.went_elsewhere:

@@ -8,6 +8,7 @@ from gpunion.domain.jobs.job import BidsChanged, Job, WindowWish
 from gpunion.domain.reasons.reason import Why
 from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.windows import promises
+from gpunion.text import duration_in_words
 
 
 def changed(draft: Draft, event: BidsChanged) -> None:
@@ -34,9 +35,9 @@ def in_words(wish: WindowWish) -> str:
         return "nothing, until its owner lets it bid again"
     said = []
     if wish.shortest_s is not None:
-        said.append(f"none shorter than {wish.shortest_s:.0f} s")
+        said.append(f"none shorter than {duration_in_words(wish.shortest_s)}")
     if wish.longest_s is not None:
-        said.append(f"no piece longer than {wish.longest_s:.0f} s")
+        said.append(f"no piece longer than {duration_in_words(wish.longest_s)}")
     if wish.not_on:
         said.append(f"nothing on {', '.join(wish.not_on)}")
     return "; ".join(said) or "all windows that it fits"
