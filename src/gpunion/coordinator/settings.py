@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.domain.timing import Timing
+from gpunion.policy.policies import BUNDLES
 from gpunion.policy.preemption import PREEMPTION
 from gpunion.policy.windows.policy import USUAL_BOUNDS
 from gpunion.policy.windows.scoring import WEIGHTS
@@ -204,6 +205,12 @@ def _preemption(name: str, value: Any) -> str:
     return str(value)
 
 
+def _policies(name: str, value: Any) -> str:
+    if value not in BUNDLES:
+        raise BadSettings(f"{name} is one of {', '.join(sorted(BUNDLES))}, not {value!r}")
+    return str(value)
+
+
 def _windows(name: str, value: Any) -> str:
     if value not in (*WEIGHTS, NO_WINDOWS):
         raise BadSettings(f"{name} is one of {', '.join((*WEIGHTS, NO_WINDOWS))}, not {value!r}")
@@ -216,7 +223,7 @@ _SETTINGS = {
     "host": _text,
     "port": _port,
     "vault": _text,
-    "policies": _text,
+    "policies": _policies,
     "preemption": _preemption,
     "windows": _windows,
     "turn_least_s": _seconds,

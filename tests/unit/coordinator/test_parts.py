@@ -98,6 +98,7 @@ def test_arguments_go_before_the_environment_and_that_before_the_file(tmp_path: 
         ({"timing": {"lease_s": "inf"}}, "seconds"),
         ({"log_format": "xml"}, "text, json"),
         ({"preemption": "always"}, "at-once, when-it-pays, off"),
+        ({"policies": "magic"}, "policies is one of .*gpunion"),
         ({"strict_audit": "perhaps"}, "true or false"),
     ],
 )
