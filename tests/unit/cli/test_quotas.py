@@ -19,6 +19,7 @@ def test_who_holds_and_may_hold_how_much_is_listed(gpunion: Terminal, campus: Ca
     _, ada, others = gpunion.out.splitlines()[:3]
     assert ada.split() == ["user:ada", "2", "4", "1", "1", "12.3", "GPU-h", "70%", "0.0", "GPU-h"]
     assert others.split()[:3] == ["lab:*", "0", "8"]
+    assert "users among users, labs among labs" in gpunion.out
     assert gpunion("quotas", "--json") == 0
     assert json.loads(gpunion.out) == campus.books
 

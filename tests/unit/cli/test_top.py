@@ -137,3 +137,8 @@ def test_a_coordinator_that_is_started_again_ends_no_look_at_it(campus: CampusDo
 
     assert look_again(Away(), before, 24) == (before, str(Unreachable("http://campus", "connection refused")))
     assert look_again(campus, before, 24)[1] == ""
+
+
+def test_what_is_counted_stands_behind_its_number_on_a_narrow_screen_too() -> None:
+    lines = looked_at(a_look(), width=40, height=24)
+    assert lines[:2] == ["1 GPU busy, 1 free", "1 job at work, 0 waiting"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gpunion.cli.output.times import time_span
 from tests.unit.cli.campus_double import CampusDouble, Json, Terminal
+from tests.unit.cli.test_operator_commands import a_node
 
 BY_HOUR = [0] * 168
 BY_HOUR[9], BY_HOUR[24 + 17] = 3, 12
@@ -128,3 +131,25 @@ def test_a_time_in_which_nothing_happened_says_where_to_look(gpunion: Terminal, 
     assert gpunion("usage") == 0
     assert "Nobody used or lent anything then" in gpunion.out
     assert "disk is full" in gpunion.out
+
+
+def test_a_lab_that_nobody_knows_is_not_one_that_used_nothing(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.used, campus.machines = a_week(people=[], labs=[], interruptions=[]), [a_node(lab="vision")]
+    assert gpunion("usage", "--lab", "vision") == 0
+    assert gpunion("usage", "--lab", "Nope") == 3
+    assert "no machine is of a lab Nope" in gpunion.err
+    campus.used = a_week(labs=[])
+    assert gpunion("usage", "--lab", "people-only") == 0
+
+
+def test_lines_for_a_spreadsheet_and_json_are_not_asked_for_at_once(gpunion: Terminal) -> None:
+    assert gpunion("usage", "--csv", "--json") == 2
+    assert "--csv and --json" in gpunion.err
+
+
+def test_a_time_that_ends_on_another_day_than_it_began_has_both_dates() -> None:
+    began, ended = "2026-01-01T12:00:00.000Z", "2026-01-08T12:00:00.000Z"
+    assert re.fullmatch(r"From 2026-01-01 \S+ to 2026-01-08 \S+", time_span(began, ended))
+    assert re.fullmatch(r"From 2026-01-01 \S+ to \d\d:01:00", time_span(began, "2026-01-01T12:01:00.000Z"))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.unit.cli.campus_double import CampusDouble, Json, Terminal
+from tests.unit.cli.test_operator_commands import a_node
 
 SINCE = datetime(2026, 1, 1, 13, 37, tzinfo=UTC)
 HOURS = SINCE.replace(minute=0)
@@ -129,3 +130,14 @@ def test_nothing_seen_is_told_with_why(gpunion: Terminal, campus: CampusDouble) 
     campus.gpus_seen = seen()
     assert gpunion("usage", "gpus") == 0
     assert "No GPU was seen then" in gpunion.out
+
+
+def test_a_machine_that_is_not_there_is_no_machine_without_figures(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    campus.gpus_seen, campus.machines = seen(), [a_node()]
+    assert gpunion("usage", "gpus", "--node", "alpha") == 0
+    assert gpunion("usage", "gpus", "--node", "nope") == 3
+    assert "there is no machine nope" in gpunion.err
+    campus.gpus_seen = seen(a_gpu(a_point(1.0), node="removed"))
+    assert gpunion("usage", "gpus", "--node", "removed") == 0

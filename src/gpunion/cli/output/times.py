@@ -14,6 +14,13 @@ def ago(stamp: str | None, now: datetime | None = None) -> str:
     return f"{shown_duration(float(round(max(0.0, passed_s))))} ago"
 
 
+def time_span(since: str, until: str) -> str:
+    """From when to when; of an end on the day of the beginning the time alone."""
+    ends = datetime.fromisoformat(until).astimezone()
+    same_day = datetime.fromisoformat(since).astimezone().date() == ends.date()
+    return f"From {clock_time(since)} to {ends.strftime('%H:%M:%S' if same_day else '%Y-%m-%d %H:%M:%S')}"
+
+
 def clock_time(stamp: str) -> str:
     """Local time of day; with the date when that is not today's."""
     moment = datetime.fromisoformat(stamp).astimezone()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpunion.cli.campus import Json
-from gpunion.cli.output.cells import cut, folded
+from gpunion.cli.output.cells import cut, folded, width_of
 from gpunion.cli.output.screen import BREAKS, Table
 from gpunion.cli.output.times import ago
 from gpunion.cli.quantities import shown_reached
@@ -55,9 +55,12 @@ def _head(look: Look, width: int | None) -> Iterator[str]:
     phases = Counter(node["phase"] for node in look.nodes)
     told = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items())) or "none"
     at_work = {_job_of(run) for node in look.nodes for run in node["runs"]}
+    gpus = f"{counted(signs[BUSY], 'GPU')} busy, {signs[FREE]} free"
+    jobs = f"{counted(len(at_work), 'job')} at work, {look.waiting} waiting"
+    both = f"{gpus}; {jobs}"
+    # A number that ends a line would be read without what is counted.
+    yield from [both] if width is None or width_of(both) <= width else [gpus, jobs]
     for line in (
-        f"{counted(signs[BUSY], 'GPU')} busy, {signs[FREE]} free; "
-        f"{counted(len(at_work), 'job')} at work, {look.waiting} waiting",
         f"Machines: {told}",
         f"GPUs: {LEGEND}",
     ):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from gpunion.cli.campus import Json
 from gpunion.cli.output.screen import Screen, Table
-from gpunion.cli.output.times import clock_time
+from gpunion.cli.output.times import clock_time, time_span
 from gpunion.cli.quantities import shown_duration
 
 NOBODY = "(no lab)"
@@ -40,7 +40,7 @@ CAUSES = {
 
 
 def show_usage(answer: Json, screen: Screen) -> None:
-    screen.line(f"From {clock_time(answer['since'])} to {clock_time(answer['until'])}, in GPU-hours")
+    screen.line(f"{time_span(answer['since'], answer['until'])}, in GPU-hours")
     screen.line()
     if not (answer["people"] or answer["labs"]):
         screen.line("Nobody used or lent anything then. Next: gpunion usage --since 30d looks further back.")

@@ -35,6 +35,8 @@ def show_plan(told: Json, screen: Screen) -> None:
         f"Median wait {shown_duration(was['median_wait_s'])} -> {shown_duration(would['median_wait_s'])}, "
         f"with {counted(told['seeds'], 'seed')}."
     )
+    if told["changed"]["machines"] == told["as_it_was"]["machines"] and not told["added"]:
+        screen.line("Nothing was added (--add) or taken away (--without): this only tries the simulation.")
     for line in _owners(told):
         screen.line(line)
 

@@ -126,3 +126,8 @@ def test_a_model_that_nobody_knows_is_told_with_the_nearest_name(gpunion: Termin
     [told] = plan_as_json(gpunion, "--add", "2xRXT4090")["added"]
     assert (told["known"], told["did_you_mean"], told["gpu_memory_known"]) == (False, "RTX4090", False)
     assert "potato is no model that is known. Its speed" in plan(gpunion, "--add", "1xpotato")
+
+
+def test_a_campus_that_is_compared_with_itself_is_told_to_be(gpunion: Terminal) -> None:
+    assert "this only tries the simulation" in plan(gpunion)
+    assert "this only tries" not in plan(gpunion, "--add", "1xA100")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from gpunion.cli.campus import Campus
 from gpunion.cli.context import Context
-from gpunion.cli.exits import OK
+from gpunion.cli.exits import NOT_FOUND, OK, USAGE, Trouble
 from gpunion.cli.output.usage import show_usage, usage_as_csv
 from gpunion.cli.quantities import positive_duration_s, some_name
 
@@ -25,8 +26,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
+    if arguments.csv and context.screen.as_json:
+        raise Trouble("--csv and --json: it can be one of them", next_step="leave one out", code=USAGE)
     campus = context.campus(arguments)
     answer = campus.usage(for_s=arguments.since, lab=arguments.lab, user=arguments.user)
+    if arguments.lab and not (answer["labs"] or answer["people"]):
+        _check_lab(arguments.lab, campus)
     screen = context.screen
     if screen.as_json:
         screen.data(answer)
@@ -36,3 +41,13 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     else:
         show_usage(answer, screen)
     return OK
+
+
+def _check_lab(lab: str, campus: Campus) -> None:
+    """Where there is nothing to tell of it: labs are known by their machines and by what was done."""
+    if all(node["lab"] != lab for node in campus.nodes(all=True)):
+        raise Trouble(
+            f"no machine is of a lab {lab}, and nobody of it handed in or used anything then",
+            next_step="gpunion nodes lists the labs that lend; a longer --since looks further back",
+            code=NOT_FOUND,
+        )

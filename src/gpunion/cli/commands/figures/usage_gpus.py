@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from gpunion.cli.context import Context
-from gpunion.cli.exits import OK
+from gpunion.cli.exits import NOT_FOUND, OK, Trouble
 from gpunion.cli.output.gpu_history import show_gpu_history
 from gpunion.cli.quantities import positive_duration_s, some_name
 
@@ -26,7 +26,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
-    answer = context.campus(arguments).gpu_history(for_s=arguments.since, node=arguments.node)
+    campus = context.campus(arguments)
+    answer = campus.gpu_history(for_s=arguments.since, node=arguments.node)
+    if arguments.node and not answer["gpus"]:  # the history may still have one that was removed
+        if all(node["id"] != arguments.node for node in campus.nodes(all=True)):
+            raise Trouble(
+                f"there is no machine {arguments.node}",
+                next_step="gpunion nodes lists those there are",
+                code=NOT_FOUND,
+            )
     if context.screen.as_json:
         context.screen.data(answer)
     else:

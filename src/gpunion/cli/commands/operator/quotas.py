@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         f"Use counts half after {shown_duration(answer['half_life_s'])}; "
         "whoever has used less and lent more is next."
     )
+    screen.line("Work counts for its user and its lab: shares are of users among users, labs among labs.")
     return OK
 
 
