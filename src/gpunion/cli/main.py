@@ -136,7 +136,7 @@ def _unknown_command(words: list[str]) -> Trouble:
         )
     if words[0].startswith("-"):
         flag = words[0].partition("=")[0]
-        meant = did_you_mean(flag, GLOBAL_FLAGS)
+        meant = did_you_mean(flag, [*GLOBAL_FLAGS, "--version", "--help"])
         return Trouble(f"gpunion has no flag {flag}{meant}", next_step="gpunion --help", code=USAGE)
     meant = did_you_mean(words[0], [command.name for command in COMMANDS])
     return Trouble(f"gpunion has no command {words[0]!r}{meant}", next_step="gpunion --help", code=USAGE)

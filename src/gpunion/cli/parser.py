@@ -87,5 +87,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' or nothing."""
     import difflib
 
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=CLOSE_ENOUGH)
-    return f"; did you mean {near[0]}?" if near else ""
+    # Dashes are common to all flags, and would make any two of them alike.
+    bare = {name.lstrip("-"): name for name in known}
+    near = difflib.get_close_matches(word.lstrip("-"), list(bare), n=1, cutoff=CLOSE_ENOUGH)
+    return f"; did you mean {bare[near[0]]}?" if near else ""

@@ -46,6 +46,8 @@ def test_every_command_explains_itself(
         (["sumbit"], "no command 'sumbit'; did you mean submit?"),
         (["frobnicate"], "no command 'frobnicate'"),
         (["--josn", "ps"], "no flag --josn; did you mean --json?"),
+        (["--versoin"], "no flag --versoin; did you mean --version?"),
+        (["submit", "--aray", "3"], "gpunion submit has no flag --aray\n"),
         (["sim"], "needs a verb: sim run, sim fuzz, sim scenarios"),
         (["sim", "fuz"], "no command 'sim fuz'; did you mean sim fuzz?"),
         (["coordinator", "tokn"], "does not know what to do with 'tokn'"),
