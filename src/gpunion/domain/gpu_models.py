@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import lru_cache
 
 from gpunion.domain.resources import GIB
@@ -90,6 +92,18 @@ def declared_speed(model: str) -> float:
 def known_speed(model: str) -> float | None:
     known = [name for name in SPEEDS if is_model(model, name)]
     return SPEEDS[max(known, key=len)] if known else None
+
+
+def most_like(model: str, besides: Iterable[str] = ()) -> str | None:
+    """What a name that nobody knows was probably meant to be. `besides`: models that are known too, although
+    their speed is not."""
+    names = {_as_written(name) for name in (*SPEEDS, *besides)}
+    return next(iter(get_close_matches(_as_written(model), sorted(names), n=1)), None)
+
+
+def _as_written(name: str) -> str:
+    """Behind a number, or in a flag: RTX4090."""
+    return name.upper().removeprefix("NVIDIA ").removeprefix("GEFORCE ").replace(" ", "")
 
 
 def named_memory_bytes(model: str) -> int | None:

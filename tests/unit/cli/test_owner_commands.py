@@ -198,6 +198,11 @@ def test_who_has_joined_is_told_so_whatever_the_environment_says_over_its_settin
     assert "No image can run in it" not in gpunion.out
     assert gpunion(*words, "--runtime", "auto") == 0
     assert "Guests run in the sandbox, as the first that works here. No image can run in it" in gpunion.out
+    assert gpunion(*words, "--gpu", "FOO9000:24GB", "--gpu", "RTX4O90:24GB", "--gpu", "A100:40GB") == 0
+    assert "FOO9000 is no model that is known. It counts as fast as an A100" in gpunion.out
+    assert "RTX4O90 is no model that is known; did you mean RTX4090?" in gpunion.out
+    assert gpunion(*words, "--gpu", "FOO9000:24GB:0.5", "--gpu", "A100:40GB") == 0
+    assert "that is known" not in gpunion.out
 
 
 def test_a_machine_without_a_gpu_is_told_what_it_can_lend_all_the_same(gpunion: Terminal) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from gpunion.cli.quantities import shown_model
-from gpunion.domain.gpu_models import SPEEDS, declared_speed, is_model, known_speed, named_memory_bytes
+from gpunion.domain.gpu_models import declared_speed, is_model, known_speed, most_like, named_memory_bytes
 from gpunion.domain.nodes.node import NodeFacts
 from gpunion.domain.resources import GIB, Capacity, Gpu
 from gpunion.lab.replay.recorded import PastMachine
@@ -47,7 +45,7 @@ def added(gpus: int, model: str, number: int, campus: Sequence[PastMachine]) -> 
         model=model,
         known=known,
         memory_known=memory_bytes is not None,
-        meant=None if known else next(iter(get_close_matches(model.upper(), _names(campus), n=1)), None),
+        meant=None if known else most_like(model, (gpu.model for gpu in _cards(campus))),
     )
 
 
@@ -66,9 +64,3 @@ def _facts(card: Gpu, gpus: int) -> NodeFacts:
 
 def _cards(campus: Sequence[PastMachine]) -> Iterator[Gpu]:
     return (gpu for machine in campus for gpu in machine.facts.capacity.gpus)
-
-
-def _names(campus: Sequence[PastMachine]) -> list[str]:
-    """As people write them behind a number."""
-    names = {*SPEEDS, *(gpu.model for gpu in _cards(campus))}
-    return sorted(shown_model(name).replace(" ", "").upper() for name in names)

@@ -6,6 +6,7 @@ import argparse
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,6 +129,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     except JoinTrouble as trouble:
         raise _not_joined(trouble) from trouble
     lends = _lends_here(request.state_dir, context)
+    lends += "".join(f"\nWARNING: {line}" for line in _assumed_speeds(arguments.gpu, joined.settings_file))
     chosen = _said_of_choice(request.runtime) if arguments.runtime == "auto" else ""
     if context.screen.as_json:
         shown = {
@@ -264,6 +266,20 @@ def _gpu(index: int, text: str) -> Gpu:
         return Gpu(index=index, model=parts[0], memory_bytes=some_memory(parts[1]), speed=speed)
     except argparse.ArgumentTypeError as error:
         raise Trouble(f"--gpu {text}: {error}", code=USAGE) from error
+
+
+def _assumed_speeds(named: list[str], settings_file: Path) -> Iterator[str]:
+    """Of cards whose owner says no speed and whose name says none."""
+    from gpunion.domain.gpu_models import REFERENCE, known_speed, most_like
+
+    for model in dict.fromkeys(text.partition(":")[0] for text in named if text.count(":") == 1):
+        if known_speed(model) is None:
+            near = most_like(model)
+            meant = f"; did you mean {near}?" if near else "."
+            yield (
+                f"{model} is no model that is known{meant} It counts as fast as an {REFERENCE}. "
+                f"To say otherwise: its speed in {settings_file}"
+            )
 
 
 def _terms(arguments: argparse.Namespace) -> Terms:
