@@ -276,6 +276,11 @@ def test_notice_and_now_exclude_each_other(gpunion: Terminal) -> None:
             ["--name", "al pha"],
             "'al pha' cannot be a machine's name\nNext: choose one with --name: letters, digits",
         ),
+        (
+            ["--lab", "my lab"],
+            "'my lab' cannot be a lab's name\nNext: choose one with --lab: letters",
+        ),
+        (["--lab", "l" * 65], "cannot be a lab's name"),
         (["--max-guests", "0"], "at least 1 is needed"),
     ],
 )

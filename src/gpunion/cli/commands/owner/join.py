@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gpunion.domain.resources import Gpu
 
 JSON = "`{node_id, settings_file, next_step, lends}`; `lends` says in words what it can lend."
+NAME_MAX_CHARS = 64  # as the coordinator takes them
 EXAMPLES = (
     "gpunion join https://campus.example:8765 --token TOKEN --lab vision --gpu RTX4090:24GB",
     "gpunion join URL --token TOKEN --gpu A100:40GB --gpu A100:40GB --notice 2m --deny-lab rivals",
@@ -100,7 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, context: Context) -> int:
     url = checked_url(arguments.url)
     name = arguments.name or socket.gethostname().partition(".")[0]
-    _check_name(name, "" if arguments.name else "the host name ")
+    _check_names(name, "" if arguments.name else "the host name ", arguments.lab or "")
     gpus = tuple(_gpu(index, text) for index, text in enumerate(arguments.gpu))
     try:
         from gpunion.agent.compose.coordinator_requests import join
@@ -158,18 +159,18 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     return OK
 
 
-def _check_name(name: str, what: str) -> None:
+def _check_names(name: str, what: str, lab: str) -> None:
     """Before anything is asked: the campus would say no, and mean neither the token nor this machine."""
     import re
 
-    from gpunion.wire.v1.patterns import IN_WORDS, NODE_NAME
+    from gpunion.wire.v1.patterns import IN_WORDS, NODE_NAME, WORD
 
-    if not re.match(NODE_NAME, name):
-        raise Trouble(
-            f"{what}{name!r} cannot be a machine's name",
-            next_step=f"choose one with --name: {IN_WORDS[NODE_NAME]}",
-            code=USAGE,
-        )
+    for flag, told, word, pattern in (
+        ("--name", f"{what}{name!r} cannot be a machine's name", name, NODE_NAME),
+        ("--lab", f"{lab!r} cannot be a lab's name", lab, WORD),
+    ):
+        if not re.match(pattern, word) or len(word) > NAME_MAX_CHARS:
+            raise Trouble(told, next_step=f"choose one with {flag}: {IN_WORDS[pattern]}", code=USAGE)
 
 
 def _lends_here(folder: Path, context: Context) -> str:
