@@ -57,8 +57,11 @@ def offer(draft: Draft, waiting: Sequence[Job], kept: Kept) -> None:
         bounds=policy.bounds,
         rate=turns.RATE,
     )
-    for award in cleared.awards:
-        _begin(draft, draft.state.jobs[award.job_id], found[award.window], award)
+    begun = [
+        _begin(draft, draft.state.jobs[award.job_id], found[award.window], award) for award in cleared.awards
+    ]
+    if not all(begun) and any(begun):
+        offer(draft, waiting, kept)  # what one could not have is offered to the others
 
 
 def gaps(draft: Draft, kept: Kept) -> Iterator[Gap]:
@@ -116,12 +119,16 @@ def as_learned(job: Job, policy: WindowPolicy) -> Job:
     return replace(job, spec=replace(job.spec, request=replace(request, vram_bytes=needs_bytes)))
 
 
-def _begin(draft: Draft, job: Job, gap: Gap, award: Award) -> None:
+def _begin(draft: Draft, job: Job, gap: Gap, award: Award) -> bool:
+    """Not where those who began just before it have used up its quota, or what else it needs of the
+    machine."""
+    policy = draft.policies.windows
+    assert policy is not None
     window, variant = gap.window, award.variant
-    if not set(window.gpus).isdisjoint(
-        index for run in placement.living(draft, window.node_id) for index in run.held_gpus
-    ):
-        return
+    if accounts.held_back(draft, job) is not None:
+        return False
+    if refusal(as_learned(job, policy), _as_left(draft, gap), draft.now_s) is not None:
+        return False
     pieces = 0 if job.profile is None else job.profile.pieces
     subjob = Subjob(
         ends_s=window.ends_s,
@@ -143,3 +150,17 @@ def _begin(draft: Draft, job: Job, gap: Gap, award: Award) -> None:
         verdicts=(),
     )
     placement.start(draft, job, found, subjob)
+    return True
+
+
+def _as_left(draft: Draft, gap: Gap) -> NodeView:
+    """By those who began there in this pass."""
+    held = {index for run in placement.living(draft, gap.window.node_id) for index in run.held_gpus}
+    left = view(draft, gap.window.node_id)
+    return replace(
+        gap.here,
+        free_gpus=tuple(gpu for gpu in gap.here.free_gpus if gpu.index not in held),
+        free_cpus=left.free_cpus,
+        free_memory_bytes=left.free_memory_bytes,
+        guests=left.guests,
+    )
