@@ -39,7 +39,7 @@ class Bidder:
     rho: float = 1.0  # how far what it says is believed
     priority: int = 1
     warm: frozenset[NodeId] = frozenset()  # where its state lies, or where it was last
-    refused_by: frozenset[NodeId] = frozenset()  # whatever the window: it may not come there
+    only: frozenset[int] | None = None  # of the windows those it may come to; None: any
     incumbent: int | None = None  # the window that it has now
 
     @cached_property
@@ -54,13 +54,18 @@ class Bidder:
     def shortest_s(self) -> float:
         return shortest_s(self.sizing, self.wanted_s)
 
+    @cached_property
+    def least_s(self) -> float:
+        """In a window shorter than this it surely stays silent. Who is nearly done needs little."""
+        return self.shortest_s if self.left_s is None else min(self.shortest_s, self.sizing.overhead_s)
+
 
 def variants(bidder: Bidder, index: int, window: Window, bounds: TurnBounds) -> tuple[Variant, ...]:
     """None: it stays silent. Of one that is there already coming up costs nothing."""
     begun = bidder.incumbent == index
     if bidder.incumbent is not None and not begun:
         return ()
-    if not begun and window.node_id in bidder.refused_by:
+    if not begun and bidder.only is not None and index not in bidder.only:
         return ()
     if len(window.gpus) < bidder.gpus or window.vram_bytes < bidder.vram_bytes:
         return ()

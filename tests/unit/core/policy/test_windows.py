@@ -96,7 +96,7 @@ def test_a_short_window_is_taken_by_who_ends_in_it_and_nobody_else() -> None:
     short = replace(long, left_s=30.0)
     (piece,) = variants(short, 0, window, BOUNDS)
     assert (piece.steps, piece.finishes) == (30, True)
-    assert variants(replace(short, refused_by=frozenset({NodeId("a")})), 0, window, BOUNDS) == ()
+    assert variants(replace(short, only=frozenset({1})), 0, window, BOUNDS) == ()
     assert variants(replace(short, incumbent=1), 0, window, BOUNDS) == ()
     assert variants(replace(short, gpus=2), 0, window, BOUNDS) == ()
     assert variants(replace(short, declared_bytes=2), 0, window, BOUNDS) == ()

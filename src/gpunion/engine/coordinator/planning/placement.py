@@ -64,11 +64,11 @@ def place_waiting(draft: Draft) -> tuple[list[Job], Kept]:
             continue
         if job.spec.atomizable or job.spec.request.gpus > 1:
             left_over.append(job)
-        asked = _asked(job)
+        asks = asked(job)
         if migration is not None and migration.reserved_gpus:
             # Free for it now, and for others while its quota holds it back.
             draft.put(replace(migration, reserved_gpus=()))
-        elif asked in hopeless:
+        elif asks in hopeless:
             _say_waiting(draft, job)
             continue
         over = accounts.held_back(draft, job)
@@ -83,14 +83,14 @@ def place_waiting(draft: Draft) -> tuple[list[Job], Kept]:
             draft.put(dumps.give_up_if_in_vain(draft, job, verdicts(draft, job)))
         else:
             if not draft.policies.reserves_first:  # where one is kept, others of its kind may yet pass it
-                hopeless.add(asked)
+                hopeless.add(asks)
             kept.keep_for(draft, job)
             _say_waiting(draft, job)
     parked.go_back(draft, least=Priority.LOW)
     return [job for job in left_over if job.id in draft.state.waiting], kept
 
 
-def _asked(job: Job) -> object:
+def asked(job: Job) -> object:
     """Jobs of which this is equal get the same answer from every node."""
     return (
         *(job.spec.request, job.spec.lab, job.spec.owner, job.avoid, job.image, job.image_barred),
@@ -128,15 +128,15 @@ def _place_at_home(draft: Draft, ordered: list[Job]) -> list[Job]:
     homes = _free_homes(draft, {job.spec.lab for job in ordered}) if draft.policies.ordering.fair else {}
     tried: set[object] = set()
     for job in ordered if homes else ():
-        home, asked = homes.get(job.spec.lab), _asked(job)
-        if home is None or asked in tried or not _looks_for_any_place(draft, job):
+        home, asks = homes.get(job.spec.lab), asked(job)
+        if home is None or asks in tried or not _looks_for_any_place(draft, job):
             continue
         if accounts.held_back(draft, job) is not None:
             continue
         able = [one for node_id in home if has_room(job.spec.request, one := view(draft, node_id))]
         found = place(job, able, draft.now_s, draft.policies.scoring)
         if isinstance(found, NotPlaced):
-            tried.add(asked)
+            tried.add(asks)
         else:
             start(draft, job, found)
     return [job for job in ordered if job.id in draft.state.waiting] if homes else ordered

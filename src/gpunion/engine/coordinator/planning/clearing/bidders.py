@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpunion.domain.ids import NodeId
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.run import Run
 from gpunion.engine.coordinator.draft import Draft
@@ -12,8 +11,6 @@ from gpunion.policy.fairness import Shares
 from gpunion.policy.windows.bidding import Bidder
 from gpunion.policy.windows.scoring import behind
 
-NOWHERE: frozenset[NodeId] = frozenset()
-
 
 def bidder_of(
     draft: Draft,
@@ -22,9 +19,9 @@ def bidder_of(
     *,
     run: Run | None = None,
     window: int | None = None,
-    refused_by: frozenset[NodeId] = NOWHERE,
+    only: frozenset[int] | None = None,
 ) -> Bidder:
-    """`run` and `window`: of a tenant, what it has now."""
+    """`run` and `window`: of a tenant, what it has now. `only`: the windows that would not refuse it."""
     policy = draft.policies.windows
     assert policy is not None
     wish, profile = job.spec.windows, job.profile or UNKNOWN
@@ -51,7 +48,7 @@ def bidder_of(
         rho=reliability.rho(draft.state.memories, job) if policy.calibration else 1.0,
         priority=int(job.spec.priority),
         warm=warm,
-        refused_by=refused_by,
+        only=only,
         incumbent=window,
     )
 

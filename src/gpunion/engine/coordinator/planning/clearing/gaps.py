@@ -6,18 +6,17 @@ a wide job until that begins, and cards with less memory than was asked for wher
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from gpunion.domain.ids import NodeId
 from gpunion.domain.jobs.job import Job
-from gpunion.domain.jobs.window import Award, Subjob, Window, WindowEnd
+from gpunion.domain.jobs.window import Award, Subjob, WindowEnd
 from gpunion.domain.nodes.node_view import NodeView
 from gpunion.engine.coordinator.capacity import view
 from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.planning import accounts, placement
 from gpunion.engine.coordinator.planning.clearing import turns
-from gpunion.engine.coordinator.planning.clearing.bidders import bidder_of
+from gpunion.engine.coordinator.planning.clearing.fitting import Fit, Fitting, Offer
 from gpunion.engine.coordinator.planning.reservations import Kept
 from gpunion.engine.coordinator.runs import gang_members as gangs
 from gpunion.engine.coordinator.windows import ends, promises
@@ -29,29 +28,20 @@ from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.sizing import GUARD_S, memory_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    window: Window
-    here: NodeView  # with its GPU free, and no end foretold
-
-
 def offer(draft: Draft, waiting: Sequence[Job], kept: Kept) -> None:
     """After everybody had their chance of a place for as long as they like."""
     policy = draft.policies.windows
     if policy is None or not policy.gaps or not any(job.spec.atomizable for job in waiting):
         return
-    found = [*gaps(draft, kept)][:WINDOWS_MOST]
-    able = [job for job in waiting if turns.bids(draft, job) and job.spec.request.gpus == 1] if found else []
-    able = [job for job in able if accounts.held_back(draft, job) is None][:BIDDERS_MOST]
-    if not able:
+    found = [*gaps(draft, kept)]
+    fits = _bidders(draft, waiting, found, policy) if found else []
+    if not fits:
         return
-    shares = accounts.shares(draft)
-    bidders = [
-        bidder_of(draft, job, shares, refused_by=_refused_by(draft, job, found, policy)) for job in able
-    ]
+    chosen = {index: at for at, index in enumerate(_chosen(fits))}
+    found = [found[index] for index in chosen]
     cleared = clear(
         [gap.window for gap in found],
-        bidders,
+        [replace(fit.bidder, only=frozenset(_renamed(fit, chosen))) for fit in fits],
         clearing=policy.clearing,
         weights=policy.weights,
         bounds=policy.bounds,
@@ -64,7 +54,40 @@ def offer(draft: Draft, waiting: Sequence[Job], kept: Kept) -> None:
         offer(draft, waiting, kept)  # what one could not have is offered to the others
 
 
-def gaps(draft: Draft, kept: Kept) -> Iterator[Gap]:
+def _bidders(draft: Draft, waiting: Sequence[Job], found: Sequence[Offer], policy: WindowPolicy) -> list[Fit]:
+    """The first in the queue who have a piece for any of them."""
+    windows = [gap.window for gap in found]
+    fitting, fits = Fitting(draft, found, policy, lambda _: windows), list[Fit]()
+    for job in waiting:
+        if not turns.bids(draft, job) or job.spec.request.gpus != 1:
+            continue
+        fit = fitting.of(job, as_learned(job, policy))
+        if fit is not None and accounts.held_back(draft, job) is None:
+            fits.append(fit)
+        if len(fits) == BIDDERS_MOST:
+            break
+    return fits
+
+
+def _chosen(fits: Sequence[Fit]) -> list[int]:
+    """The windows that are cleared: each bidder in turn names one that it has a piece for."""
+    chosen: set[int] = set()
+    naming = [iter(fit.bids_on) for fit in fits]
+    while naming and len(chosen) < WINDOWS_MOST:
+        for one in [*naming]:
+            new = next((index for index in one if index not in chosen), None)
+            if new is None:
+                naming.remove(one)
+            elif len(chosen) < WINDOWS_MOST:
+                chosen.add(new)
+    return sorted(chosen)
+
+
+def _renamed(fit: Fit, chosen: Mapping[int, int]) -> Iterator[int]:
+    return (chosen[index] for index in fit.bidder.only or () if index in chosen)
+
+
+def gaps(draft: Draft, kept: Kept) -> Iterator[Offer]:
     """One for each GPU that is free for a while."""
     for node in draft.state.nodes.values():
         here = view(draft, node.id)
@@ -76,11 +99,11 @@ def gaps(draft: Draft, kept: Kept) -> Iterator[Gap]:
             for gpu in here.free_gpus:
                 end = WindowEnd.GANG
                 window = window_over(node, (gpu,), draft.now_s, promised_s=starts_s, promised=end)
-                yield Gap(window=window, here=replace(open_here, free_gpus=(gpu,)))
+                yield Offer(window=window, here=replace(open_here, free_gpus=(gpu,)))
         yield from _until_promised(draft, here)
 
 
-def _until_promised(draft: Draft, here: NodeView) -> Iterator[Gap]:
+def _until_promised(draft: Draft, here: NodeView) -> Iterator[Offer]:
     """What was promised to a wide job or a gang and nobody has any more: until the last of its tenants has
     gone."""
     node = here.node
@@ -95,18 +118,13 @@ def _until_promised(draft: Draft, here: NodeView) -> Iterator[Gap]:
             if gpu.index in promised.gpus and gpu.index not in held:
                 window = window_over(node, (gpu,), draft.now_s, promised_s=promised.by_s, promised=end)
                 free = replace(here, node=replace(node, known_end_s=None), free_gpus=(gpu,))
-                yield Gap(window=window, here=free)
+                yield Offer(window=window, here=free)
 
 
 def _begins_now(draft: Draft, job: Job) -> bool:
     """All of its promise is free, and so is that of every other of its gang."""
     kept = (one.promised for one in gangs.members(draft, job))
     return all(one is not None and promises.is_free(draft, one) for one in kept)
-
-
-def _refused_by(draft: Draft, job: Job, found: list[Gap], policy: WindowPolicy) -> frozenset[NodeId]:
-    asks = as_learned(job, policy)
-    return frozenset(gap.window.node_id for gap in found if refusal(asks, gap.here, draft.now_s) is not None)
 
 
 def as_learned(job: Job, policy: WindowPolicy) -> Job:
@@ -119,7 +137,7 @@ def as_learned(job: Job, policy: WindowPolicy) -> Job:
     return replace(job, spec=replace(job.spec, request=replace(request, vram_bytes=needs_bytes)))
 
 
-def _begin(draft: Draft, job: Job, gap: Gap, award: Award) -> bool:
+def _begin(draft: Draft, job: Job, gap: Offer, award: Award) -> bool:
     """Not where those who began just before it have used up its quota, or what else it needs of the
     machine."""
     policy = draft.policies.windows
@@ -153,7 +171,7 @@ def _begin(draft: Draft, job: Job, gap: Gap, award: Award) -> bool:
     return True
 
 
-def _as_left(draft: Draft, gap: Gap) -> NodeView:
+def _as_left(draft: Draft, gap: Offer) -> NodeView:
     """By those who began there in this pass."""
     held = {index for run in placement.living(draft, gap.window.node_id) for index in run.held_gpus}
     left = view(draft, gap.window.node_id)

@@ -17,6 +17,7 @@ from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.planning import accounts, placement
 from gpunion.engine.coordinator.planning.clearing import gaps, turns
 from gpunion.engine.coordinator.planning.clearing.bidders import bidder_of
+from gpunion.engine.coordinator.planning.clearing.fitting import Offer
 from gpunion.engine.coordinator.planning.preemption import without
 from gpunion.engine.coordinator.windows import promises
 from gpunion.policy.placement.filters import refusal
@@ -85,7 +86,7 @@ def _bids_on_its_place(
 
 
 def _free(
-    draft: Draft, found: list[gaps.Gap], waiting: list[Job], policy: WindowPolicy
+    draft: Draft, found: list[Offer], waiting: list[Job], policy: WindowPolicy
 ) -> Iterator[ShownWindow]:
     for gap in found:
         fits = [

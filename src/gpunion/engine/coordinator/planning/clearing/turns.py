@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache, partial
 
-from gpunion.domain.ids import NodeId
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.migration import MigrationPhase
 from gpunion.domain.jobs.run import Run, RunPhase
@@ -18,13 +18,13 @@ from gpunion.engine.coordinator.capacity import view
 from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.planning import accounts
 from gpunion.engine.coordinator.planning.clearing.bidders import bidder_of
+from gpunion.engine.coordinator.planning.clearing.fitting import Fitting, Offer
 from gpunion.engine.coordinator.planning.preemption import without
 from gpunion.engine.coordinator.runs import migrations as moving
 from gpunion.engine.coordinator.windows import ends, promises
-from gpunion.policy.placement.filters import refusal
 from gpunion.policy.windows.bidding import Bidder
 from gpunion.policy.windows.clearing import BIDDERS_MOST, WINDOWS_MOST, clear, urgency
-from gpunion.policy.windows.gaps import may_be_offered, window_over
+from gpunion.policy.windows.gaps import window_over
 from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.sizing import GUARD_S, SHORTEST_OVERHEADS
 from gpunion.policy.windows.turns import turn_s
@@ -96,16 +96,12 @@ def may_be_cleared(draft: Draft, run: Run) -> bool:
 
 def _clear(draft: Draft, waiting: list[Job], over: list[Run], policy: WindowPolicy) -> None:
     shares = accounts.shares(draft)
-    places = [_as_if_free(draft, run) for run in over]
     bidders = [
         bidder_of(draft, draft.job_of(run), shares, run=run, window=index) for index, run in enumerate(over)
     ]
-    widest = max(len(run.held_gpus) for run in over)
-    fitting = [job for job in waiting if job.spec.request.gpus <= widest]
-    for job in _first(draft, fitting, len(over), policy):
-        bidders.append(bidder_of(draft, job, shares, refused_by=_refused_by(draft, job, places)))
+    bidders += _first(draft, waiting, over, policy)
     room_s = max((room_to_come_s(one) for one in bidders), default=0.0)
-    windows = [window_of(draft, run, policy, room_s) for run in over]
+    windows = _windows(draft, over, policy, room_s)
     cleared = clear(
         windows,
         bidders,
@@ -123,17 +119,26 @@ def _clear(draft: Draft, waiting: list[Job], over: list[Run], policy: WindowPoli
             _makes_way(draft, run, draft.state.jobs[award.job_id])
 
 
-def _first(draft: Draft, waiting: list[Job], windows: int, policy: WindowPolicy) -> list[Job]:
+def _first(draft: Draft, waiting: list[Job], over: list[Run], policy: WindowPolicy) -> list[Bidder]:
     """Those who are likely to win: bids of all of a long queue would take longer than they are worth."""
-    most = min(BIDDERS_MOST, BIDDERS_LEAST + BIDDERS_A_WINDOW * windows)
-    ranked = sorted(waiting, key=lambda job: need(draft, job, policy))
-    found: list[Job] = []
-    for job in ranked:
+    most = min(BIDDERS_MOST, BIDDERS_LEAST + BIDDERS_A_WINDOW * len(over))
+    widest = max(len(run.held_gpus) for run in over)
+    able = [job for job in waiting if job.spec.request.gpus <= widest]
+    offers = [Offer(window=window_of(draft, run, policy), here=_as_if_free(draft, run)) for run in over]
+    windows = cache(partial(_windows, draft, over, policy))
+    fitting = Fitting(draft, offers, policy, lambda one: windows(room_to_come_s(one)), enough=1)
+    found: list[Bidder] = []
+    for job in sorted(able, key=lambda one: need(draft, one, policy)):
+        fit = fitting.of(job, job)
+        if fit is not None and accounts.held_back(draft, job) is None:
+            found.append(fit.bidder)
         if len(found) == most:
             break
-        if accounts.held_back(draft, job) is None:
-            found.append(job)
     return found
+
+
+def _windows(draft: Draft, over: Sequence[Run], policy: WindowPolicy, room_s: float) -> list[Window]:
+    return [window_of(draft, run, policy, room_s) for run in over]
 
 
 def need(draft: Draft, job: Job, policy: WindowPolicy) -> tuple[int, float, float]:
@@ -157,15 +162,6 @@ def window_of(draft: Draft, run: Run, policy: WindowPolicy, room_s: float = 0.0)
     gpus = [gpu for gpu in node.facts.capacity.gpus if gpu.index in held]
     turn = turn_s(ends.sizing_for(draft.job_of(run)), policy.bounds)
     return window_over(node, gpus, draft.now_s, turn_s=max(turn, room_s))
-
-
-def _refused_by(draft: Draft, job: Job, places: list[NodeView]) -> frozenset[NodeId]:
-    """Where it could not begin though the tenant had gone."""
-    return frozenset(
-        place.node.id
-        for place in places
-        if not may_be_offered(place) or refusal(job, place, draft.now_s) is not None
-    )
 
 
 def _stays(draft: Draft, run: Run) -> None:
