@@ -87,3 +87,15 @@ def test_a_job_takes_the_turn_of_whoever_has_a_card_that_is_large_enough() -> No
     campus.submits("job", of("ann", vram_gib=16))
     campus.looks_until(campus.now_s + 3 * LEAST_S)
     assert campus.promised()["job"].gpus == (1,)
+
+
+def test_a_tenant_that_bids_for_a_moment_only_is_cleared_no_more_often_than_others() -> None:
+    campus = Turns()
+    campus.joins("m")
+    campus.runs("tenant", of("bob", wish=WindowWish(longest_s=0.001)))
+    campus.submits("waits", of("ann", wish=DAY))
+    begun_s, looks = campus.now_s, 0
+    while campus.now_s < begun_s + LEAST_S and looks < 50:
+        campus.looks()
+        looks += 1
+    assert looks < 10

@@ -58,10 +58,12 @@ def take(draft: Draft, waiting: Sequence[Job]) -> None:
 
 
 def turn_ends_s(draft: Draft, run: Run, policy: WindowPolicy) -> float:
+    """Who bids for short pieces alone has shorter turns, but none below the campus's least: each end of one
+    is a clearing."""
     since_s = next(at for at in (run.turn_since_s, run.started_s, run.ordered_s) if at is not None)
     job = draft.job_of(run)
     turn, longest_s = turn_s(ends.sizing_for(job), policy.bounds), job.spec.windows.longest_s
-    return since_s + (turn if longest_s is None else min(turn, longest_s))
+    return since_s + (turn if longest_s is None else max(policy.bounds.least_s, min(turn, longest_s)))
 
 
 def bids(draft: Draft, job: Job) -> bool:
