@@ -8,7 +8,8 @@ from gpunion.domain.jobs.account import Quota
 from gpunion.domain.jobs.job import JobPhase, Priority
 from gpunion.domain.protocol.events import QuotaSet
 from gpunion.domain.protocol.reports import NodePaused, NodeResumed
-from tests.builders.turns import ANY_LENGTH, Turns, of
+from gpunion.domain.reasons.reason import Why
+from tests.builders.turns import ANY_LENGTH, LEAST_S, Turns, of
 from tests.builders.values import facts
 
 JOBS = ("j1", "j2", "j3")
@@ -74,3 +75,55 @@ def test_two_who_begin_in_gaps_of_one_machine_share_its_memory() -> None:
         campus.submits(job, of(job[:3], memory_gib=40.0, wish=ANY_LENGTH))
     campus.reported("m", NodeResumed())
     assert len(begun(campus, ("ann1", "bob1"))) == 1
+
+
+def three_tenants(campus: Turns) -> None:
+    campus.joins("m", facts(gpus=3))
+    for job in ("b1", "b2", "b3"):
+        campus.runs(job, of("bob"))
+
+
+def test_a_user_is_promised_no_more_turns_than_their_quota_lets_them_begin() -> None:
+    campus = Turns()
+    three_tenants(campus)
+    may_hold(campus, "sam", 1)
+    for job in JOBS:
+        campus.submits(job, of("sam"))
+    campus.looks_until(campus.now_s + 3 * LEAST_S)
+    assert len(campus.promised()) == 1
+    assert campus.running() == {"b1", "b2", "b3"}
+
+
+def test_a_turn_that_a_quota_keeps_from_one_user_goes_to_the_next_who_waits() -> None:
+    campus = Turns()
+    three_tenants(campus)
+    may_hold(campus, "sam", 1)
+    for job in JOBS:
+        campus.submits(job, of("sam"))
+    for job in ("ann1", "eve1"):
+        campus.submits(job, of(job[:3]))
+    campus.looks_until(campus.now_s + 3 * LEAST_S)
+    assert campus.promised().keys() >= {"ann1", "eve1"}
+    assert len(campus.promised()) == 3
+
+
+def test_wide_jobs_are_promised_no_more_than_their_users_quota() -> None:
+    campus = Turns()
+    for node in ("a", "b"):
+        campus.joins(node, facts(gpus=2))
+    for job in ("b1", "b2", "b3", "b4"):
+        campus.runs(job, of("bob"))
+    may_hold(campus, "sam", 3)
+    for job in ("w1", "w2"):
+        campus.later(5.0).submits(job, of("sam", gpus=2, in_windows=False))
+    assert len(campus.promised()) == 1
+
+
+def test_a_promise_that_a_quota_holds_back_is_given_up_at_once() -> None:
+    campus = Turns()
+    three_tenants(campus)
+    campus.later(5.0).submits("wide", of("sam", gpus=3, in_windows=False))
+    assert campus.promised().keys() == {"wide"}
+    may_hold(campus.later(5.0), "sam", 2)
+    assert campus.promised() == {}
+    assert [reason.why for _, reason in campus.told[-3:]].count(Why.QUOTA_TOO_SMALL) == 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import ChainMap, Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gpunion.domain.ids import NodeId
@@ -78,18 +78,37 @@ def shares(draft: Draft) -> Shares:
 
 def held_back(draft: Draft, job: Job, to_come: Iterable[Job] = ()) -> Reason | None:
     """`to_come`: who will hold what they asked for before this one."""
-    memories = draft.state.memories
-    known = dict(memories.accounts) if to_come else memories.accounts
+    books = Books(draft)
     for one in to_come:
-        gpus, high = one.spec.request.gpus, one.spec.priority is Priority.HIGH
-        for name in {user_account(one.spec.owner), lab_account(one.spec.lab)}:
-            account = known.get(name) or Account(id=name, as_of_s=draft.now_s)
-            known[name] = replace(
+        books.count(one)
+    return books.held_back(job)
+
+
+class Books:
+    """What everybody holds, and will hold once those who are counted here have begun."""
+
+    def __init__(self, draft: Draft):
+        self._draft = draft
+        self._to_come: dict[str, Account] = {}
+
+    def count(self, job: Job) -> None:
+        gpus, high = job.spec.request.gpus, job.spec.priority is Priority.HIGH
+        known = self._known()
+        for name in {user_account(job.spec.owner), lab_account(job.spec.lab)}:
+            account = known.get(name) or Account(id=name, as_of_s=self._draft.now_s)
+            self._to_come[name] = replace(
                 account,
                 held_gpus=account.held_gpus + gpus,
                 high_gpus=account.high_gpus + (gpus if high else 0),
             )
-    return over_quota(job, known, memories.quotas, draft.policies.high_gpus_a_user)
+
+    def held_back(self, job: Job) -> Reason | None:
+        quotas, policies = self._draft.state.memories.quotas, self._draft.policies
+        return over_quota(job, self._known(), quotas, policies.high_gpus_a_user)
+
+    def _known(self) -> Mapping[str, Account]:
+        accounts = self._draft.state.memories.accounts
+        return ChainMap(self._to_come, accounts) if self._to_come else accounts
 
 
 def waits_because(draft: Draft, job: Job) -> list[Reason]:

@@ -12,7 +12,6 @@ from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.window import WindowEnd
 from gpunion.engine.coordinator.capacity import views
 from gpunion.engine.coordinator.draft import Draft
-from gpunion.engine.coordinator.planning import accounts
 from gpunion.engine.coordinator.planning.clearing import turns, wide
 from gpunion.engine.coordinator.runs import gang_members as gangs
 from gpunion.engine.coordinator.windows import ends, promises
@@ -30,12 +29,14 @@ def keep_places(draft: Draft) -> None:
         return
     waiting = map(draft.state.jobs.__getitem__, draft.state.waiting)
     leaders = [job for job in waiting if job.spec.seat is not None and _seeks(draft, job)]
-    given = promises.given(draft) if leaders else 0
+    if not leaders:
+        return
+    given, books = promises.given(draft), promises.books(draft)
     for job in sorted(leaders, key=lambda one: (turns.need(draft, one, policy), one.id))[:GANGS_AT_ONCE]:
         if given >= PROMISES_MOST:
             return
-        if accounts.held_back(draft, gangs.as_one(job)) is None and _keep_places(draft, job, policy):
-            given += 1
+        if books.held_back(gangs.as_one(job)) is None and _keep_places(draft, job, policy):
+            given, books = given + 1, promises.books(draft)
 
 
 def _seeks(draft: Draft, job: Job) -> bool:

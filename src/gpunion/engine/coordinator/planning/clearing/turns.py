@@ -112,13 +112,19 @@ def _clear(draft: Draft, waiting: list[Job], over: list[Run], policy: WindowPoli
         bounds=policy.bounds,
         rate=RATE,
     )
-    won = {award.window: award for award in cleared.awards}
+    won = {award.window: draft.state.jobs[award.job_id] for award in cleared.awards}
+    books, again = promises.books(draft), list[Run]()
     for index, run in enumerate(over):
-        award = won.get(index)
-        if award is None or award.job_id == run.job_id:
+        winner = won.get(index)
+        if winner is None or winner.id == run.job_id:
             _stays(draft, run)
+        elif books.held_back(winner) is None:
+            _makes_way(draft, run, winner)
+            books.count(winner)
         else:
-            _makes_way(draft, run, draft.state.jobs[award.job_id])
+            again.append(run)  # its user won another place just now, and may not have both
+    if again:
+        _clear(draft, [job for job in waiting if bids(draft, job)], again, policy)
 
 
 def _first(draft: Draft, waiting: list[Job], over: list[Run], policy: WindowPolicy) -> list[Bidder]:
@@ -129,10 +135,10 @@ def _first(draft: Draft, waiting: list[Job], over: list[Run], policy: WindowPoli
     offers = [Offer(window=window_of(draft, run, policy), here=_as_if_free(draft, run)) for run in over]
     windows = cache(partial(_windows, draft, over, policy))
     fitting = Fitting(draft, offers, policy, lambda one: windows(room_to_come_s(one)), enough=1)
-    found: list[Bidder] = []
+    books, found = promises.books(draft), list[Bidder]()
     for job in sorted(able, key=lambda one: need(draft, one, policy)):
         fit = fitting.of(job, job)
-        if fit is not None and accounts.held_back(draft, job) is None:
+        if fit is not None and books.held_back(job) is None:
             found.append(fit.bidder)
         if len(found) == most:
             break

@@ -16,7 +16,6 @@ from gpunion.domain.nodes.node import Node, NodePhase
 from gpunion.domain.nodes.node_view import NodeView
 from gpunion.engine.coordinator.capacity import view
 from gpunion.engine.coordinator.draft import Draft
-from gpunion.engine.coordinator.planning import accounts
 from gpunion.engine.coordinator.planning.clearing import turns
 from gpunion.engine.coordinator.planning.preemption import without
 from gpunion.engine.coordinator.windows import ends, promises
@@ -31,13 +30,13 @@ def keep_places(draft: Draft, waiting: Sequence[Job]) -> None:
     if policy is None or not policy.promises or not draft.state.in_windows:
         return
     wide = [job for job in waiting if job.spec.request.gpus > 1 and turns.seeks(draft, job)]
-    given = promises.given(draft)
+    given, books = promises.given(draft), promises.books(draft)
     nodes = sorted({draft.state.runs[run_id].node_id for run_id in draft.state.in_windows})
     for job in sorted(wide, key=lambda one: turns.need(draft, one, policy)):
         if given >= PROMISES_MOST:
             return
-        if accounts.held_back(draft, job) is None and _keep_place(draft, job, policy, nodes, given):
-            given += 1
+        if books.held_back(job) is None and _keep_place(draft, job, policy, nodes, given):
+            given, books = given + 1, promises.books(draft)
 
 
 def _keep_place(draft: Draft, job: Job, policy: WindowPolicy, nodes: list[NodeId], given: int) -> bool:
