@@ -20,6 +20,8 @@ LATE_S = 300.0
 def is_free(draft: Draft, promised: Promise) -> bool:
     """Whether all of it could be had now."""
     node = draft.state.nodes[promised.node_id]
+    if node.unheard:
+        return False
     living = (draft.state.runs[one] for one in draft.state.living.get(node.id, ()))
     held = {index for run in living for index in run.held_gpus}
     held |= {gpu.index for gpu in node.withheld}
@@ -27,7 +29,8 @@ def is_free(draft: Draft, promised: Promise) -> bool:
 
 
 def look(draft: Draft) -> None:
-    """What cannot be kept any more is given up, and its job waits like the others."""
+    """What cannot be kept any more is given up, and its job waits like the others. A machine that this
+    coordinator has not heard of yet may well be there: that shows before it is too late."""
     books = accounts.Books(draft)
     for job in _in_order(draft):
         over = books.held_back(job)
@@ -38,7 +41,7 @@ def look(draft: Draft) -> None:
             draft.add_reason(over)
     for node_id in sorted(draft.state.promised):
         node = draft.state.nodes[node_id]
-        gone = node.phase is not NodePhase.SHARING or node.unheard or bool(node.isolated_because)
+        gone = node.phase is not NodePhase.SHARING or bool(node.isolated_because)
         withheld = {gpu.index for gpu in node.withheld}
         for job in on(draft, node_id):
             assert job.promised is not None
