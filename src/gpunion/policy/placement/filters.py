@@ -235,10 +235,8 @@ def not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
         return because(node.id, Why.REFUSED_LATELY, left_s=avoided_s)
     if node.id in job.spec.windows.not_on:
         return because(node.id, Why.NOT_WANTED_THERE)
-    if node.known_end_s is not None:
-        left_s = node.known_end_s - now_s
-        if left_s < node.facts.terms.notice_s + LEAST_STAY_S:
-            return because(node.id, Why.ENDS_SOON, left_s=max(0.0, left_s))
+    if node.known_end_s is not None and ends_soon(node, now_s):
+        return because(node.id, Why.ENDS_SOON, left_s=max(0.0, node.known_end_s - now_s))
     if not node.facts.reaches(job.spec.places):
         return because(node.id, Why.PLACE_NOT_REACHED, place=_place_for_people(job.spec.places))
     if node.facts.disk is not _ROOMY:
@@ -247,6 +245,11 @@ def not_now(job: Job, view: NodeView, now_s: float) -> Reason | None:
     if view.guests >= limit:
         return because(node.id, Why.GUESTS_FULL, limit=limit)
     return None
+
+
+def ends_soon(node: Node, at_s: float) -> bool:
+    """Whether nobody new would come there at that moment, since its owner has it again soon after."""
+    return node.known_end_s is not None and node.known_end_s - at_s < node.facts.terms.notice_s + LEAST_STAY_S
 
 
 def _place_for_people(places: tuple[str, ...]) -> str:

@@ -34,7 +34,7 @@ class Place:
     node_id: NodeId
     free: tuple[int, ...]
     tenants: Sequence[Tenant] = ()
-    until_s: float | None = None  # its owner has it again then
+    until_s: float | None = None  # its owner wants it then
 
 
 def promise(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gpunion.domain.jobs.job import JobPhase
 from gpunion.domain.jobs.run import EndReason
+from gpunion.domain.nodes.terms import Terms
 from gpunion.domain.protocol.events import CoordinatorStarted
 from gpunion.domain.reasons.reason import Why
 from tests.builders.campus import Campus
-from tests.builders.turns import SHORT, Turns, of
+from tests.builders.turns import LEAST_S, SHORT, Turns, of
 from tests.builders.values import facts
 
 
@@ -50,3 +53,30 @@ def test_a_promise_on_a_machine_that_went_while_the_coordinator_was_away_is_give
     assert campus.job("wide").phase is JobPhase.PENDING, "nobody knows yet that its machine is there"
     campus.silent("a")
     assert campus.promised() == {}
+
+
+def ends_450_s_after(campus: Turns, *, notice_s: float) -> None:
+    campus.joins("a", facts(gpus=2, terms=Terms(notice_s=notice_s)))
+    campus.ends_in("a", 450.0)
+    for job in ("t1", "t2"):
+        campus.runs(job, of("bob"))
+    campus.later(20.0)
+
+
+@pytest.mark.parametrize(("notice_s", "is_promised"), [(300.0, False), (60.0, True)])
+def test_nothing_is_promised_where_its_owner_will_want_the_machine_before_anybody_could_come(
+    notice_s: float, is_promised: bool
+) -> None:
+    campus = Turns()
+    ends_450_s_after(campus, notice_s=notice_s)
+    campus.submits("wide", of("sam", gpus=2, in_windows=False))
+    assert (campus.promised() != {}) == is_promised
+
+
+@pytest.mark.parametrize(("notice_s", "makes_way"), [(240.0, False), (60.0, True)])
+def test_no_tenant_makes_way_for_who_could_not_come_any_more(notice_s: float, makes_way: bool) -> None:
+    campus = Turns()
+    ends_450_s_after(campus, notice_s=notice_s)
+    campus.submits("job", of("sam"))
+    campus.looks_until(campus.now_s + 1.8 * LEAST_S)
+    assert (campus.promised() != {}) == makes_way

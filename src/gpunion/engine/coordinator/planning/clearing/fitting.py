@@ -17,7 +17,7 @@ from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.planning import accounts
 from gpunion.engine.coordinator.planning.clearing.bidders import bidder_of, left_s
 from gpunion.engine.coordinator.planning.placement import asked
-from gpunion.policy.placement.filters import has_room, refusal, suitable
+from gpunion.policy.placement.filters import ends_soon, has_room, refusal, suitable
 from gpunion.policy.windows.bidding import Bidder, variants
 from gpunion.policy.windows.clearing import WINDOWS_MOST
 from gpunion.policy.windows.gaps import may_be_offered
@@ -28,6 +28,7 @@ from gpunion.policy.windows.policy import WindowPolicy
 class Offer:
     window: Window
     here: NodeView  # with its GPUs free, as it will be when somebody begins there
+    begins_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class Fitting:
         self._shares = accounts.shares(draft)
         alike: dict[object, list[int]] = {}
         for index, offer in enumerate(offers):
-            if may_be_offered(offer.here):
+            if may_be_offered(offer.here) and not ends_soon(offer.here.node, offer.begins_s):
                 alike.setdefault(_kind(offer), []).append(index)
         self._groups = [(offers[group[0]].here, group) for group in alike.values()]
         self._large_enough: dict[object, list[tuple[NodeView, list[int]]]] = {}

@@ -14,7 +14,7 @@ from gpunion.engine.coordinator.capacity import views
 from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.planning.clearing import turns, wide
 from gpunion.engine.coordinator.runs import gang_members as gangs
-from gpunion.engine.coordinator.windows import ends, promises
+from gpunion.engine.coordinator.windows import promises
 from gpunion.policy.gangs.placing import room_for
 from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.promises import PROMISES_MOST, Place, promise_all
@@ -54,7 +54,7 @@ def _keep_places(draft: Draft, job: Job, policy: WindowPolicy) -> bool:
         job.spec.request.gpus,
         list(_places(draft, job, len(members), policy)),
         draft.now_s,
-        least_stay_s=ends.sizing_for(job).overhead_s,
+        least_stay_s=wide.least_stay_s(job),
     )
     if found is None or all(promises.is_free(draft, one) for one in found):
         return False  # where all is free already, what keeps it from beginning is nothing that goes away so

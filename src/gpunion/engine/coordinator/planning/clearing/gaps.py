@@ -99,7 +99,8 @@ def gaps(draft: Draft, kept: Kept) -> Iterator[Offer]:
             for gpu in here.free_gpus:
                 end = WindowEnd.GANG
                 window = window_over(node, (gpu,), draft.now_s, promised_s=starts_s, promised=end)
-                yield Offer(window=window, here=replace(open_here, free_gpus=(gpu,)))
+                free = replace(open_here, free_gpus=(gpu,))
+                yield Offer(window=window, here=free, begins_s=draft.now_s)
         yield from _until_promised(draft, here)
 
 
@@ -118,7 +119,7 @@ def _until_promised(draft: Draft, here: NodeView) -> Iterator[Offer]:
             if gpu.index in promised.gpus and gpu.index not in held:
                 window = window_over(node, (gpu,), draft.now_s, promised_s=promised.by_s, promised=end)
                 free = replace(here, node=replace(node, known_end_s=None), free_gpus=(gpu,))
-                yield Offer(window=window, here=free)
+                yield Offer(window=window, here=free, begins_s=draft.now_s)
 
 
 def _begins_now(draft: Draft, job: Job) -> bool:

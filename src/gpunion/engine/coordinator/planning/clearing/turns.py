@@ -10,7 +10,7 @@ from functools import cache, partial
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.migration import MigrationPhase
 from gpunion.domain.jobs.run import Run, RunPhase
-from gpunion.domain.jobs.window import Promise, Window, WindowEnd
+from gpunion.domain.jobs.window import Promise, Subjob, Window, WindowEnd
 from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.protocol.timers import TurnOver
 from gpunion.domain.reasons.reason import Why
@@ -132,7 +132,14 @@ def _first(draft: Draft, waiting: list[Job], over: list[Run], policy: WindowPoli
     most = min(BIDDERS_MOST, BIDDERS_LEAST + BIDDERS_A_WINDOW * len(over))
     widest = max(len(run.held_gpus) for run in over)
     able = [job for job in waiting if job.spec.request.gpus <= widest]
-    offers = [Offer(window=window_of(draft, run, policy), here=_as_if_free(draft, run)) for run in over]
+    offers = [
+        Offer(
+            window=window_of(draft, run, policy),
+            here=_as_if_free(draft, run),
+            begins_s=_gone_by_s(_ended(draft, run), draft.now_s),
+        )
+        for run in over
+    ]
     windows = cache(partial(_windows, draft, over, policy))
     fitting = Fitting(draft, offers, policy, lambda one: windows(room_to_come_s(one)), enough=1)
     books, found = promises.books(draft), list[Bidder]()
@@ -178,12 +185,20 @@ def _stays(draft: Draft, run: Run) -> None:
 
 def _makes_way(draft: Draft, run: Run, newcomer: Job) -> None:
     job = draft.job_of(run)
-    subjob = ends.until(job, run, draft.now_s, WindowEnd.TURN)
+    subjob = _ended(draft, run)
     ends.give(draft, run, subjob)
     draft.because(job.id, Why.WINDOW_ENDS, node=run.node_id, because=ends.BECAUSE[WindowEnd.TURN])
     gpus = run.held_gpus[: newcomer.spec.request.gpus]
-    by_s = draft.now_s + subjob.save_s + GOING_S
+    by_s = _gone_by_s(subjob, draft.now_s)
     promises.give(draft, newcomer, Promise(node_id=run.node_id, gpus=gpus, by_s=by_s))
+
+
+def _ended(draft: Draft, run: Run) -> Subjob:
+    return ends.until(draft.job_of(run), run, draft.now_s, WindowEnd.TURN)
+
+
+def _gone_by_s(subjob: Subjob, now_s: float) -> float:
+    return now_s + subjob.save_s + GOING_S
 
 
 def _wait_for_the_next(draft: Draft, policy: WindowPolicy) -> None:

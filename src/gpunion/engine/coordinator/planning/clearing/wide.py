@@ -19,7 +19,7 @@ from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.planning.clearing import turns
 from gpunion.engine.coordinator.planning.preemption import without
 from gpunion.engine.coordinator.windows import ends, promises
-from gpunion.policy.placement.filters import refusal, suitable
+from gpunion.policy.placement.filters import LEAST_STAY_S, refusal, suitable
 from gpunion.policy.windows.clearing import starved
 from gpunion.policy.windows.policy import WindowPolicy
 from gpunion.policy.windows.promises import PROMISES_MOST, Place, Tenant, promise
@@ -45,7 +45,7 @@ def _keep_place(draft: Draft, job: Job, policy: WindowPolicy, nodes: list[NodeId
         list(_places(draft, job, policy, nodes)),
         draft.now_s,
         given=given,
-        least_stay_s=ends.sizing_for(job).overhead_s,
+        least_stay_s=least_stay_s(job),
     )
     if found is None:
         return False
@@ -73,6 +73,11 @@ def _places(draft: Draft, job: Job, policy: WindowPolicy, nodes: list[NodeId]) -
             yield place_on(draft, job, here, leaving)
 
 
+def least_stay_s(job: Job) -> float:
+    """Before an owner's notice: a promise for less could be kept by nobody."""
+    return max(LEAST_STAY_S, ends.sizing_for(job).overhead_s)
+
+
 def may_come(node: Node, job: Job) -> bool:
     """Most machines have too few, and looking at who is there takes long."""
     return node.phase is NodePhase.SHARING and len(node.facts.capacity.gpus) >= job.spec.request.gpus
@@ -83,6 +88,7 @@ def place_on(draft: Draft, job: Job, here: NodeView, leaving: Mapping[RunId, flo
     emptied = emptied_of(draft, here, leaving)
     able = {gpu.index for gpu in suitable(emptied.free_gpus, job.request)}
     runs = [draft.state.runs[run_id] for run_id in sorted(leaving)]
+    known_end_s = here.node.known_end_s
     return Place(
         node_id=here.node.id,
         free=tuple(gpu.index for gpu in here.free_gpus if gpu.index in able),
@@ -91,7 +97,7 @@ def place_on(draft: Draft, job: Job, here: NodeView, leaving: Mapping[RunId, flo
             for run in runs
             if able.issuperset(run.held_gpus)
         ],
-        until_s=here.node.known_end_s,
+        until_s=None if known_end_s is None else known_end_s - here.node.facts.terms.notice_s,
     )
 
 
