@@ -10,6 +10,7 @@ from gpunion.domain.ids import JobId, NodeId
 from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.migration import Migration
 from gpunion.domain.jobs.run import Run
+from gpunion.domain.jobs.window import Promise
 from gpunion.domain.nodes.node import Node
 from gpunion.domain.protocol.decision import Decision, Record
 from gpunion.domain.protocol.effects import CancelTimer, CoordinatorEffect, SendOrder, SetTimer
@@ -83,6 +84,17 @@ class Draft:
     def changed_jobs(self) -> list[Job]:
         """Each job this decision has changed so far, as it is."""
         return [record for record in self._changes.values() if type(record) is Job]
+
+    def promises_ended(self) -> list[Promise]:
+        """What was promised before this decision, and is not any more: given up, kept, or of a job that is
+        over."""
+        changed = ((self._former[Job, job.id], job) for job in self.changed_jobs())
+        return [
+            former.promised
+            for former, job in changed
+            if isinstance(former, Job) and former.promised is not None
+            if former.promised != job.promised or not job.phase.waiting
+        ]
 
     def has_ended(self, job: Job) -> bool:
         """Whether it is over by this very decision."""

@@ -33,6 +33,7 @@ def reconcile(draft: Draft) -> None:
         turns.take(draft, left_over)
         preempting.make_room(draft)
         parked.move_on(draft)
+    ends.let_stay(draft)
     if draft.freed:
         homeward.send(draft)
     gang_moves.follow(draft)  # of a member that was sent home or made room just now

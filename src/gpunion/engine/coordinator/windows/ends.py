@@ -10,7 +10,7 @@ from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.profile import Profile
 from gpunion.domain.jobs.run import Run, RunPhase
 from gpunion.domain.jobs.window import Subjob, WindowEnd
-from gpunion.domain.nodes.node import Node
+from gpunion.domain.nodes.node import Node, NodePhase
 from gpunion.domain.protocol.orders import SetWindow
 from gpunion.domain.reasons.reason import Why
 from gpunion.engine.coordinator.draft import Draft
@@ -25,6 +25,7 @@ SENDERS = 2
 ASKED_S = 2.0
 # An end that somebody else's need gave it is not put off by what its owner foretells.
 _BY_NODE = (WindowEnd.OPEN, WindowEnd.KNOWN_END)
+_FOR_OTHERS = (WindowEnd.PROMISED, WindowEnd.GANG, WindowEnd.TURN)
 _STAYING = (RunPhase.ORDERED, RunPhase.RUNNING)
 BECAUSE = {
     WindowEnd.KNOWN_END: "its owner has the machine then",
@@ -140,6 +141,38 @@ def stays(draft: Draft, run: Run, trouble: CheckpointTrouble | None) -> None:
     again, it may yet answer."""
     if trouble is not CheckpointTrouble.SUPERSEDED:
         not_saved(draft, run)
+
+
+def let_stay(draft: Draft) -> None:
+    """Who was to make room for somebody who does not come stays as long as its machine lets it."""
+    for promise in draft.promises_ended():
+        node = draft.state.nodes[promise.node_id]
+        others = [draft.state.jobs[one].promised for one in draft.state.promised.get(node.id, ())]
+        wanted = {index for other in others if other is not None for index in other.gpus}
+        for run_id in sorted(draft.state.living.get(node.id, set()) & draft.state.in_windows):
+            run = draft.state.runs[run_id]
+            its = set(run.held_gpus)
+            if not its.isdisjoint(promise.gpus) and its.isdisjoint(wanted) and _may_stay(draft, run, node):
+                _stays(draft, run, node)
+
+
+def _may_stay(draft: Draft, run: Run, node: Node) -> bool:
+    """Not where something else ends it, nor where its keeper already has."""
+    subjob = run.subjob
+    if subjob is None or subjob.end not in _FOR_OTHERS or run.phase is not RunPhase.RUNNING:
+        return False
+    if node.phase is not NodePhase.SHARING or draft.job_of(run).migration is not None or run.parking:
+        return False
+    over = subjob.hard and subjob.ends_s is not None and subjob.ends_s <= draft.now_s
+    return not over and run.over_s is None and run.wanted_by_s is None
+
+
+def _stays(draft: Draft, run: Run, node: Node) -> None:
+    assert run.subjob is not None
+    subjob, had = _by_its_node(draft, draft.job_of(run), node, number=run.subjob.number), run.subjob
+    give(draft, run, replace(subjob, vram_bytes=had.vram_bytes, limit_bytes=had.limit_bytes))
+    if had.end is WindowEnd.TURN:  # it was told that its window ends
+        draft.because(run.job_id, Why.TURN_KEPT, node=node.id)
 
 
 def not_saved(draft: Draft, run: Run) -> None:
