@@ -14,7 +14,7 @@ from gpunion.engine.coordinator.planning import homecoming as homeward
 from gpunion.engine.coordinator.planning import parked_places as parked
 from gpunion.engine.coordinator.planning import preemption as preempting
 from gpunion.engine.coordinator.planning import same_owner_alarm as neighbours
-from gpunion.engine.coordinator.planning.clearing import for_gangs, gaps, turns, wide
+from gpunion.engine.coordinator.planning.clearing import for_gangs, gaps, quotas, turns, wide
 from gpunion.engine.coordinator.windows import ends, promises
 
 
@@ -26,6 +26,7 @@ def reconcile(draft: Draft) -> None:
     ends.follow(draft)
     if draft.may_place:
         promises.look(draft)
+        quotas.give_up(draft)
         left_over, kept = placement.place_waiting(draft)
         gaps.offer(draft, left_over, kept)
         wide.keep_places(draft, left_over)

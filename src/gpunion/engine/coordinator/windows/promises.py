@@ -11,7 +11,6 @@ from gpunion.domain.jobs.window import Promise
 from gpunion.domain.nodes.node import NodePhase
 from gpunion.domain.reasons.reason import Why
 from gpunion.engine.coordinator.draft import Draft
-from gpunion.engine.coordinator.planning import accounts
 
 # A tenant that has not gone by then, whoever may be to blame, is not waited for any longer.
 LATE_S = 300.0
@@ -31,14 +30,6 @@ def is_free(draft: Draft, promised: Promise) -> bool:
 def look(draft: Draft) -> None:
     """What cannot be kept any more is given up, and its job waits like the others. A machine that this
     coordinator has not heard of yet may well be there: that shows before it is too late."""
-    books = accounts.Books(draft)
-    for job in _in_order(draft):
-        over = books.held_back(job)
-        if over is None:
-            books.count(job)
-        else:  # a tenant would go, and nobody could come
-            drop(draft, job)
-            draft.add_reason(over)
     for node_id in sorted(draft.state.promised):
         node = draft.state.nodes[node_id]
         gone = node.phase is not NodePhase.SHARING or bool(node.isolated_because)
@@ -48,20 +39,6 @@ def look(draft: Draft) -> None:
             late = draft.now_s > job.promised.by_s + LATE_S
             if gone or late or not withheld.isdisjoint(job.promised.gpus):
                 drop(draft, job)
-
-
-def _in_order(draft: Draft) -> list[Job]:
-    """Whoever was promised a place, first who is to begin first."""
-    found = [job for node_id in draft.state.promised for job in on(draft, node_id)]
-    return sorted(found, key=lambda job: (0.0 if job.promised is None else job.promised.by_s, job.id))
-
-
-def books(draft: Draft) -> accounts.Books:
-    """Who was promised a place will hold it, so it counts for a quota when the next one is promised."""
-    found = accounts.Books(draft)
-    for job in _in_order(draft):
-        found.count(job)
-    return found
 
 
 def dropped(draft: Draft, job: Job, promised: Promise) -> None:

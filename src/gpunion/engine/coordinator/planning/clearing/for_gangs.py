@@ -12,7 +12,7 @@ from gpunion.domain.jobs.job import Job
 from gpunion.domain.jobs.window import WindowEnd
 from gpunion.engine.coordinator.capacity import views
 from gpunion.engine.coordinator.draft import Draft
-from gpunion.engine.coordinator.planning.clearing import turns, wide
+from gpunion.engine.coordinator.planning.clearing import quotas, turns, wide
 from gpunion.engine.coordinator.runs import gang_members as gangs
 from gpunion.engine.coordinator.windows import promises
 from gpunion.policy.gangs.placing import room_for
@@ -31,12 +31,12 @@ def keep_places(draft: Draft) -> None:
     leaders = [job for job in waiting if job.spec.seat is not None and _seeks(draft, job)]
     if not leaders:
         return
-    given, books = promises.given(draft), promises.books(draft)
+    given, books = promises.given(draft), quotas.books(draft)
     for job in sorted(leaders, key=lambda one: (turns.need(draft, one, policy), one.id))[:GANGS_AT_ONCE]:
         if given >= PROMISES_MOST:
             return
         if books.held_back(gangs.as_one(job)) is None and _keep_places(draft, job, policy):
-            given, books = given + 1, promises.books(draft)
+            given, books = given + 1, quotas.books(draft)
 
 
 def _seeks(draft: Draft, job: Job) -> bool:

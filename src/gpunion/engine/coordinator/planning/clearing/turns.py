@@ -17,6 +17,7 @@ from gpunion.domain.reasons.reason import Why
 from gpunion.engine.coordinator.capacity import view
 from gpunion.engine.coordinator.draft import Draft
 from gpunion.engine.coordinator.planning import accounts
+from gpunion.engine.coordinator.planning.clearing import quotas
 from gpunion.engine.coordinator.planning.clearing.bidders import bidder_of
 from gpunion.engine.coordinator.planning.clearing.fitting import Fitting, Offer
 from gpunion.engine.coordinator.planning.preemption import without
@@ -113,7 +114,7 @@ def _clear(draft: Draft, waiting: list[Job], over: list[Run], policy: WindowPoli
         rate=RATE,
     )
     won = {award.window: draft.state.jobs[award.job_id] for award in cleared.awards}
-    books, again = promises.books(draft), list[Run]()
+    books, again = quotas.books(draft), list[Run]()
     for index, run in enumerate(over):
         winner = won.get(index)
         if winner is None or winner.id == run.job_id:
@@ -142,7 +143,7 @@ def _first(draft: Draft, waiting: list[Job], over: list[Run], policy: WindowPoli
     ]
     windows = cache(partial(_windows, draft, over, policy))
     fitting = Fitting(draft, offers, policy, lambda one: windows(room_to_come_s(one)), enough=1)
-    books, found = promises.books(draft), list[Bidder]()
+    books, found = quotas.books(draft), list[Bidder]()
     for job in sorted(able, key=lambda one: need(draft, one, policy)):
         fit = fitting.of(job, job)
         if fit is not None and books.held_back(job) is None:

@@ -17,7 +17,7 @@ from gpunion.domain.nodes.node_view import NodeView
 from gpunion.domain.resources import Gpu, Request
 from gpunion.engine.coordinator.capacity import view
 from gpunion.engine.coordinator.draft import Draft
-from gpunion.engine.coordinator.planning.clearing import turns
+from gpunion.engine.coordinator.planning.clearing import quotas, turns
 from gpunion.engine.coordinator.planning.placement import asked
 from gpunion.engine.coordinator.planning.preemption import without
 from gpunion.engine.coordinator.windows import ends, promises
@@ -38,7 +38,7 @@ def keep_places(draft: Draft, waiting: Sequence[Job]) -> None:
     given = promises.given(draft)
     if not wide or given >= PROMISES_MOST:
         return
-    books, room = promises.books(draft), _Room(draft)
+    books, room = quotas.books(draft), _Room(draft)
     wide.sort(key=lambda one: turns.need(draft, one, policy))
     kinds = {job.id: _kind(draft, job, policy) for job in wide if room.for_job(job)}
     looked_at = _looked_at([*dict.fromkeys(kinds.values())], draft.now_s / draft.timing.replan_s)
@@ -48,7 +48,7 @@ def keep_places(draft: Draft, waiting: Sequence[Job]) -> None:
         if not _keep_place(draft, job, policy, room.for_job(job), given):
             looked_at.discard(kinds[job.id])  # nor would it be for others who ask for the same
             continue
-        given, books = given + 1, promises.books(draft)
+        given, books = given + 1, quotas.books(draft)
         if given >= PROMISES_MOST:
             return
 
