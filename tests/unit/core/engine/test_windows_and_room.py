@@ -59,9 +59,7 @@ def test_who_stands_still_is_not_ended_by_its_window_and_has_a_new_one_when_it_g
         campus.submits(tenant, in_windows("bob"))
     campus.advance(20.0)
     campus.submits("wide", replace(in_windows("ann", gpus=2), atomizable=False))
-    campus.advance(200.0)
-    campus.stops("wide")
-    campus.advance(10.0)
+    campus.advance(210.0)
     campus.submits("urgent", a_spec(priority=Priority.HIGH))
     campus.advance(2.0)
     runs = campus.station.engine.state.runs
@@ -71,6 +69,7 @@ def test_who_stands_still_is_not_ended_by_its_window_and_has_a_new_one_when_it_g
     assert stands.subjob.ends_s is not None
     campus.advance(stands.subjob.ends_s + 60.0 - campus.now_s)
     assert runs[stands.id].living
+    campus.stops("wide")
     campus.stops("urgent")
     campus.advance(120.0)
     run = runs[stands.id]
