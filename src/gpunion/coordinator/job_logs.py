@@ -47,6 +47,20 @@ class JobLogs:
         with self._appending:
             return self._append(self._folder / job_id, epoch, offset, data)
 
+    def end(self, job_id: JobId, epoch: int, offset: int) -> None:
+        """All that the run printed is `offset` bytes; LogGap where that is not what is here."""
+        folder = self._folder / job_id
+        with self._appending:
+            here = _end(_segments(folder, epoch))
+            if here != offset:
+                raise LogGap(here)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _end_mark(folder, epoch).touch(mode=0o600)
+
+    def ended(self, job_id: JobId, epoch: int) -> bool:
+        """Whether its machine has said that all of it is here."""
+        return _end_mark(self._folder / job_id, epoch).exists()
+
     def read(self, job_id: JobId, position: int, limit_bytes: int) -> Piece:
         """From `position` on, over the end of a run into the next one that printed something."""
         folder = self._folder / job_id
@@ -119,6 +133,10 @@ def _segments(folder: Path, epoch: int) -> list[tuple[int, int, Path]]:
         except FileNotFoundError:
             continue  # dropped by a push that came in between
     return sorted(found)
+
+
+def _end_mark(folder: Path, epoch: int) -> Path:
+    return folder / f"{epoch}.end"
 
 
 def _end(segments: list[tuple[int, int, Path]]) -> int:

@@ -53,8 +53,9 @@ class CoordinatorLink(Protocol):
         """Where checkpoints of this campus can be kept."""
         ...
 
-    async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
-        """Append to a run's log at `offset`; returns how far the coordinator has it. Repeatable."""
+    async def push_log(self, run_id: str, offset: int, data: bytes, *, end: bool = False) -> int:
+        """Append to a run's log at `offset`; returns how far the coordinator has it. Repeatable. `end`: with
+        this all is there, if that is what comes back."""
         ...
 
     async def close(self) -> None: ...

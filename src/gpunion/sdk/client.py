@@ -210,11 +210,12 @@ class Client(ImageCalls, EnvironmentCalls, SessionCalls, TreeCalls):
         body = {"join_token": join_token, "node_name": node_name, "lab": lab}
         return self._ask("POST", "/enrol", json=body)
 
-    def push_log(self, run_id: str, offset: int, data: bytes) -> int:
+    def push_log(self, run_id: str, offset: int, data: bytes, *, end: bool = False) -> int:
         """For agents. Returns the next byte wanted, also where something in between is missing."""
         path = f"/agent/runs/{_part(run_id)}/log"
+        params = {"offset": offset} | ({"end": "true"} if end else {})
         try:
-            answer = self._ask("POST", path, params={"offset": offset}, content=data, again=True)
+            answer = self._ask("POST", path, params=params, content=data, again=True)
         except ApiProblem as problem:
             if problem.code != "log_gap":
                 raise

@@ -219,5 +219,5 @@ class TestCampus:
         run_id, offset = request.path_params["run_id"], int(request.query_params["offset"])
         have = self.logs.get(run_id, b"")
         if offset <= len(have):
-            self.logs[run_id] = have[:offset] + await request.body()
-        return JSONResponse({"next_offset": len(self.logs[run_id])})
+            have = self.logs[run_id] = have[:offset] + await request.body()
+        return JSONResponse({"next_offset": len(have)})

@@ -42,6 +42,18 @@ def test_run_shows_what_the_program_prints_and_ends_with_its_code(lending: Progr
     assert lending("logs", "-f", "seven").code == 7
 
 
+def test_run_shows_the_end_of_what_was_printed_also_where_that_is_much(
+    lending: Program, tmp_path: Path
+) -> None:
+    lines = "import sys\nfor number in range(110_000):\n    print(f'{number:063d}')\nsys.exit('THE END')\n"
+    (tmp_path / "loud.py").write_text(lines)
+    done = lending("run", "--name", "loud", *run_words("python", "loud.py"), here=tmp_path)
+    assert done.code == 1, done.err
+    assert len(done.out) == 110_000 * 64 + len("THE END\n")
+    assert done.out.endswith(f"{109_999:063d}\nTHE END\n")
+    assert "may still be on" not in done.err
+
+
 def test_run_for_programs_is_a_stream_of_objects(lending: Program) -> None:
     done = lending("run", "--json", "--no-dir", *run_words("echo", "hello"))
     assert done.code == 0, done.err

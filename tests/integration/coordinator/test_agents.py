@@ -103,7 +103,13 @@ def test_a_job_goes_through_its_whole_life(fresh: Coordinator) -> None:
         job = client.job(job_id)
         assert (job["phase"], job["exit_code"], job["live"]) == ("succeeded", 0, None)
         page = client.logs(job_id)
-        assert page["over"]
+        assert (page["over"], page["lacking"]) == (False, "alpha")
+        with Client(fresh.url, node.credential) as agent:
+            assert agent.push_log(run_id, 12, b"", end=True) == 11
+            assert not client.logs(job_id)["over"]
+            assert agent.push_log(run_id, 11, b"!", end=True) == 12
+        page = client.logs(job_id)
+        assert (page["text"], page["over"], page["lacking"]) == ("hello world!", True, None)
         assert client.logs(job_id, offset=page["next_offset"])["text"] == ""
         codes = [line["code"] for line in client.why(job_id)["story"]]
         assert codes == ["submitted", "placed", "started", "finished"]

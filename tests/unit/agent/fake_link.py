@@ -22,6 +22,7 @@ class FakeLink:
         self.fetch_faults: list[LinkFault] = []
         self.cut_after: int | None = None  # the next stream of blocks ends after so many
         self.logs: dict[str, bytes] = {}
+        self.whole_logs: list[str] = []  # runs of which all is told to be there
         self.log_fault: LinkFault | None = None
         self.refused: LinkFault | None = None
         self.connections = 0
@@ -67,13 +68,16 @@ class FakeLink:
             raise self.refused
         return self.places
 
-    async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
+    async def push_log(self, run_id: str, offset: int, data: bytes, *, end: bool = False) -> int:
         if self.log_fault is not None:
             raise self.log_fault
         have = self.logs.get(run_id, b"")
         if offset <= len(have):
             self.logs[run_id] = have[:offset] + data if offset + len(data) > len(have) else have
-        return len(self.logs.get(run_id, b""))
+        have = self.logs.get(run_id, b"")
+        if end and offset + len(data) == len(have):
+            self.whole_logs.append(run_id)
+        return len(have)
 
     async def close(self) -> None:
         pass

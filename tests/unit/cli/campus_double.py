@@ -68,6 +68,8 @@ class CampusDouble:
         self.stories: dict[str, list[Json]] = {}
         self.verdicts: list[Json] = []
         self.texts: dict[str, str] = {}
+        self.lacking: str | None = None  # the machine whose last words of a job have not come
+        self.sends = True  # and whether it can send them
         self.machines: list[Json] = []
         self.used: Json = {}  # what `usage` answers with
         self.usage_asked: tuple[float, str | None, str | None] | None = None
@@ -279,7 +281,9 @@ class CampusDouble:
     def logs(self, job_id: str, *, offset: int = 0, limit: int | None = None) -> Json:
         text = self.texts.get(job_id, "")[offset : offset + (limit or 65536)]
         over = self._find(job_id)["ended_at"] is not None
-        return {"text": text, "next_offset": offset + len(text), "over": over}
+        lacking = self.lacking if over else None
+        end = over and not (lacking and self.sends)
+        return {"text": text, "next_offset": offset + len(text), "over": end, "lacking": lacking}
 
     def hazard(self) -> Json:
         self._maybe_refuse()

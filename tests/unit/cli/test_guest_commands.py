@@ -239,7 +239,8 @@ def test_logs_are_shown_whole_over_many_pages(gpunion: Terminal, campus: CampusD
     assert gpunion("logs", "train") == 0
     assert gpunion.out == campus.texts[AN_ID]
     assert gpunion("logs", "train", "--json") == 0
-    assert json.loads(gpunion.out) == {"job_id": AN_ID, "text": campus.texts[AN_ID], "over": False}
+    told = {"text": campus.texts[AN_ID], "over": False, "lacking": None}
+    assert json.loads(gpunion.out) == {"job_id": AN_ID, **told}
 
 
 def test_logs_of_a_job_that_is_over_can_be_followed_to_its_code(
@@ -257,7 +258,8 @@ def test_of_logs_the_last_lines_are_enough_for_many(gpunion: Terminal, campus: C
     assert gpunion("logs", "--tail", "2", "train") == 0
     assert gpunion.out == "last but one\nlast, and cut sho"
     assert gpunion("logs", "-n", "1", "train", "--json") == 0
-    assert json.loads(gpunion.out) == {"job_id": AN_ID, "text": "last, and cut sho", "over": True}
+    told = {"text": "last, and cut sho", "over": True, "lacking": None}
+    assert json.loads(gpunion.out) == {"job_id": AN_ID, **told}
     assert gpunion("logs", "-f", "--tail", "2", "train") == 3
     assert gpunion.out == "last but one\nlast, and cut sho"
     assert gpunion("logs", "--tail", "0", "train") == 2

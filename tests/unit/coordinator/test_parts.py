@@ -213,6 +213,25 @@ def test_runs_follow_each_other_and_a_reader_can_wait_at_the_end(tmp_path: Path)
     assert whole(logs) == "one more three"
 
 
+def test_the_end_of_a_log_is_where_all_of_it_is_there(tmp_path: Path) -> None:
+    logs = JobLogs(tmp_path)
+    logs.append(JOB, 1, 0, b"hello ")
+    with pytest.raises(LogGap) as gap:
+        logs.end(JOB, 1, 11)
+    assert (gap.value.expected, logs.ended(JOB, 1)) == (6, False)
+    logs.append(JOB, 1, 6, b"world")
+    logs.end(JOB, 1, 11)
+    assert (JobLogs(tmp_path).ended(JOB, 1), logs.ended(JOB, 2)) == (True, False)
+    assert whole(logs) == "hello world"
+
+
+def test_who_printed_nothing_has_an_end_as_well(tmp_path: Path) -> None:
+    logs = JobLogs(tmp_path)
+    logs.end(JOB, 1, 0)
+    assert logs.ended(JOB, 1)
+    assert logs.read(JOB, 0, 100).at_end
+
+
 def test_characters_are_not_cut(tmp_path: Path) -> None:
     logs = JobLogs(tmp_path)
     text = "äöü€😀" * 20

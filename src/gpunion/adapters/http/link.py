@@ -132,11 +132,11 @@ class HttpLink:
             except (KeyError, TypeError) as error:
                 raise LinkFault(f"{what}: {error}", temporary=True) from error
 
-    async def push_log(self, run_id: str, offset: int, data: bytes) -> int:
+    async def push_log(self, run_id: str, offset: int, data: bytes, *, end: bool = False) -> int:
+        # Said alone where it holds: a coordinator that does not know the word takes everything else.
+        params: dict[str, str | int] = {"offset": offset, "end": "true"} if end else {"offset": offset}
         with faults("the log cannot be sent"):
-            answer = await self._client.post(
-                f"/agent/runs/{run_id}/log", params={"offset": offset}, content=data
-            )
+            answer = await self._client.post(f"/agent/runs/{run_id}/log", params=params, content=data)
             if answer.status_code not in (httpx.codes.OK, CONFLICT):
                 raise refusal(answer, "the log cannot be sent")
             body = answer.json()

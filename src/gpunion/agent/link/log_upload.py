@@ -87,12 +87,20 @@ class LogPusher:
             data = await asyncio.to_thread(_read, tail)
             if not data:
                 if tail.over:
-                    self._drop(run_id)
+                    await self._end(run_id, tail)
                 return
             offset = await self._link.push_log(run_id, tail.offset, data)
             if offset == tail.offset:
                 raise LinkFault("the coordinator takes no more of this log", temporary=False)
             tail.offset, tail.refusals = offset, 0
+
+    async def _end(self, run_id: str, tail: _Tail) -> None:
+        """Says that nothing more comes: until then its readers wait, and the file stays."""
+        wanted = await self._link.push_log(run_id, tail.offset, b"", end=True)
+        if wanted == tail.offset:
+            self._drop(run_id)
+        else:
+            tail.offset = wanted
 
     def _refused(self, run_id: str, trouble: str) -> None:
         tail = self._tails.get(run_id)

@@ -6,7 +6,7 @@ sleeps, costs a moment of silence and nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
@@ -20,8 +20,8 @@ OVER = frozenset({"succeeded", "failed", "cancelled"})
 LOG_PAGE_BYTES = 256 * 1024
 # Quick while something happens, slower while nothing does.
 FASTEST_S, SLOWEST_S, SLOWING = 0.2, 2.0, 1.3
-# The last words of a program may arrive after the news of its end.
-LAST_WORDS_S = 0.5
+# The last words of a program arrive after the news of its end: this long without any more of them.
+LAST_WORDS_S, LOOK_S = 30.0, 0.25
 # The client tries for some seconds by itself; so many rounds of that are minutes. The job does not mind.
 SILENT_ROUNDS_MAX = 20
 # A machine lets its guests go on for its lease, and what its owner's terms add to that, and no longer.
@@ -46,6 +46,7 @@ class Follower:
     campus: Campus
     job_id: str
     _offset: int = 0
+    _page: Json = field(default_factory=dict)  # the last one of the log that was looked at
     _told: int = 0  # lines of the story
     _last_sentence: str = ""
     _at_line_start: bool = True
@@ -95,10 +96,10 @@ class Follower:
     def _show_the_end(self) -> None:
         """What it printed comes after the news of its start, and before those of its end."""
         self._show_story(to_the_start=True)
-        self._show_log()
-        self.context.pause(LAST_WORDS_S)
-        self._show_log()
+        lacking = self._show_last_words()
         self._show_story()
+        if lacking is not None:
+            self.context.screen.note(still_there(self.job_id, lacking))
 
     def _look(self) -> bool:
         """Shows what is new; whether there was anything."""
@@ -115,11 +116,22 @@ class Follower:
             self._prepared = reached
             self.context.screen.note(f"Its start waits: {shown_preparing(preparing)}.")
 
+    def _show_last_words(self) -> str | None:
+        """Its log to the end; the machine that has not sent the end, if one has not."""
+        waited_s = 0.0
+        while True:
+            if self._show_log():
+                waited_s = 0.0
+            if self._page.get("over", True) or waited_s >= LAST_WORDS_S:
+                return self._page.get("lacking")
+            self.context.pause(LOOK_S)
+            waited_s += LOOK_S
+
     def _show_log(self) -> bool:
         news = False
         while True:
             page = self.campus.logs(self.job_id, offset=self._offset, limit=LOG_PAGE_BYTES)
-            self._offset = page["next_offset"]
+            self._offset, self._page = page["next_offset"], page
             if not page["text"]:
                 return news
             news = True
@@ -156,6 +168,13 @@ class Follower:
             begin = "" if self._at_line_start else "\n"
             self.context.screen.note(f"{begin}[{clock_time(line['at'])}] {line['sentence']}")
             self._at_line_start = True
+
+
+def still_there(job_id: str, node: str) -> str:
+    return (
+        f"The last lines it printed may still be on {node}; "
+        f"gpunion logs {short(job_id)} shows them once they have come."
+    )
 
 
 def exit_code_of(job: Json) -> int:

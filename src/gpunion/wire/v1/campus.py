@@ -172,11 +172,13 @@ class LogQuery(Strict):
 class LogPage(Answer):
     text: str
     next_offset: int
-    over: bool
+    over: bool  # nothing more is waited for
+    lacking: str | None  # the machine whose last words of it have not come, once the job is over
 
 
 class LogPushQuery(Strict):
     offset: int = Field(default=0, ge=0, le=OFFSET_LIMIT)
+    end: bool = False  # with these bytes all that the run printed is there
 
 
 class LogPushed(Answer):

@@ -68,6 +68,34 @@ async def test_a_log_outlives_its_guest_until_the_coordinator_has_it(
     await until(lambda: not (tmp_path / "kept" / "r1").exists())
 
 
+async def test_the_coordinator_is_told_when_it_has_all_of_a_log_and_not_before(
+    link: FakeLink, pusher: LogPusher, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"x" * (2 * logs.PIECE_BYTES + 1))
+    pusher.follow("r1", log)
+    await until(lambda: len(link.logs.get("r1", b"")) == 2 * logs.PIECE_BYTES + 1)
+    assert link.whole_logs == []
+    with open(log, "ab") as file:
+        file.write(b"THE END")
+    pusher.keep_rest("r1", log)
+    await until(lambda: link.whole_logs == ["r1"])
+    assert link.logs["r1"].endswith(b"THE END")
+
+
+async def test_a_log_that_is_gone_at_the_coordinator_is_sent_again_before_its_end_is_told(
+    link: FakeLink, pusher: LogPusher, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.txt"
+    log.write_bytes(b"last words")
+    pusher.follow("r1", log)
+    await until(lambda: link.logs.get("r1") == b"last words")
+    link.logs["r1"] = b"last"
+    pusher.keep_rest("r1", log)
+    await until(lambda: link.whole_logs == ["r1"])
+    assert link.logs["r1"] == b"last words"
+
+
 async def test_a_new_agent_takes_up_what_an_earlier_one_kept(link: FakeLink, tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "r0").write_bytes(b"before")

@@ -86,10 +86,53 @@ def test_last_words_that_come_after_the_end_are_still_shown(gpunion: Terminal) -
 
     def late() -> None:
         campus.texts[job_id] = "goodbye\n"
+        campus.lacking = None
 
+    campus.lacking = "alpha"
     terminal.happens(lambda: end(campus, job_id), late)
     assert terminal("run", "--no-dir", "--", "true") == 0
     assert terminal.out == "goodbye\n"
+
+
+def test_the_end_of_a_long_output_is_waited_for_however_long_it_keeps_coming(gpunion: Terminal) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    job_id = a_job(1)["id"]
+
+    def ends() -> None:
+        campus.lacking = "alpha"
+        end(campus, job_id)
+
+    def comes() -> None:
+        campus.texts[job_id] = campus.texts.get(job_id, "") + "more\n"
+
+    def says_so() -> None:
+        campus.texts[job_id] += "THE END\n"
+        campus.lacking = None
+
+    terminal.happens(ends, *[lambda: None, comes] * 100, says_so)
+    assert terminal("run", "--no-dir", "--", "true") == 0
+    assert terminal.out == "more\n" * 100 + "THE END\n"
+    assert "may still be on" not in terminal.err
+
+
+@pytest.mark.parametrize("sends", [True, False])
+def test_an_end_of_the_output_that_does_not_come_is_said_to_be_missing(
+    gpunion: Terminal, sends: bool
+) -> None:
+    campus, terminal = gpunion.campus, a_terminal(gpunion)
+    job_id = a_job(1)["id"]
+    campus.texts[job_id] = "step 1\n"
+
+    def ends() -> None:
+        campus.lacking, campus.sends = "alpha", sends
+        end(campus, job_id)
+
+    terminal.happens(ends)
+    assert terminal("run", "--no-dir", "--", "true") == 0
+    assert terminal.out == "step 1\n"
+    assert "The last lines it printed may still be on alpha; gpunion logs 00000001 shows them" in terminal.err
+    waited_s = sum(terminal.pauses)
+    assert 29 < waited_s < 40 if sends else waited_s < 2
 
 
 def test_what_a_program_printed_last_comes_before_the_news_of_its_end(gpunion: Terminal) -> None:

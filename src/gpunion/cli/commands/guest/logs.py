@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import INTERRUPTED, OK
-from gpunion.cli.jobs.following import LOG_PAGE_BYTES, Follower, exit_code_of
+from gpunion.cli.jobs.following import LOG_PAGE_BYTES, Follower, exit_code_of, still_there
 from gpunion.cli.jobs.job_names import find_job, short
 from gpunion.cli.quantities import positive_count
 
 CONNECTS = True
-JSON = """`{job_id, text, over}`: all that was printed (or the lines asked for), and whether more can come.
+JSON = """`{job_id, text, over, lacking}`: all that was printed (or the lines asked for), whether no more is
+waited for, and the machine whose last lines have not come, or null.
 With -f the same stream as `gpunion run --json`, without `submitted`."""
 EXAMPLES = ("gpunion logs train", "gpunion logs -f 7f3k9x2m", "gpunion logs -f --tail 20 train")
 
@@ -62,10 +63,13 @@ def _follow(context: Context, follower: Follower, text: str = "", offset: int = 
 
 def _show(context: Context, job_id: str, texts: list[str], last: Json) -> int:
     if context.screen.as_json:
-        context.screen.data({"job_id": job_id, "text": "".join(texts), "over": last["over"]})
+        told = {"over": last["over"], "lacking": last.get("lacking")}
+        context.screen.data({"job_id": job_id, "text": "".join(texts), **told})
     else:
         context.screen.program("".join(texts))
-        if last["next_offset"] == 0:
+        if last.get("lacking") is not None:
+            context.screen.note(still_there(job_id, last["lacking"]))
+        elif last["next_offset"] == 0:
             context.screen.note("It has printed nothing." if last["over"] else "It has printed nothing yet.")
     return OK
 
