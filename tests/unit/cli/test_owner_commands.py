@@ -128,6 +128,17 @@ def test_who_wants_to_leave_needs_no_agent_for_it(gpunion: Terminal) -> None:
     assert f"Next: gpunion leave --state-dir {gpunion.here} --purge, which needs no agent" in gpunion.err
 
 
+def test_leaving_in_the_wrong_place_is_no_receipt(gpunion: Terminal) -> None:
+    nowhere, empty = gpunion.here / "none", gpunion.here / "empty"
+    assert gpunion("leave", "--purge", "--state-dir", str(nowhere)) == 5
+    assert f"Nothing was removed: there is no state directory {nowhere}" in gpunion.err
+    assert "Next: name the one your agent uses with --state-dir" in gpunion.err
+    empty.mkdir()
+    assert gpunion("leave", "--purge", "--state-dir", str(empty)) == 0
+    assert f"there was nothing of ours in {empty}" in gpunion.out
+    assert "is left on this machine" not in gpunion.out
+
+
 def test_a_state_directory_that_is_not_there_is_named(gpunion: Terminal) -> None:
     assert gpunion("status", "--state-dir", str(gpunion.here / "none")) == 6
     assert str(gpunion.here / "none") in gpunion.err

@@ -52,12 +52,26 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         from gpunion.agent.leaving import purge
     except ImportError as error:
         raise missing_extra(error, "agent") from error
+    _check_it_is_there(folder)
     receipt = purge(folder, arguments.notice, context.screen.note)
     if context.screen.as_json:
         context.screen.data(asdict(receipt))
     else:
-        _show(receipt, context)
+        _show(receipt, folder, context)
     return OK if receipt.clean else ERROR
+
+
+def _check_it_is_there(folder: Path) -> None:
+    """In the wrong place nothing is found, and that is no receipt."""
+    from gpunion.agent.machine.service import installed
+
+    if folder.is_dir() or installed(folder):
+        return
+    raise Trouble(
+        f"Nothing was removed: there is no state directory {folder}",
+        next_step="name the one your agent uses with --state-dir or GPUNION_STATE_DIR",
+        code=CONFLICT,
+    )
 
 
 def _wait_for_the_end(folder: Path, context: Context, answer: Json) -> None:
@@ -90,7 +104,7 @@ def _leave(folder: Path, notice_s: float | None) -> Json:
         raise
 
 
-def _show(receipt: Receipt, context: Context) -> None:
+def _show(receipt: Receipt, folder: Path, context: Context) -> None:
     line = context.screen.line
     whose = f" {receipt.node_id}" if receipt.node_id else ""
     line(f"Receipt: what was removed of{whose or ' us'}, in {shown_duration(receipt.took_s)}")
@@ -98,7 +112,7 @@ def _show(receipt: Receipt, context: Context) -> None:
         if items:
             line(f"  {name}: {', '.join(items)}")
     if not any(receipt.removed.values()):
-        line("  nothing: there was nothing of ours here")
+        line(f"  nothing: there was nothing of ours in {folder}")
     line(f"  disk: {shown_size(receipt.freed_bytes)} freed")
     for item in receipt.shared:
         line(f"  not removed: {item}")
@@ -110,8 +124,10 @@ def _show(receipt: Receipt, context: Context) -> None:
             line("Next: keep it, or remove it yourself")
         else:
             line("Next: run this again as root, or as the agent's user")
-    else:
+    elif any(receipt.removed.values()):
         line("Nothing of ours is left on this machine.")
+    else:
+        line("An agent with another directory is found with --state-dir or GPUNION_STATE_DIR.")
     if receipt.coordinator and not receipt.coordinator_told:
         line(
             f"The coordinator at {receipt.coordinator} could not be told: it misses {receipt.node_id}, gives "
