@@ -16,6 +16,7 @@ def hands_in(campus: CampusDouble, **changes: Any) -> None:
 
 def test_bids_are_shown_narrowed_and_widened(gpunion: Terminal, campus: CampusDouble) -> None:
     hands_in(campus)
+    campus.machines = [{"id": name, "phase": "sharing"} for name in ("a", "b", "c")]
     assert gpunion("bids", "train") == 0
     assert "bids for all windows that it fits" in gpunion.out
     assert gpunion("bids", "train", "--longest", "30m", "--not-on", "b", "--not-on", "c") == 0
@@ -25,10 +26,20 @@ def test_bids_are_shown_narrowed_and_widened(gpunion: Terminal, campus: CampusDo
     assert campus.known[JOB]["windows"]["longest_s"] == 1800.0
 
 
+def test_a_misspelt_machine_is_told_and_changes_nothing(gpunion: Terminal, campus: CampusDouble) -> None:
+    hands_in(campus)
+    campus.machines = [{"id": name, "phase": "sharing"} for name in ("lab-pc-3", "alpha")]
+    assert gpunion("bids", "train", "--not-on", "alpha") == 0
+    assert gpunion("bids", "train", "--longest", "30m", "--not-on", "lab-pc3") == 3
+    assert "there is no machine 'lab-pc3'; did you mean lab-pc-3?" in gpunion.err
+    windows = campus.known[JOB]["windows"]
+    assert (windows["not_on"], windows["longest_s"]) == (["alpha"], None)
+
+
 def test_a_job_can_be_held_back_and_let_go(gpunion: Terminal, campus: CampusDouble) -> None:
     hands_in(campus)
     assert gpunion("bids", "train", "--none") == 0
-    assert "bids for nothing, until gpunion bids --again" in gpunion.out
+    assert "bids for nothing, until gpunion bids 00000001 --again" in gpunion.out
     assert gpunion("bids", "train", "--again") == 0
     assert campus.known[JOB]["windows"]["bid"] is True
 

@@ -296,7 +296,7 @@ SENTENCES: dict[Why, str] = {
     Why.FAILED_ON_LESS: "it failed on {node} and did not say why, on a GPU smaller than it asked for: that "
     "counts as no failure of its own; it goes on from step {durable} on a larger one",
     Why.BIDS_CHANGED: "its owner changed what it bids for: {bids}",
-    Why.BIDS_NOTHING: "its owner lets it bid for nothing now; gpunion bids --again lets it",
+    Why.BIDS_NOTHING: "its owner lets it bid for nothing now; gpunion bids JOB --again lets it",
     Why.WINDOW_PAST: "the window it was to have there is over",
     Why.NO_LEASE: "it is out of touch with the coordinator",
     Why.GPU_BUSY: "a granted GPU is still in use",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
-from gpunion.cli.campus import Json
+from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
-from gpunion.cli.exits import OK, USAGE, Trouble
+from gpunion.cli.exits import NOT_FOUND, OK, USAGE, Trouble
 from gpunion.cli.jobs.job_names import find_job, short
+from gpunion.cli.parser import did_you_mean
 from gpunion.cli.quantities import positive_duration_s, shown_duration
 
 CONNECTS = True
@@ -40,6 +42,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     campus = context.campus(arguments)
     job_id = find_job(campus, arguments.job)
     change = _change(arguments)
+    _check_machines(campus, arguments.not_on or ())
     if change:
         campus.change_bids(job_id, change)
     job = campus.job(job_id)
@@ -52,8 +55,22 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if context.screen.as_json:
         context.screen.data(job["windows"])
         return OK
-    context.screen.line(f"{job['name']} ({short(job_id)}) bids for {in_words(job['windows'])}.")
+    context.screen.line(f"{job['name']} ({short(job_id)}) bids for {in_words(job)}.")
     return OK
+
+
+def _check_machines(campus: Campus, names: Iterable[str]) -> None:
+    """A misspelt one would replace the list before it, and keep the job from nowhere."""
+    wanted = set(names)
+    if not wanted:
+        return
+    known = {str(node["id"]) for node in campus.nodes()}
+    for name in sorted(wanted - known):
+        raise Trouble(
+            f"there is no machine {name!r}{did_you_mean(name, known)}",
+            next_step="gpunion nodes lists them",
+            code=NOT_FOUND,
+        )
 
 
 def _change(arguments: argparse.Namespace) -> Json:
@@ -74,9 +91,10 @@ def narrowed(windows: Json) -> bool:
     return not windows["bid"] or any(windows[key] for key in ("shortest_s", "longest_s", "not_on"))
 
 
-def in_words(windows: Json) -> str:
+def in_words(job: Json) -> str:
+    windows = job["windows"]
     if not windows["bid"]:
-        return "nothing, until gpunion bids --again"
+        return f"nothing, until gpunion bids {short(job['id'])} --again"
     said = ["windows"]
     if windows["shortest_s"] is not None:
         said.append(f"of {shown_duration(windows['shortest_s'])} at least")

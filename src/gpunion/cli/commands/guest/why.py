@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     if job.get("pieces") is not None:
         screen.line(f"  {_pieces(job)}")
         if narrowed(job["windows"]):
-            screen.line(f"  It bids for {in_words(job['windows'])}.")
+            screen.line(f"  It bids for {in_words(job)}.")
         if job["pieces"]["believed"] < BELIEVED_SHOWN:
             screen.line(f"  {_believed(job['pieces'])}")
     for line in why["story"]:
