@@ -58,8 +58,8 @@ class FakeCampus:
     ) -> Any:
         return await lead(cast(Campus, self), JOB, place, hold_s=hold_s, gone=gone)
 
-    def says(self, *, ready: bool) -> None:
-        note = SessionNote(run_id=RunId("job-e1"), ready=ready)
+    def says(self, *, ready: bool, no_ssh: str = "") -> None:
+        note = SessionNote(run_id=RunId("job-e1"), ready=ready, no_ssh=no_ssh)
         self.headquarters.engine.note_sessions(self.headquarters.now_s, NodeId("alpha"), (note,))
 
 
@@ -112,6 +112,18 @@ async def test_a_server_that_is_not_up_yet_is_waited_for_and_a_port_is_not(campu
     campus.tunnels.why = ""
     await asked
     assert UNANSWERED_LIMIT_S > 0
+
+
+async def test_nobody_waits_for_an_sshd_that_the_guest_does_not_have(campus: FakeCampus) -> None:
+    campus.headquarters.started()
+    campus.tunnels.why = "the guest has no ssh.sock"
+    asked = asyncio.create_task(campus.lead(Socket.SSH))
+    await asyncio.sleep(0.15)
+    assert not asked.done()  # it may be starting
+    campus.says(ready=True, no_ssh="there is no sshd in this environment")
+    with pytest.raises(ApiError, match="there is no sshd in this environment") as told:
+        await asked
+    assert told.value.problem.code == "no_ssh"
 
 
 async def test_one_that_is_over_is_waited_for_by_nobody(campus: FakeCampus) -> None:

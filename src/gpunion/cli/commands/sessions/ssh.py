@@ -7,6 +7,7 @@ import asyncio
 import subprocess
 from pathlib import Path
 
+from gpunion.cli.campus import Json
 from gpunion.cli.config import find_address
 from gpunion.cli.context import Context
 from gpunion.cli.exits import NOT_FOUND, OK, UNAVAILABLE, USAGE, Trouble
@@ -17,6 +18,7 @@ from gpunion.cli.sessions.asking import add_session_flags, living, request, sess
 
 CONNECTS = True
 TAKES_COMMAND = True
+SSH_FAILED = 255  # its own trouble, and not the command's
 JSON = None
 EXAMPLES = (
     "gpunion ssh course",
@@ -52,7 +54,12 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     command, arguments.command = list(arguments.command or ()), None
     _check(arguments, context, name)
     words = ssh_client.command(context.environment, url, name, command)
-    return subprocess.run(words, env=_with_token(context, arguments), check=False).returncode
+    code = subprocess.run(words, env=_with_token(context, arguments), check=False).returncode
+    if code == SSH_FAILED:
+        session = living(context.campus(arguments), name)
+        if session is not None:
+            _check_ssh(session)  # of one that was just begun that is not known any sooner
+    return code
 
 
 def _check(arguments: argparse.Namespace, context: Context, name: str) -> None:
@@ -70,11 +77,16 @@ def _check(arguments: argparse.Namespace, context: Context, name: str) -> None:
             next_step=f"gpunion sessions lists them; gpunion ssh {name} --new begins one",
             code=NOT_FOUND,
         )
+    _check_ssh(session)
+
+
+def _check_ssh(session: Json) -> None:
+    name = session["name"]
     if session["no_ssh"]:
         raise Trouble(
             f"nobody can enter {name} by ssh",
             why=session["no_ssh"],
-            next_step=f"gpunion attach {name}",
+            next_step=f"gpunion attach {name}, or end it: gpunion sessions end {name}",
             code=UNAVAILABLE,
         )
 

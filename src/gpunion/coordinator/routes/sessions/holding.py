@@ -76,6 +76,7 @@ class _Search:
                 return await self._opened(here)
 
     async def _opened(self, here: Here) -> Led | None:
+        self._check_ssh(here)
         target = Target(run_id=here.run_id, place=self._place)
         try:
             return Led(*await self._campus.tunnels.open(here.node_id, target))
@@ -89,6 +90,13 @@ class _Search:
                     "look at its output (GET /api/v1/jobs/{id}/logs), or ask again in a moment",
                 ) from refused
             return None
+
+    def _check_ssh(self, here: Here) -> None:
+        """Its program says so once and for all: nobody waits for a server that will not be there."""
+        heard = self._campus.state.sessions.get(here.run_id)
+        if self._place is Socket.SSH and heard is not None and heard.note.no_ssh:
+            detail = f"nobody can enter by ssh: {heard.note.no_ssh}"
+            raise ApiError(TRY_AGAIN, "no_ssh", detail, f"gpunion attach {self._job_id}")
 
     def _may_be_starting(self, here: Here) -> bool:
         """A socket that is not there is waited for until its program says that it is ready, and a little
