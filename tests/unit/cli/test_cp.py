@@ -56,6 +56,33 @@ def test_a_part_of_it_lands_where_cp_would_put_it(
     assert (tmp_path / lands).is_file()
 
 
+def test_output_that_is_still_being_sent_is_waited_for(campus: CampusDouble, tmp_path: Path) -> None:
+    over = campus.known.pop(a_job(1)["id"])
+    finishing = {"since": over["submitted_at"], "trouble": None}
+    campus.known[over["id"]] = a_job(1, phase="finishing", finishing=finishing)
+
+    class Passing(Terminal):
+        def pause(self, seconds: float) -> None:
+            super().pause(seconds)
+            campus.known[over["id"]] = over
+
+    terminal = Passing(campus, tmp_path)
+    assert terminal("cp", "train:", "results") == 0
+    assert "its output is still being sent" in terminal.err
+    assert (tmp_path / "results" / "log.txt").read_bytes() == b"done"
+    assert len(terminal.pauses) == 1
+
+
+def test_output_that_is_not_taken_is_no_empty_folder(
+    campus: CampusDouble, terminal: Terminal, tmp_path: Path
+) -> None:
+    finishing = {"since": "2026-01-01T00:00:00.000Z", "trouble": "there is no room"}
+    campus.known = {a_job(1)["id"]: a_job(1, phase="finishing", finishing=finishing)}
+    assert terminal("cp", "train:", "results") == 6
+    assert "its output is not taken: there is no room" in terminal.err
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_fetch_that_was_cut_goes_on_from_there(terminal: Terminal, tmp_path: Path) -> None:
     count = 6
     data = b"".join(bytes([number]) * BLOCK_SIZE_BYTES for number in range(count)) + b"end"

@@ -5,7 +5,8 @@ Whatever breaks in between, the next try begins with the same list and is asked 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +68,8 @@ def send_directory(
     `output` is where what the job makes will be put: what earlier ones made does not travel with it.
     `is_wanted` is asked once the digest is known, where there is something to send.
     """
-    inventory = take_inventory(folder, left_out=output, included=included)
+    with _telling_that_nothing_was(screen):
+        inventory = take_inventory(folder, left_out=output, included=included)
     left_out = inventory.left_out
     _tell_what_stays(screen, inventory, output)
     if not quiet and not screen.as_json:
@@ -131,12 +133,16 @@ def _send(
         from gpunion.vault.job_directories import digest_of, encode_list
     except ImportError as error:
         raise missing_extra(error, "cli") from error
-    with Transfer(screen, inventory.size_bytes, "read", quiet=quiet) as reading:
+    with (
+        _telling_that_nothing_was(screen),
+        Transfer(screen, inventory.size_bytes, "read", quiet=quiet) as reading,
+    ):
         snapshot = take_snapshot(inventory, reading.advance)
-    listing = encode_list(snapshot.files)
-    digest = digest_of(listing)
+        listing = encode_list(snapshot.files)
+        digest = digest_of(listing)
     for round_ in range(ROUNDS):
-        missing = campus.offer_tree(digest, listing)["missing"]
+        with _telling_that_nothing_was(screen):
+            missing = campus.offer_tree(digest, listing)["missing"]
         if not missing or (round_ == 0 and not is_wanted(digest)):
             return digest
         _send_blocks(screen, campus, snapshot, missing, quiet=quiet)
@@ -163,10 +169,16 @@ def _send_blocks(
     if not quiet:
         files = sum(1 for entry in snapshot.files if not asked.isdisjoint(entry.blocks))
         screen.note(f"Sending {counted(files, 'file')}, {shown_size(total)}.")
+    with _telling_that_nothing_was(screen), Transfer(screen, total, "sent", quiet=quiet) as sending:
+        for batch in batches(sizes.items()):
+            campus.put_blocks({name: _read(wanted[name], name) for name in batch}, sending.advance)
+
+
+@contextmanager
+def _telling_that_nothing_was(screen: Screen) -> Iterator[None]:
+    """Whoever has had enough of the sending is to know that the job is not there either."""
     try:
-        with Transfer(screen, total, "sent", quiet=quiet) as sending:
-            for batch in batches(sizes.items()):
-                campus.put_blocks({name: _read(wanted[name], name) for name in batch}, sending.advance)
+        yield
     except KeyboardInterrupt:
         screen.note("\nNothing was handed in. The same command, within a day, sends only what is missing.")
         raise

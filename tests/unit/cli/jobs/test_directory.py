@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from gpunion.cli.output.transfer import Transfer
 from gpunion.sdk.errors import Unreachable
 from gpunion.vault.job_directories import BATCH_BYTES, decode_list, encode_list
 from gpunion.vault.tree import BLOCK_SIZE_BYTES, FileEntry
-from tests.unit.cli.campus_double import CampusDouble
+from tests.unit.cli.campus_double import CampusDouble, Json
 
 
 def files_of(folder: Path) -> dict[str, FileEntry]:
@@ -177,6 +178,31 @@ def test_a_sending_that_was_cut_goes_on_from_there(tmp_path: Path) -> None:
     campus.cut_after = None
     assert send(campus, tmp_path) in campus.trees
     assert [len(batch) for batch in campus.batches] == [count - 2, 2]
+
+
+@pytest.mark.parametrize("while_it", ["offer_tree", "put_blocks"])
+def test_who_has_had_enough_of_the_sending_is_told_that_nothing_was_handed_in(
+    tmp_path: Path, while_it: str
+) -> None:
+    (tmp_path / "data").write_bytes(b"x")
+
+    class Slow(CampusDouble):
+        def offer_tree(self, digest: str, listing: bytes) -> Json:
+            self.had_enough("offer_tree")
+            return super().offer_tree(digest, listing)
+
+        def put_blocks(self, blocks: Mapping[str, bytes], sent: Callable[[int], None]) -> Json:
+            self.had_enough("put_blocks")
+            return super().put_blocks(blocks, sent)
+
+        def had_enough(self, doing: str) -> None:
+            if doing == while_it:
+                raise KeyboardInterrupt
+
+    said = io.StringIO()
+    with pytest.raises(KeyboardInterrupt):
+        send_directory(Screen(out=io.StringIO(), err=said), Slow(), tmp_path)
+    assert said.getvalue().count("Nothing was handed in. The same command") == 1
 
 
 def test_a_file_that_changes_before_it_is_sent_is_listed_anew(tmp_path: Path) -> None:

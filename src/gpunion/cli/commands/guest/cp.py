@@ -8,6 +8,7 @@ from pathlib import Path
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK, USAGE, Trouble
 from gpunion.cli.jobs.fetching import Fetched, Wanted, fetch_output
+from gpunion.cli.jobs.finishing import wait_until_sent
 from gpunion.cli.jobs.job_names import find_job
 from gpunion.cli.quantities import shown_size
 from gpunion.text import counted
@@ -39,6 +40,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
         )
     campus = context.campus(arguments)
     wanted = Wanted(job_id=find_job(campus, word), path=path, target=context.here / Path(arguments.target))
+    wait_until_sent(context, campus, wanted.job_id)
     fetched = fetch_output(context.screen, campus, wanted)
     if context.screen.as_json:
         context.screen.data(fetched.plain())

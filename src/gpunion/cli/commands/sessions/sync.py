@@ -12,6 +12,7 @@ from gpunion.cli.commands.guest.cp import told
 from gpunion.cli.context import Context
 from gpunion.cli.exits import OK, Trouble
 from gpunion.cli.jobs.fetching import Wanted, fetch_output
+from gpunion.cli.jobs.finishing import wait_until_sent
 from gpunion.cli.quantities import shown_size
 from gpunion.cli.sessions.asking import session_called, streams_of
 from gpunion.cli.sessions.files import SHOWN_MAX, Brought, bring
@@ -70,6 +71,7 @@ def _from_session(arguments: argparse.Namespace, context: Context, session: Json
 
 def _from_save(context: Context, campus: Campus, session: Json, target: Path) -> int:
     wanted = Wanted(job_id=session["job_id"], path="", target=target)
+    wait_until_sent(context, campus, wanted.job_id)
     try:
         fetched = fetch_output(context.screen, campus, wanted)
     except ApiProblem as problem:
