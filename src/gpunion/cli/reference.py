@@ -68,7 +68,10 @@ def _exit_codes() -> Iterator[str]:
     yield "## Exit codes\n"
     yield "| code | meaning |\n|---|---|"
     yield from (f"| {code} | {meaning} |" for code, meaning in MEANINGS.items())
-    yield "\n`gpunion run` and `gpunion logs -f` exit with the job's own code.\n"
+    yield (
+        "\n`gpunion run` and `gpunion logs -f` exit with the job's own code, `gpunion notebook` with that of "
+        "a session that failed.\n"
+    )
 
 
 def _job_file() -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpunion.cli.exits import NOT_FOUND, OK, USAGE
-from tests.unit.cli.campus_double import CampusDouble, Terminal
+from gpunion.cli.exits import CONFLICT, NOT_FOUND, OK, USAGE
+from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job
 
 
 def a_session(**changes: Any) -> dict[str, Any]:
@@ -67,3 +69,45 @@ def test_a_name_that_no_address_can_have_is_refused(gpunion: Terminal, words: tu
     assert gpunion(*words) == USAGE
     assert "small letters, digits and dashes" in gpunion.err
     assert "bug" not in gpunion.err
+
+
+class Ending(CampusDouble):
+    """Whose session is over once it was looked at."""
+
+    def session(self, name: str) -> dict[str, Any]:
+        return self.sessions_there.pop(0) if len(self.sessions_there) > 1 else super().session(name)
+
+
+@pytest.mark.parametrize(("phase", "code"), [("failed", 3), ("succeeded", OK)])
+def test_a_notebook_that_fails_says_what_it_printed_last_and_ends_with_its_code(
+    tmp_path: Path, phase: str, code: int
+) -> None:
+    campus = Ending()
+    gpunion = Terminal(campus, tmp_path)
+    over = "2026-01-01T00:00:00.000Z"
+    gpunion.environment |= {"GPUNION_URL": "http://campus.example", "GPUNION_TOKEN": "token"}
+    job = a_job(1, phase=phase, ended_at=over, exit_code=code)
+    campus.known, campus.texts = {job["id"]: job}, {job["id"]: "line\n" * 50 + "gpunion: there is no jupyter"}
+    ended = a_session(job_id=job["id"], phase=phase, ended_at=over)
+    campus.sessions_there = [a_session(job_id=job["id"]), ended]
+    assert gpunion("notebook", "--name", "course", "--no-browser", "--port", str(a_free_port())) == code
+    assert f"Session course is over ({phase})" in gpunion.err
+    assert ("  gpunion: there is no jupyter\n" in gpunion.err) == (phase == "failed")
+    assert gpunion.err.count("  line\n") == (19 if phase == "failed" else 0)
+
+
+def test_a_port_that_is_taken_is_said_before_a_session_begins(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    gpunion.environment |= {"GPUNION_URL": "http://campus.example", "GPUNION_TOKEN": "token"}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert gpunion("notebook", "--no-dir", "--name", "course", "--port", port) == CONFLICT
+    assert f"port {port} of this machine cannot be listened at" in gpunion.err
+    assert "Nothing was begun; choose another: --port PORT" in gpunion.err
+    assert campus.submitted == []
+
+
+def a_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

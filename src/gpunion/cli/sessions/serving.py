@@ -56,9 +56,24 @@ async def serve(site: Site, campus: Campus, streams: Streams, told: Told) -> Jso
     try:
         server = await forwarder.listen()
     except OSError as error:
-        raise _taken(site, error) from error
+        name = site.name
+        next_step = (
+            f"the session goes on: gpunion notebook --name {name} --port PORT opens it at another, "
+            f"gpunion sessions end {name} ends it"
+        )
+        raise _taken(site, error, next_step) from error
     async with server:
         return await _follow(site, campus, pages, told)
+
+
+async def check_free(site: Site) -> None:
+    """Before there is a session, which would hold a GPU without anybody who can see it."""
+    try:
+        server = await asyncio.start_server(lambda reader, writer: writer.close(), HERE, site.port)
+    except OSError as error:
+        raise _taken(site, error, "Nothing was begun; choose another: --port PORT") from error
+    server.close()
+    await server.wait_closed()
 
 
 async def _follow(site: Site, campus: Campus, pages: OwnPages, told: Told) -> Json:
@@ -109,10 +124,10 @@ async def _says_its_name(reader: asyncio.StreamReader, site: Site) -> bool:
     return False
 
 
-def _taken(site: Site, error: OSError) -> Trouble:
+def _taken(site: Site, error: OSError, next_step: str) -> Trouble:
     return Trouble(
         f"port {site.port} of this machine cannot be listened at",
         why=error.strerror or str(error),
-        next_step=f"choose another: gpunion notebook --name {site.name} --port PORT",
+        next_step=next_step,
         code=CONFLICT,
     )

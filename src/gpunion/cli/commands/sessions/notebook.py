@@ -9,7 +9,9 @@ from pathlib import Path
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.context import Context
 from gpunion.cli.exits import INTERRUPTED, OK
+from gpunion.cli.jobs.following import exit_code_of
 from gpunion.cli.jobs.job_flags import add_job_flags
+from gpunion.cli.jobs.last_words import show_last_words
 from gpunion.cli.jobs.submitting import submit
 from gpunion.cli.quantities import positive_count
 from gpunion.cli.sessions.asking import (
@@ -51,6 +53,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     name = session_name(arguments.name) if arguments.name else name_for(folder, "notebook")
     session = living(campus, name)
     if session is None:
+        _check_port(arguments, context, name)
         travels = None if arguments.no_dir else folder
         asked = request(arguments, name, "notebook", public_keys(context.environment))
         submit(context, campus, asked, travels, included=arguments.include)
@@ -59,6 +62,13 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     else:
         _say(context, "opened", session, f"Session {name} lives; this opens it.")
     return _open(arguments, context, campus, session)
+
+
+def _check_port(arguments: argparse.Namespace, context: Context, name: str) -> None:
+    streams_of(context, arguments)
+    from gpunion.cli.sessions.serving import check_free, site_of
+
+    asyncio.run(check_free(site_of(name, arguments.port)))
 
 
 def _open(arguments: argparse.Namespace, context: Context, campus: Campus, session: Json) -> int:
@@ -101,11 +111,19 @@ def _open(arguments: argparse.Namespace, context: Context, campus: Campus, sessi
             f"End it: gpunion sessions end {name}",
         )
         return INTERRUPTED
-    words = (
-        f"Session {ended['name']} is over ({ended['phase']}). Its files: gpunion sync {ended['name']} FOLDER"
-    )
+    return _ended(context, campus, ended)
+
+
+def _ended(context: Context, campus: Campus, ended: Json) -> int:
+    """With the reason where it failed, which stands nowhere else than in its log, and its code."""
+    name = ended["name"]
+    words = f"Session {name} is over ({ended['phase']}). Its files: gpunion sync {name} FOLDER"
     _say(context, "ended", ended, words)
-    return OK
+    if ended["phase"] != "failed":
+        return OK
+    if not context.screen.as_json:
+        show_last_words(context, campus, ended["job_id"])
+    return exit_code_of(campus.job(ended["job_id"]))
 
 
 def _say(context: Context, kind: str, session: Json, words: str) -> None:
