@@ -27,7 +27,7 @@ def a_job(number: int = 1, **changes: Any) -> Json:
         "submitted_at": "2026-01-01T00:00:00.000Z", "ended_at": None, "epoch": 1, "node_id": "alpha",
         "home": "alpha", "moves": 0, "durable": None, "live": None, "exit_code": None, "output": None,
         "image": None, "preparing": None, "saving": None, "finishing": None, "room_for": None,
-        "session": None, "atomizable": False,
+        "leaves_by": None, "session": None, "atomizable": False,
         "windows": {"shortest_s": None, "longest_s": None, "vram": "learned", "safe_every": 1, "not_on": [],
                     "bid": True},
     }  # fmt: skip

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gpunion.cli.output.times import clock_time
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job, a_line, a_problem, a_verdict
 
 AN_ID = a_job(7)["id"]
@@ -184,6 +185,18 @@ def test_ps_says_with_which_code_a_program_failed(gpunion: Terminal, campus: Cam
     campus.known = {AN_ID: a_job(7, phase="succeeded", exit_code=0)}
     assert gpunion("ps", "-a") == 0
     assert "succeeded  " in gpunion.out
+
+
+def test_ps_says_until_when_a_job_may_stay_whose_machine_is_wanted_back(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    by = "2026-01-01T00:05:00.000Z"
+    campus.known = {AN_ID: a_job(7, leaves_by=by)}
+    assert gpunion("ps") == 0
+    assert f"running (until {clock_time(by)})" in gpunion.out
+    campus.known = {AN_ID: a_job(7, phase="migrating", leaves_by=by)}
+    assert gpunion("ps") == 0
+    assert "until" not in gpunion.out
 
 
 def test_ps_without_jobs_says_so(gpunion: Terminal) -> None:

@@ -7,6 +7,10 @@ import json
 import pytest
 
 from gpunion.cli.commands.figures.top import look_again, look_at
+
+
+from gpunion.cli.commands.figures.top import look_at
+from gpunion.cli.output.times import clock_time
 from gpunion.cli.output.top import Look, looked_at
 from gpunion.sdk.errors import Unreachable
 from tests.unit.cli.campus_double import CampusDouble, Json, Terminal, a_job
@@ -95,6 +99,12 @@ def test_only_a_gpu_that_a_new_guest_would_find_is_free(changes: Json, signs: st
     assert signs in line.split()
     assert lines[0].startswith(f"1 GPU busy, {signs.count('.')} free;")
     assert all(sign in lines[2].split() for sign in signs)
+
+
+def test_a_machine_whose_owner_wants_it_back_says_until_when() -> None:
+    by = "2026-01-01T00:05:00.000Z"
+    look = Look(nodes=[a_node(phase="reclaiming", deadline_at=by)], guests=[], queue=[], waiting=0)
+    assert f"reclaiming (until {clock_time(by)})" in "\n".join(looked_at(look, width=None, height=None))
 
 
 def test_a_gpu_that_is_withheld_is_not_free() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpunion.cli.campus import Json
 from gpunion.cli.output.cells import cut, folded, width_of
 from gpunion.cli.output.screen import BREAKS, Table
-from gpunion.cli.output.times import ago
+from gpunion.cli.output.times import ago, clock_time
 from gpunion.cli.quantities import shown_reached
 from gpunion.text import counted
 
@@ -70,6 +70,8 @@ def _head(look: Look, width: int | None) -> Iterator[str]:
 def _node(node: Json, guests: dict[str, Json]) -> list[str]:
     away = not node["connected"] and node["phase"] not in ("silent", "left")
     phase = f"{node['phase']} (away)" if away else str(node["phase"])
+    if node["phase"] == "reclaiming" and node.get("deadline_at") is not None:
+        phase += f" (until {clock_time(node['deadline_at'])})"
     if node.get("isolated_because"):
         phase += " (isolated)"
     names = [_guest(guests, run) for run in node["runs"]]

@@ -45,6 +45,7 @@ def job_out(campus: Campus, job: Job) -> jobs.JobOut:
         moves=sum(
             one.went_elsewhere and moving.moved_off(campus.state, one) for one in migrations_of(campus, job)
         ),
+        leaves_by_s=None if run is None else wanted_by_s(campus, run),
         room_for=None if migration is None else migration.room_for,
         pieces=pieces_out(job, run, campus.state.memories),
     )
@@ -144,6 +145,15 @@ def waits(campus: Campus, job: Job) -> list[jobs.ReasonOut]:
         return []
     found = campus.station.engine.waits_because(campus.clock.now_s(), job.id)
     return [convert.reason_out(reason) for reason in found]
+
+
+def wanted_by_s(campus: Campus, run: Run) -> float | None:
+    """When its machine is to be free of it: by a notice, or by its owner's terms."""
+    node = campus.state.nodes.get(run.node_id)
+    if node is None:
+        return None
+    wanted = (node.wanted_by_s(run.held_gpus), run.wanted_by_s)
+    return min((at_s for at_s in wanted if at_s is not None), default=None)
 
 
 def living_run(campus: Campus, job: Job) -> Run | None:

@@ -90,6 +90,7 @@ class JobNow:
     finishing: jobs.FinishingOut | None = None
     moves: int = 0  # how often it has gone on elsewhere
     room_for: JobId | None = None  # whom it made room for, while it does not run
+    leaves_by_s: float | None = None  # when its machine is wanted back
     pieces: jobs.PiecesOut | None = None  # of a job that runs in windows
 
 
@@ -120,6 +121,7 @@ def job_out(job: Job, now: JobNow) -> jobs.JobOut:
         preparing=jobs.PreparingOut(**asdict(now.preparing)) if now.preparing else None,
         saving=now.saving,
         finishing=now.finishing,
+        leaves_by=shown_time_or_none(now.leaves_by_s),
         room_for=now.room_for,
         exit_code=job.exit_code,
         output=job.output,

@@ -217,6 +217,7 @@ class JobOut(Answer):
     preparing: PreparingOut | None
     saving: UnderWayOut | None = Field(description="its newest save, while that is under way")
     finishing: FinishingOut | None = Field(description="while its last output is being sent")
+    leaves_by: str | None = Field(description="when its machine is wanted back; null: nobody has said")
     room_for: str | None = Field(description="the job of a higher class it made room for, until it goes on")
     exit_code: int | None
     output: str | None

@@ -106,7 +106,10 @@ def _name(job: Json) -> str:
 
 
 def _phase(job: Json) -> str:
-    """With the program's own code where that is news."""
+    """With the program's own code where that is news, and with when its machine is wanted back."""
+    leaves_by = job.get("leaves_by")  # a coordinator of before does not say
+    if job["phase"] in ("running", "leaving") and leaves_by is not None:
+        return f"{job['phase']} (until {clock_time(leaves_by)})"
     ends_at = (job.get("pieces") or {}).get("ends_at")
     if job["phase"] == "running" and ends_at is not None:
         return f"running until {clock_time(ends_at)}"

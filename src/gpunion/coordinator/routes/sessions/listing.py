@@ -62,10 +62,7 @@ def session_out(campus: Campus, job: Job) -> wire.SessionOut:
     heard = None if run is None else campus.state.sessions.get(run_id(job.id, job.epoch))
     note, shown = None if heard is None else heard.note, views.job_out(campus, job)
     found, node = reach(campus.state, job), None if run is None else campus.state.nodes.get(run.node_id)
-    wanted_s = None
-    if run is not None and node is not None:
-        wanted = (node.wanted_by_s(run.held_gpus), run.wanted_by_s)
-        wanted_s = min((at_s for at_s in wanted if at_s is not None), default=None)
+    wanted_s = None if run is None else views.wanted_by_s(campus, run)
     limit_s = idle_end_s(asked, campus.timing)
     idle_s = None if heard is None else heard.idle_s(now_s)
     reach_now = None if note is None or run is None else level_of(campus.state, job, run, note)
