@@ -7,9 +7,6 @@ import json
 import pytest
 
 from gpunion.cli.commands.figures.top import look_again, look_at
-
-
-from gpunion.cli.commands.figures.top import look_at
 from gpunion.cli.output.times import clock_time
 from gpunion.cli.output.top import Look, looked_at
 from gpunion.sdk.errors import Unreachable
