@@ -82,7 +82,7 @@ def serve(settings: Settings, *, new_admin_token: bool = False, mend: Mend = Men
         next_step = how_to_mend(error, COMMAND, settings.data_dir)
         raise CannotStart(str(error), next_step, EXIT_DAMAGED) from error
     except (StoreFault, TreesFault) as error:
-        raise CannotStart(str(error), how_to_make_room(str(error), settings.data_dir)) from error
+        raise CannotStart(str(error), next_step_at_disk(str(error), settings.data_dir)) from error
     except BadSettings as error:
         raise CannotStart(str(error)) from error
     except OSError as error:
@@ -211,7 +211,10 @@ def _exit_on_fault(data_dir: Path, writing: asyncio.Task[None]) -> None:
     log.error("fault", kind=type(fault).__name__, trouble=str(fault))
     if not isinstance(fault, StoreFault):
         traceback.print_exception(fault, file=sys.stderr)  # a bug: for whoever mends it
-    next_steps = (how_to_make_room(str(fault), data_dir), "start it again, it goes on from what is committed")
+    next_steps = (
+        next_step_at_disk(str(fault), data_dir),
+        "start it again, it goes on from what is committed",
+    )
     print(
         "; ".join(
             filter(None, (f"{COMMAND}: ended by a fault ({type(fault).__name__}: {fault})", *next_steps))
@@ -226,13 +229,18 @@ def why_not(error: OSError, data_dir: Path) -> CannotStart:
     why = f"{error.filename or data_dir}: {error.strerror or error}"
     if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
         return CannotStart(why, f"name a folder that you may write: {COMMAND} --data FOLDER")
-    return CannotStart(why, how_to_make_room(why, data_dir))
+    return CannotStart(why, next_step_at_disk(why, data_dir))
 
 
-def how_to_make_room(trouble: str, data_dir: Path) -> str:
-    """Where that is what was wrong, in whichever words the database or the system has for it."""
-    full = any(word in trouble.lower() for word in ("is full", "no space left", "quota exceeded"))
-    return f"make room where it keeps its data: df -h {data_dir}" if full else ""
+def next_step_at_disk(trouble: str, data_dir: Path) -> str:
+    """Where the disk is what was wrong, in whichever words the database or the system has for it."""
+    said = trouble.lower()
+    if any(word in said for word in ("is full", "no space left", "quota exceeded")):
+        return f"make room where it keeps its data: df -h {data_dir}"
+    if any(word in said for word in ("disk i/o error", "input/output error")):
+        seen = f"see what the system says of the disk of {data_dir} (dmesg)"
+        return f"{seen}, and start it again once that is well"
+    return ""
 
 
 def how_to_find(token: str, kept: Path) -> str:

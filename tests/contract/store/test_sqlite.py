@@ -15,8 +15,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
 from gpunion.adapters.sql.database import SqlStore
+from gpunion.adapters.sql.engines import fault_of_system
 from gpunion.adapters.sql.tables import metadata
-from gpunion.ports.database import StoreBroken, StoreFault
+from gpunion.ports.database import StoreBroken, StoreDamaged, StoreFault
 from tests.contract.store import builders
 from tests.contract.store.builders import a_commit
 
@@ -164,3 +165,51 @@ async def test_a_locked_database_is_a_passing_fault_and_nothing_is_written(
     assert await store.commit(a_commit(builders.a_job()), term=term) == 1
     assert (await store.load()).records == (builders.a_job(),)
     await store.close(term=term)
+
+
+def an_error(code: int, name: str, text: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode, error.sqlite_errorname = code, name
+    return error
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "text"),
+    [
+        (sqlite3.SQLITE_IOERR_READ, "SQLITE_IOERR_READ", "disk I/O error"),
+        (sqlite3.SQLITE_CANTOPEN, "SQLITE_CANTOPEN", "unable to open database file"),
+        (
+            sqlite3.SQLITE_READONLY_CANTINIT,
+            "SQLITE_READONLY_CANTINIT",
+            "attempt to write a readonly database",
+        ),
+        (sqlite3.SQLITE_NOMEM, "SQLITE_NOMEM", "out of memory"),
+        (sqlite3.SQLITE_PERM, "SQLITE_PERM", "access permission denied"),
+        (sqlite3.SQLITE_BUSY_RECOVERY, "SQLITE_BUSY_RECOVERY", "database is locked"),
+    ],
+)
+def test_what_the_system_would_not_do_is_no_sign_of_damage(
+    code: int, name: str, text: str, tmp_path: Path
+) -> None:
+    fault = fault_of_system("cannot open it", an_error(code, name, text), tmp_path)
+    assert fault is not None
+    assert not isinstance(fault, StoreDamaged)
+    assert str(fault).startswith(f"cannot open it: {text}")
+    sick = f"({name}): the disk of {tmp_path} does not read or write as it should"
+    assert (sick in str(fault)) == (text == "disk I/O error")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        an_error(sqlite3.SQLITE_CORRUPT_VTAB, "SQLITE_CORRUPT_VTAB", "database disk image is malformed"),
+        an_error(sqlite3.SQLITE_NOTADB, "SQLITE_NOTADB", "file is not a database"),
+        an_error(sqlite3.SQLITE_ERROR, "SQLITE_ERROR", "no such table: alembic_version"),
+        sqlite3.OperationalError("of the driver's own"),
+        ValueError("a number that is none"),
+    ],
+)
+def test_what_was_read_and_is_not_as_it_should_be_is_no_fault_of_the_system(
+    error: Exception, tmp_path: Path
+) -> None:
+    assert fault_of_system("cannot open it", error, tmp_path) is None

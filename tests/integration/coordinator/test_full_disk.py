@@ -50,6 +50,29 @@ def test_a_full_disk_under_the_history_costs_no_job_and_no_figures(disk: SmallDi
         coordinator.stop()
 
 
+def test_a_coordinator_that_ended_on_a_full_disk_says_so_and_starts_once_there_is_room(
+    disk: SmallDisk,
+) -> None:
+    """It was ended in good order, so even the index of its database's log has to be made anew."""
+    coordinator = Coordinator(disk.folder / "data").start()
+    try:
+        with coordinator.client() as client:
+            job = client.submit(a_job())["job"]
+        coordinator.end()
+        disk.fill()
+        coordinator.process = coordinator.spawn()
+        code, _, err = coordinator.ended()
+        assert code == 1, err
+        assert f"the disk of {coordinator.data_dir} is full: 0 bytes of" in err
+        assert f"make room where it keeps its data: df -h {coordinator.data_dir}" in err
+        assert "backup" not in err
+        disk.make_room()
+        with coordinator.start().client() as client:
+            assert [known["id"] for known in client.jobs()["jobs"]] == [job["id"]]
+    finally:
+        coordinator.stop()
+
+
 def test_with_a_full_disk_nothing_new_is_accepted_leases_go_on_and_room_mends_it(disk: SmallDisk) -> None:
     coordinator = Coordinator(disk.folder / "data").start()
     try:

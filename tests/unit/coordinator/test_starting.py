@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.coordinator.main import how_to_find, how_to_make_room, why_not
+from gpunion.coordinator.main import how_to_find, next_step_at_disk, why_not
 from gpunion.log_lines import in_colour
 
 
@@ -23,10 +23,17 @@ def test_a_folder_that_cannot_be_made_is_told_with_how_to_name_another(tmp_path:
 
 
 def test_a_full_disk_is_not_told_as_if_another_folder_would_help(tmp_path: Path) -> None:
-    assert str(why_not(OSError(5, "Input/output error"), tmp_path)) == f"{tmp_path}: Input/output error"
     full = f"{tmp_path}: No space left on device; make room where it keeps its data: df -h {tmp_path}"
     assert str(why_not(OSError(28, "No space left on device"), tmp_path)) == full
-    assert "make room" in how_to_make_room("cannot open it: the disk of /srv is full: 0 bytes", tmp_path)
+    assert "make room" in next_step_at_disk("cannot open it: the disk of /srv is full: 0 bytes", tmp_path)
+
+
+def test_who_has_a_sick_disk_is_sent_to_what_the_system_says_of_it(tmp_path: Path) -> None:
+    told = why_not(OSError(5, "Input/output error"), tmp_path)
+    assert told.why == f"{tmp_path}: Input/output error"
+    assert f"see what the system says of the disk of {tmp_path}" in told.next_step
+    assert "dmesg" in next_step_at_disk("cannot open it: disk I/O error (SQLITE_IOERR_READ)", tmp_path)
+    assert next_step_at_disk("cannot open it: access permission denied", tmp_path) == ""
 
 
 class FakeTerminal(io.StringIO):

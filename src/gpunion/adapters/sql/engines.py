@@ -7,6 +7,7 @@ commit (WAL on SQLite, MVCC elsewhere).
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,27 @@ READERS = 4
 # not among them: after a failed fsync nobody knows what the disk has.
 BUSY = "database is locked"
 FULL = "database or disk is full"
+# What SQLite could not do then, which says nothing of what the file holds.
+_OF_THE_SYSTEM = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_NOLFS,
+        sqlite3.SQLITE_AUTH,
+    }
+)
+# An extended code has the plain one in its lowest byte.
+_PLAIN_CODE = 0xFF
+# With less than this, SQLite may find no room for the index of its log, and calls that an I/O error.
+_LITTLE_BYTES = 64 * 1024
 
 
 class Engines:
@@ -95,14 +117,40 @@ def faults(what: str, folder: Path) -> Iterator[None]:
         yield
     except DatabaseError as error:
         cause = str(error.orig)
-        message = f"{what}: {cause}"
         if not isinstance(error, OperationalError):
-            raise StoreBroken(message) from error
+            raise StoreBroken(f"{what}: {cause}") from error
         if FULL in cause:
             raise StoreFull(f"{what}: {_how_full(folder)}") from error
         if BUSY in cause:
-            raise StoreFault(message) from error
-        raise StoreBroken(message) from error
+            raise StoreFault(f"{what}: {cause}") from error
+        raise StoreBroken(f"{what}: {_in_words(error.orig, folder)}") from error
+
+
+def fault_of_system(what: str, error: Exception, folder: Path) -> StoreFault | None:
+    """Why a database could not even be looked at; None where it could, and is not as it should be."""
+    if _code(error) not in _OF_THE_SYSTEM:
+        return None
+    if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreFault(f"{what}: {error}")
+    return StoreBroken(f"{what}: {_in_words(error, folder)}")
+
+
+def _code(error: object) -> int:
+    """What the driver itself found wrong has none."""
+    return getattr(error, "sqlite_errorcode", 0) & _PLAIN_CODE
+
+
+def _in_words(error: object, folder: Path) -> str:
+    if _code(error) == sqlite3.SQLITE_FULL:
+        return _how_full(folder)
+    if _code(error) != sqlite3.SQLITE_IOERR:
+        return str(error)
+    with suppress(OSError):
+        disk = os.statvfs(folder)
+        if disk.f_bavail * disk.f_frsize < _LITTLE_BYTES:
+            return _how_full(folder)
+    name = getattr(error, "sqlite_errorname", "SQLITE_IOERR")
+    return f"{error} ({name}): the disk of {folder} does not read or write as it should"
 
 
 def _how_full(folder: Path) -> str:

@@ -18,9 +18,10 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Table
 
-from gpunion.ports.database import StoreBroken, StoreDamaged
+from gpunion.ports.database import StoreBroken, StoreDamaged, StoreFault
 
 from . import tables
+from .engines import fault_of_system
 from .migrate import SCRIPTS
 from .seals import SEAL, Key, Row, fingerprint, key_names, key_of, seal_of, totals_from
 
@@ -75,10 +76,10 @@ def look(path: Path) -> Sight | None:
         raise _broken(path, error) from error
 
 
-def _broken(path: Path, error: Exception) -> StoreBroken:
-    if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
-        return StoreBroken(f"cannot open {path}: {error}")
-    return StoreDamaged(f"{path} cannot be read: {error}", readable=False)
+def _broken(path: Path, error: Exception) -> StoreFault:
+    """Nobody is told to give a campus up for a disk that is full or sick."""
+    fault = fault_of_system(f"cannot open {path}", error, path.parent)
+    return fault or StoreDamaged(f"{path} cannot be read: {error}", readable=False)
 
 
 def _opened(path: Path) -> sqlite3.Connection:
