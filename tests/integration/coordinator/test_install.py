@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -47,5 +48,28 @@ def test_the_package_is_what_runs_here_and_nothing_else_is_given_away(shared: Co
         assert "gpunion/coordinator/install.sh" in names
         told = wheel.read(next(name for name in names if name.endswith("METADATA"))).decode()
     assert "Requires-Dist: msgspec; extra == 'agent'" in told
+    assert "gpunion/cli/demo/train_numpy.py" in names
     assert fetch(shared, "/install/admin.token").status_code == 404
     assert fetch(shared, "/install/../api/v1/jobs").status_code in (401, 404)
+
+
+def test_the_demo_has_its_program_where_only_the_package_is(shared: Coordinator, tmp_path: Path) -> None:
+    """Without a checkout around it."""
+    with zipfile.ZipFile(io.BytesIO(fetch(shared, f"/install/{WHEEL_NAME}").content)) as wheel:
+        wheel.extractall(tmp_path / "installed")
+    demo = """
+from pathlib import Path
+from gpunion.cli.demo.training_job import Training, reference_run, script_path
+assert script_path().is_relative_to(Path.cwd())
+print(reference_run(Path.cwd(), Training(name="train", steps=3, seed=7)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", demo],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (Path(done.stdout.strip()) / "weights.sha256").read_text()

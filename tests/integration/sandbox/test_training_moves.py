@@ -15,6 +15,7 @@ import pytest
 import gpunion
 from gpunion.adapters.runtimes.keeper import control_files as control
 from gpunion.adapters.runtimes.sandbox.runtime import SandboxRuntime
+from gpunion.cli.demo.training_job import script_path
 from gpunion.ports.runtime import ExitReason, GuestPaths, GuestSpec
 from gpunion.vault.manifest import CheckpointLabel, Manifest
 from gpunion.vault.stores.folder.store import DirectoryVault
@@ -25,7 +26,7 @@ from tests.real_machine import PATIENCE_S
 
 pytest.importorskip("numpy")
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
+EXAMPLE = script_path()
 COMMAND = ("python", "train_numpy.py", "--seed", "3", "--steps", "300")
 
 
@@ -40,7 +41,7 @@ def a_run(epoch: int, *, step_seconds: str) -> GuestSpec:
         memory_bytes=0,
         cpus=0.0,
         resume=epoch > 1,
-        work_source=str(EXAMPLES),
+        work_source=str(EXAMPLE.parent),
     )
 
 
@@ -85,7 +86,7 @@ def uninterrupted(folder: Path) -> str:
     folder.mkdir()
     environment = {"PYTHONPATH": str(Path(gpunion.__file__).parents[1]), "PATH": os.defpath}
     subprocess.run(
-        [sys.executable, str(EXAMPLES / "train_numpy.py"), *COMMAND[2:]],
+        [sys.executable, str(EXAMPLE), *COMMAND[2:]],
         cwd=folder,
         env=environment,
         check=True,
