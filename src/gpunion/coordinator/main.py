@@ -8,6 +8,7 @@ it again, it goes on from what is committed.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -73,7 +74,11 @@ def serve(settings: Settings, *, new_admin_token: bool = False, mend: Mend = Men
     """Runs until SIGTERM or SIGINT; returns the exit code."""
     _configure_logs(settings.log_format)
     try:
-        return asyncio.run(_serve(settings, new_admin_token, mend))
+        code = asyncio.run(_serve(settings, new_admin_token, mend))
+        # All of it goes with the process. Taking it apart piece by piece would take a second, which whoever
+        # starts the next one waits for.
+        gc.freeze()
+        return code
     except StoreTaken as error:
         raise CannotStart(
             str(error), f"stop it first, or give this one another folder: {COMMAND} --data FOLDER"
