@@ -25,10 +25,18 @@ from gpunion.ports.coordinator_link import CoordinatorLink, LinkFault, LinkSessi
 FIRST_WAIT_S = 0.2
 # A coordinator that comes back finds its nodes within a heartbeat or two.
 LONGEST_WAIT_S = 5.0
+# While guests live on a lease, a call comes after no more than this share of what is left of it. A thousand
+# machines with guests then call four thousand times a second at the most, in the last seconds of theirs.
+SHARE_OF_LEASE = 1 / 8
+# Sooner would not help: a coordinator that is there answers in less.
+SHORTEST_WAIT_S = 0.25
 # A wrong credential does not become right by itself; looking now and then spares the owner a restart.
 PERMANENT_WAIT_S = 30.0
 # What GPUs do changes over minutes, and a graph has a point every 15 s.
 READINGS_EVERY_S = 10.0
+
+# So that a campus does not knock all at once after the coordinator's restart.
+JITTER = (0.5, 1.5)
 
 log = structlog.get_logger()
 
@@ -91,7 +99,9 @@ class Connection:
                 self.trouble = str(fault)
                 log.warning("coordinator_lost", trouble=self.trouble, permanent=not fault.temporary)
             wait_s = FIRST_WAIT_S if greeted else min(LONGEST_WAIT_S, wait_s * 2)
-            await asyncio.sleep(max(_jittered(wait_s if fault.temporary else PERMANENT_WAIT_S), fault.wait_s))
+            left_s = self._loop.station.guests_may_go_on_s(self._clock.now_s())
+            next_s = before_lease_ends(wait_s, left_s) if fault.temporary else PERMANENT_WAIT_S
+            await asyncio.sleep(max(next_s * random.uniform(*JITTER), fault.wait_s))
 
     async def _talk(self, session: LinkSession) -> None:
         """Whichever of the two ends first ends the other.
@@ -172,6 +182,6 @@ class _HelloAgain(LinkFault):
     """Nothing is wrong: what is said when a connection begins has changed."""
 
 
-def _jittered(wait_s: float) -> float:
-    """So that a campus does not knock all at once after the coordinator's restart."""
-    return wait_s * random.uniform(0.5, 1.5)
+def before_lease_ends(wait_s: float, left_s: float) -> float:
+    """Who has no guests to lose, or has lost them, leaves the others their turn."""
+    return wait_s if left_s <= 0.0 else min(wait_s, max(SHORTEST_WAIT_S, left_s * SHARE_OF_LEASE))

@@ -120,6 +120,13 @@ class PureAgent:
         self.connected = False
         self.engine.state.cut_off = self.engine.state.cut_off or in_vain
 
+    def guests_may_go_on_s(self, now_s: float) -> float:
+        """For so long without a word of the coordinator; nothing where nobody is here, or it is over."""
+        state = self.engine.state
+        if state.lease_until_s is None or not any(guest.living for guest in state.guests.values()):
+            return 0.0
+        return max(0.0, state.lease_until_s + self.facts.terms.autonomy_s - now_s)
+
     def _pass_over_old_signs(self) -> None:
         """What an owner did before is nobody's business any more; its number is still needed."""
         for seq, report in self.reports.waiting.items():

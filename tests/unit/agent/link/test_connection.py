@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gpunion.agent.link import connection as connection_module
-from gpunion.agent.link.connection import Connection
+from gpunion.agent.link.connection import FIRST_WAIT_S, JITTER, LONGEST_WAIT_S, Connection, before_lease_ends
 from gpunion.agent.loop import AgentLoop
 from gpunion.domain.nodes.node import DiskRoom
 from gpunion.domain.protocol.events import OwnerPaused
@@ -236,3 +236,25 @@ async def test_what_changes_while_a_hello_is_on_its_way_is_told_in_another(
     assert told == [DiskRoom.FINE, DiskRoom.FULL]
     assert ("greets_again", "info") in [(line["event"], line["log_level"]) for line in lines]
     assert [line for line in lines if line["log_level"] == "warning"] == []  # nothing is wrong
+
+
+@pytest.mark.parametrize("answered_ago_s", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("jitter", JITTER)
+def test_a_coordinator_that_is_back_in_time_is_called_while_guests_still_may_go_on(
+    jitter: float, answered_ago_s: float
+) -> None:
+    timing = Timing()
+    lease_over_s = timing.lease_s - answered_ago_s
+    called_s, wait_s, calls = 0.0, FIRST_WAIT_S, []
+    while called_s < lease_over_s:
+        calls.append(called_s)
+        wait_s = min(LONGEST_WAIT_S, wait_s * 2)
+        called_s += jitter * before_lease_ends(wait_s, lease_over_s - called_s)
+    assert max(calls) > 7.5  # of a restart that took this long, the worst of them still hears
+    assert len(calls) < 50
+
+
+def test_who_has_no_guests_to_lose_calls_as_seldom_as_ever() -> None:
+    assert before_lease_ends(5.0, 0.0) == 5.0
+    assert before_lease_ends(5.0, 3600.0) == 5.0
+    assert before_lease_ends(0.2, 0.1) == 0.2

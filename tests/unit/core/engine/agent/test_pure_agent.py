@@ -111,6 +111,18 @@ def test_a_heartbeat_answered_renews_the_lease_from_when_it_was_sent() -> None:
     assert take(agent, 105.0, grant) == [LeaseRenewed(until_s=114.0)]
 
 
+def test_it_knows_for_how_long_its_guests_may_go_on_without_a_word() -> None:
+    agent = an_agent()
+    take(agent, 100.0, a_welcome())
+    assert agent.guests_may_go_on_s(101.0) == 0.0  # there are none
+    agent = an_agent(records=(a_guest(),))
+    assert agent.guests_may_go_on_s(101.0) == 0.0  # nobody has granted a lease yet
+    take(agent, 100.0, a_welcome())
+    granted_s = TIMING.lease_s + agent.facts.terms.autonomy_s
+    assert agent.guests_may_go_on_s(101.0) == 99.0 + granted_s - 100.0
+    assert agent.guests_may_go_on_s(100.0 + granted_s + 1.0) == 0.0
+
+
 def test_orders_are_taken_once_and_in_order() -> None:
     agent = an_agent()
     take(agent, 100.0, a_welcome())
