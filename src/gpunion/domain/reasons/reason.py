@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gpunion.domain.reasons.sentences import SENTENCES, WITHOUT_NOTICE
+from gpunion.domain.reasons.sentences import MORE_IS_KNOWN, SENTENCES, WITHOUT_NOTICE
 from gpunion.domain.reasons.why import Why
 from gpunion.text import agreeing, duration_in_words, size_in_words
 
@@ -33,7 +33,9 @@ class Reason:
         notice_s = dict(self.facts).get("notice_s")
         if isinstance(notice_s, int | float) and notice_s < LEAST_NOTICE_S:
             return WITHOUT_NOTICE.get(self.why, SENTENCES[self.why])
-        return SENTENCES[self.why]
+        known = {name for name, _ in self.facts}
+        of_more = (text for (why, name), text in MORE_IS_KNOWN.items() if why is self.why and name in known)
+        return next(of_more, SENTENCES[self.why])
 
 
 def told(reason: Reason) -> str:

@@ -316,3 +316,23 @@ WITHOUT_NOTICE: dict[Why, str] = {
     Why.TERMS_END_LENDING: "the terms of {node} end its lending at once: {detail}",
     Why.TERMS_END_STAY: "the terms of {node} do not let it stay any longer: {detail}",
 }
+
+# What is said instead where more is known, by the fact that tells so.
+MORE_IS_KNOWN: dict[tuple[Why, str], str] = {
+    (
+        Why.MOVED,
+        "heard_step",
+    ): "moved from {source} to {node}; stood still for {downtime_s}, at least {redone} "
+    "step(s) to redo: how far it got after step {heard_step} was not heard",
+    (Why.RUNS_AGAIN, "heard_step"): "runs again on {node}, where it was; stood still for {downtime_s}, "
+    "at least {redone} step(s) to redo: how far it got after step {heard_step} was not heard",
+    (
+        Why.STALE_EPOCH,
+        "redone",
+    ): "late news of run {epoch} of it: it had got to step {reached} before it ended, "
+    "so that {redone} step(s) were to redo",
+    (
+        Why.STALE_EPOCH,
+        "reached",
+    ): "late news of run {epoch} of it: it had got to step {reached} before it ended",
+}

@@ -163,13 +163,14 @@ class Draft:
         step, _ = self.state.progress.get(run.id, (0, 0.0))
         return max(step, run.last_step, run.resumed_step)
 
-    def came_too_late(self, job_id: JobId, epoch: int) -> None:
-        """A report that changes nothing any more, and why."""
+    def came_too_late(self, job_id: JobId, epoch: int, **facts: Fact) -> None:
+        """A report that changes nothing any more, and why. `facts`: what else it tells."""
         job = self.state.jobs.get(job_id)
         if job is not None and epoch == job.epoch and job.phase.over:
             self.because(job_id, Why.ALREADY_OVER, phase=job.phase.value)
         else:
-            self.because(job_id, Why.STALE_EPOCH, epoch=epoch, current=0 if job is None else job.epoch)
+            current = 0 if job is None else job.epoch
+            self.because(job_id, Why.STALE_EPOCH, epoch=epoch, current=current, **facts)
 
     def job_of(self, run: Run) -> Job:
         return self.state.jobs[run.job_id]

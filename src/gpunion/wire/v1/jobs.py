@@ -87,7 +87,10 @@ class MigrationOut(Answer):
     stopped_at: str | None
     resumed_at: str | None
     downtime_s: float | None
-    steps_redone: int | None  # null: it is saved from outside and counts no steps
+    steps_redone: int | None = Field(
+        description="null: it is saved from outside and counts no steps. At least so many, where the machine "
+        "was given up in silence (cause node_lost): how far its guest got was not heard by then"
+    )
     work_redone_s: float | None = Field(description="instead of steps; null also where nobody can know")
     shipped_bytes: int
     fell_back: bool

@@ -193,6 +193,47 @@ def test_the_end_of_an_old_epoch_changes_nothing(reason: EndReason) -> None:
     )
 
 
+def given_up_at(step: int) -> Headquarters:
+    headquarters = a_running_job(nodes=["alpha", "beta"])
+    headquarters.fires("checkpoint:job-e1")
+    headquarters.captured("job-e1-c1", step=40)
+    headquarters.durable("job-e1-c1", step=40)
+    headquarters.engine.note_progress(headquarters.run().id, step, 0.5)
+    headquarters.silent(headquarters.run().node_id)
+    headquarters.fires("give_up:job-e1")
+    return headquarters
+
+
+def test_of_a_run_that_was_given_up_nobody_knows_yet_how_much_is_to_redo() -> None:
+    """Its guest worked on after the last heartbeat, until its lease was over."""
+    headquarters = given_up_at(55)
+    told = headquarters.later(2).started("job-e2", step=40, restored="job-e1-c1").reasons
+    (moved,) = [reason.sentence() for reason in told if reason.why is Why.MOVED]
+    assert "at least 15 steps to redo: how far it got after step 55 was not heard" in moved
+
+
+def test_once_its_machine_is_back_it_is_told_how_much_that_was() -> None:
+    headquarters = given_up_at(55)
+    headquarters.later(2).started("job-e2", step=40, restored="job-e1-c1")
+    late = headquarters.ended("job-e1", EndReason.LEASE_ENDED, step=181)
+    assert late.changes == ()
+    assert [reason.sentence() for reason in late.reasons] == [
+        "late news of run 1 of it: it had got to step 181 before it ended, so that 141 steps were to redo"
+    ]
+
+
+def test_a_machine_that_is_back_before_the_next_run_began_tells_how_far_it_got() -> None:
+    late = given_up_at(55).ended("job-e1", EndReason.LEASE_ENDED, step=181)
+    assert [reason.sentence() for reason in late.reasons] == [
+        "late news of run 1 of it: it had got to step 181 before it ended"
+    ]
+
+
+def test_late_news_that_tells_nothing_new_of_its_steps_says_so() -> None:
+    late = given_up_at(55).ended("job-e1", EndReason.LEASE_ENDED, step=55)
+    assert late.reasons[0].sentence().startswith("late news of run 1 of it changed nothing")
+
+
 def test_checkpoints_of_an_old_epoch_change_nothing() -> None:
     headquarters = a_running_job(nodes=["alpha", "beta"])
     headquarters.fires("checkpoint:job-e1")

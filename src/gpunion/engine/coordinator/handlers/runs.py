@@ -97,7 +97,9 @@ def closed(draft: Draft, report: RunEnded) -> Ending | None:
     """Closes the run; None where that was nothing new."""
     run, job = draft.state.runs[report.run_id], draft.state.jobs[report.job_id]
     if report.epoch != job.epoch:
-        draft.came_too_late(report.job_id, report.epoch)
+        draft.came_too_late(
+            report.job_id, report.epoch, **moving.heard_after_all(draft, run, report.last_step)
+        )
         return None
     if not run.living:
         _heard_too_late(draft, job, run, report)
@@ -246,4 +248,4 @@ def _heard_too_late(draft: Draft, job: Job, run: Run, report: RunEnded) -> None:
     if alone and job.phase is JobPhase.MIGRATING and report.reason is EndReason.FINISHED:
         _finished(draft, job, run, report)
     else:
-        draft.came_too_late(job.id, report.epoch)
+        draft.came_too_late(job.id, report.epoch, **moving.heard_after_all(draft, run, report.last_step))

@@ -12,7 +12,7 @@ from gpunion.domain.ids import NodeId, checkpoint_id, migration_id, run_id
 from gpunion.domain.jobs.checkpoint import Checkpoint, CheckpointPhase, Counted
 from gpunion.domain.jobs.job import Job, JobPhase
 from gpunion.domain.jobs.migration import Cause, Migration, MigrationPhase
-from gpunion.domain.jobs.run import Run, RunPhase
+from gpunion.domain.jobs.run import EndReason, Run, RunPhase
 from gpunion.domain.protocol.orders import TakeCheckpoint
 from gpunion.domain.protocol.timers import LastSaveOverdue, SaveDue
 from gpunion.domain.reasons.reason import Why
@@ -241,7 +241,7 @@ def arrived(draft: Draft, job: Job, run: Run) -> None:
     # What it goes on from may be known to the vault alone, where a database was put back from a backup.
     anew = run.restored_from is None and redone == 0
     if anew or counted is Counted.STEPS:
-        _tell_arrival(draft, done, anew=anew)
+        _tell_arrival(draft, done, anew=anew, source=source)
     else:
         _tell_uncounted(draft, done)
 
@@ -259,17 +259,35 @@ def _tell_uncounted(draft: Draft, done: Migration) -> None:
         draft.because(job_id, Why.RUNS_AGAIN_UNCOUNTED, node=node, downtime_s=downtime_s, again=again)
 
 
-def _tell_arrival(draft: Draft, done: Migration, *, anew: bool) -> None:
+def _tell_arrival(draft: Draft, done: Migration, *, anew: bool, source: Run) -> None:
     job_id, left, node = done.job_id, done.source_node, done.destination or ""
     downtime_s, redone = done.downtime_s or 0.0, done.steps_redone
+    # Its guest worked on until its lease ended, and nobody has told us how far it got.
+    heard = {"heard_step": draft.known_step(source)} if source.end_reason is EndReason.NODE_LOST else {}
     if done.went_elsewhere and anew:
         draft.because(job_id, Why.MOVED_ANEW, source=left, node=node, downtime_s=downtime_s)
     elif done.went_elsewhere:
-        draft.because(job_id, Why.MOVED, source=left, node=node, downtime_s=downtime_s, redone=redone)
+        draft.because(
+            job_id, Why.MOVED, source=left, node=node, downtime_s=downtime_s, redone=redone, **heard
+        )
     elif anew:
         draft.because(job_id, Why.RUNS_AGAIN_ANEW, node=node, downtime_s=downtime_s)
     else:
-        draft.because(job_id, Why.RUNS_AGAIN, node=node, downtime_s=downtime_s, redone=redone)
+        draft.because(job_id, Why.RUNS_AGAIN, node=node, downtime_s=downtime_s, redone=redone, **heard)
+
+
+def heard_after_all(draft: Draft, run: Run, last_step: int) -> dict[str, int]:
+    """How far a run got that was given up, where its machine tells so when it is back; what was decided of it
+    meanwhile stays."""
+    if run.end_reason is not EndReason.NODE_LOST or last_step <= run.last_step:
+        return {}
+    job = draft.job_of(run)
+    if not job.spec.checkpoint.counts_steps:
+        return {}
+    later = (draft.state.runs.get(run_id(job.id, epoch)) for epoch in range(run.epoch + 1, job.epoch + 1))
+    heir = next((one for one in later if one is not None and one.started_s is not None), None)
+    redone = {} if heir is None else {"redone": max(0, last_step - heir.resumed_step)}
+    return {"reached": last_step, **redone}
 
 
 def moves(draft: Draft, job: Job) -> int:
