@@ -26,6 +26,7 @@ def test_without_bubblewrap_guests_are_refused_unless_the_owner_allows_it(tmp_pa
     with pytest.raises(RuntimeFault, match="guests could touch this machine") as fault:
         SandboxRuntime(tmp_path, use_bubblewrap=False)
     assert not fault.value.temporary
+    assert "gpunion join --allow-unsandboxed" in str(fault.value)  # also for who has no settings yet
     allowed = SandboxRuntime(tmp_path, use_bubblewrap=False, allow_unsandboxed=True)
     assert not allowed.sandboxed
     assert "unsandboxed process" in allowed.describe()

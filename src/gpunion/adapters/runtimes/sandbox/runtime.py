@@ -43,7 +43,9 @@ class SandboxRuntime(KeptRuntime):
         if isinstance(self._bubblewrap, NoBubblewrap) and not allow_unsandboxed:
             raise RuntimeFault(
                 f"guests could touch this machine: {self._bubblewrap.why}. "
-                f"Next: {self._bubblewrap.mend}; or allow unsandboxed guests in the agent's settings.",
+                f"Next: {self._bubblewrap.mend}; or let them come unsandboxed: "
+                "gpunion join --allow-unsandboxed, or once it has joined "
+                "gpunion terms set allow_unsandboxed=true.",
                 temporary=False,
             )
         super().__init__(state_dir)
