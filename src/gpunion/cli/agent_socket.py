@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ SLOW_AFTER_S = 3.0  # an agent that is well answers within a moment
 END_OR_START = (
     "gpunion kill, to end them now; or gpunion agent, to start the agent: it finds them and goes on"
 )
+PROGRAM = "gpunion"
 # Those with --state-dir, the longer ones first.
 COMMANDS = (
     *("agent install", "agent uninstall", "agent", "terms set", "terms edit", "terms", "join", "status"),
@@ -72,12 +75,30 @@ def gpu_numbers(text: str) -> list[int]:
 
 
 def state_dir(arguments: argparse.Namespace, context: Context) -> Path:
-    """The directory that is meant. What the command says to type next then means the same one."""
+    """The directory that is meant. What the command says to type next then means the same one, and the same
+    program."""
     usual = usual_state_dir(context)
     meant = Path(arguments.state_dir).absolute() if arguments.state_dir else usual
-    if meant != usual:
-        context.screen.mend = lambda text: with_state_dir(text, meant)
+    called, path = Path(sys.argv[0]).absolute(), context.environment.get("PATH", "")
+
+    def mended(text: str) -> str:
+        return as_it_is_called(with_state_dir(text, meant) if meant != usual else text, called, path)
+
+    context.screen.mend = mended
     return meant
+
+
+def as_it_is_called(text: str, called: Path, path: str) -> str:
+    """The owner's commands in a text, as somebody types them whose shell finds another gpunion or none."""
+    import re
+    import shlex
+    import shutil
+
+    found = shutil.which(PROGRAM, path=path)
+    if called.name != PROGRAM or (found is not None and os.path.realpath(found) == os.path.realpath(called)):
+        return text
+    typed = rf"(?<![\w/.-]){PROGRAM}(?= (?:{'|'.join(COMMANDS)})\b)"
+    return re.sub(typed, lambda _: shlex.quote(str(called)), text)
 
 
 def with_state_dir(text: str, folder: Path) -> str:

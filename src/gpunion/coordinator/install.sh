@@ -14,7 +14,7 @@ fail() {
 }
 
 usage="usage: install.sh --token TOKEN [--url URL] [--home DIR] [--state-dir DIR] [--no-service] [words of gpunion join ...]"
-token="" home="" service=yes
+token="" home="" service=yes named=""
 # The words for `gpunion join` go round to the end of the list; what is ours is taken out on the way.
 left=$#
 while [ "$left" -gt 0 ]; do
@@ -28,7 +28,7 @@ while [ "$left" -gt 0 ]; do
         --token) token=$1 ;;
         --url) url=$1 ;;
         --home) home=$1 ;;
-        --state-dir) GPUNION_STATE_DIR=$1 ;;
+        --state-dir) GPUNION_STATE_DIR=$1 named=" --state-dir $1" ;;
       esac
       shift
       left=$((left - 1))
@@ -102,4 +102,4 @@ else
   say "there is no systemd to start the agent (or you said --no-service). Start it yourself, now and after a boot:"
   say "  $gpunion agent --state-dir $state" # what starts it at a boot may look elsewhere than you
 fi
-say "who is on this machine, and how to have it back: $shown status"
+say "who is on this machine, and how to have it back: $shown status$named"

@@ -73,3 +73,32 @@ print(reference_run(Path.cwd(), Training(name="train", steps=3, seed=7)))
     )
     assert done.returncode == 0, done.stderr
     assert (Path(done.stdout.strip()) / "weights.sha256").read_text()
+
+
+# A Python that makes an environment of itself, and a gpunion that says how it was called.
+PYTHON = """#!/bin/sh
+case "$*" in
+  "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" && cp "$(dirname "$0")/gpunion" "$3/bin/" ;;
+esac
+"""
+
+
+def test_what_the_script_says_at_its_end_names_the_folder_that_was_chosen(
+    shared: Coordinator, tmp_path: Path
+) -> None:
+    script, programs = tmp_path / "install.sh", tmp_path / "programs"
+    script.write_text(fetch(shared, "/install.sh").text)
+    programs.mkdir()
+    for name, text in (("python3", PYTHON), ("gpunion", '#!/bin/sh\necho "called: $*"\n')):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    environment = {"HOME": str(tmp_path), "PATH": f"{programs}:{os.environ['PATH']}"}
+    words = ["sh", str(script), "--token", "one", "--home", str(tmp_path / "home"), "--no-service"]
+
+    def last_line(*more: str) -> str:
+        done = subprocess.run([*words, *more], env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[-1]
+
+    program, state = tmp_path / "home/venv/bin/gpunion", tmp_path / "state"
+    assert last_line("--state-dir", str(state)).endswith(f": {program} status --state-dir {state}")
+    assert last_line().endswith(f": {program} status")

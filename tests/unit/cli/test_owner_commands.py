@@ -378,3 +378,34 @@ def test_the_owner_is_told_who_stands_in_their_memory_and_for_whom(for_job: str 
     told = status_command._stands_still(guest, parked)
     assert told.startswith("train has stood still in 10 GiB of your memory for 58 s, ")
     assert said in told
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    program = tmp_path / "home" / "bin" / "gpunion"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_what_to_type_next_names_a_program_that_is_in_no_path(installed: Path) -> None:
+    said = "This is gpunion. Next: gpunion agent, to start lending; gpunion status, to see who is here"
+    mended = (
+        f"This is gpunion. Next: {installed} agent, to start lending; {installed} status, to see who is here"
+    )
+    assert owner.as_it_is_called(said, installed, "/nowhere") == mended
+    assert owner.as_it_is_called(mended, installed, "/nowhere") == mended
+
+
+def test_what_to_type_next_is_short_where_the_shell_finds_that_program(
+    installed: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "bin" / "gpunion"
+    link.parent.mkdir()
+    link.symlink_to(installed)
+    said = "Next: gpunion agent"
+    assert owner.as_it_is_called(said, installed, str(installed.parent)) == said
+    assert owner.as_it_is_called(said, link, str(installed.parent)) == said
+    assert owner.as_it_is_called(said, installed, str(link.parent)) == said
+    assert owner.as_it_is_called(said, Path("/usr/lib/gpunion/__main__.py"), "/nowhere") == said
