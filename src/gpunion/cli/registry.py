@@ -217,5 +217,5 @@ def _lab_is_absent(name: str) -> Trouble:
     return Trouble(
         f"gpunion {name} is not installed here",
         why="a coordinator hands out gpunion without its evaluation, which machines that lend do not need",
-        next_step="run it where gpunion was installed from a checkout, e.g. .venv/bin/gpunion there",
+        next_step="run it where gpunion was installed from a checkout or from the file of its make wheel",
     )
