@@ -124,4 +124,6 @@ def test_neither_another_site_nor_a_notebook_gets_more_than_it_has(tmp_path: Pat
         assert [name for name in now if name != "worker.js"] == files
         assert len(jupyter.ask("GET", "/api/kernels")) == 2
         assert campus.session("target")["phase"] == "running"
-        assert "token" not in page.page.evaluate("fetch('state.json').then((answer) => answer.json())")
+        asking = "fetch('state.json', {headers: {authorization: 'token ' + sessionStorage.getItem('key')}})"
+        assert "token" not in page.page.evaluate(f"{asking}.then((answer) => answer.json())")
+        assert page.page.evaluate("fetch('state.json').then((answer) => answer.status)") == 401

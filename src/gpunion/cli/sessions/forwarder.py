@@ -18,12 +18,13 @@ import h11
 
 from gpunion.cli.sessions.exchange import NotAnswered, SessionServer
 from gpunion.cli.sessions.http_ends import READ_BYTES, BadPeer, HttpEnd, header
+from gpunion.cli.sessions.listening import Listening, listen, loopback
 from gpunion.cli.sessions.origin import Refusal, Site
 from gpunion.sdk.errors import ApiProblem, ClientError
 from gpunion.sdk.streams import ByteStream
 
-HERE = "127.0.0.1"
 CONNECTIONS_MAX = 512
+HEAD_LIMIT_S = 10.0
 LINGER_S, LINGER_READS = 1.0, 64
 OWN_PREFIX = "/.gpunion/"
 SECURITY = (
@@ -36,7 +37,7 @@ SECURITY = (
 
 STYLE = "body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:20vh auto;padding:0 1rem}"
 
-Own = Callable[[str], Awaitable["Page | None"]]
+Own = Callable[[str, Any], Awaitable["Page | None"]]
 
 
 class Page:
@@ -49,37 +50,71 @@ class Page:
 
 
 class Forwarder:
-    def __init__(self, site: Site, open_stream: Callable[[], Awaitable[ByteStream]], own: Own) -> None:
-        """`own`: the pages below OWN_PREFIX."""
+    def __init__(
+        self,
+        site: Site,
+        open_stream: Callable[[], Awaitable[ByteStream]],
+        own: Own,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        head_limit_s: float = HEAD_LIMIT_S,
+    ) -> None:
+        """`own`: the pages below OWN_PREFIX, by name and request."""
         self.site = site
         self._open_stream = open_stream
         self._own = own
+        self._connections_max = connections_max
+        self._head_limit_s = head_limit_s
         self._serving = 0
+        # Who has asked for nothing, or not to its end: the oldest first.
+        self._silent: dict[asyncio.StreamWriter, None] = {}
 
-    async def listen(self) -> asyncio.Server:
+    async def listen(self) -> Listening:
         """OSError: the port is taken."""
-        return await asyncio.start_server(self._serve, HERE, self.site.port, limit=READ_BYTES)
+        return await listen(self._serve, loopback(), self.site.port, limit=READ_BYTES)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        has_room = self._serving < self._connections_max or self._sent_away()
         self._serving += 1
         server = SessionServer(self._open_stream)
         try:
-            if self._serving > CONNECTIONS_MAX:
+            if not has_room:
                 return
             browser = HttpEnd(h11.SERVER, lambda: reader.read(READ_BYTES), _writing(writer))
-            while await self._one(browser, server):
+            limit_s: float | None = self._head_limit_s
+            while await self._one(browser, server, writer, limit_s):
                 browser.begin_anew()
+                limit_s = None  # a browser keeps what it has used, for as long as there is room
         except (OSError, h11.LocalProtocolError, asyncio.CancelledError):
             return
         finally:
             self._serving -= 1
+            self._silent.pop(writer, None)
             await server.close()
             await _hang_up(reader, writer)
 
-    async def _one(self, browser: HttpEnd, server: SessionServer) -> bool:
+    def _sent_away(self) -> bool:
+        """Every user of this machine can connect, and must not keep its owner out by saying nothing."""
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        del self._silent[oldest]
+        oldest.transport.abort()
+        return True
+
+    async def _head(self, browser: HttpEnd, writer: asyncio.StreamWriter, limit_s: float | None) -> Any:
+        self._silent[writer] = None
+        async with asyncio.timeout(limit_s):
+            request = await browser.next()
+        self._silent.pop(writer, None)
+        return request
+
+    async def _one(
+        self, browser: HttpEnd, server: SessionServer, writer: asyncio.StreamWriter, limit_s: float | None
+    ) -> bool:
         """One request. False: it was the last."""
         try:
-            request = await browser.next()
+            request = await self._head(browser, writer, limit_s)
             if not isinstance(request, h11.Request):
                 return False
             refusal = self.site.refuses(request)
@@ -99,7 +134,7 @@ class Forwarder:
     async def _answer_here(self, browser: HttpEnd, request: Any, path: str) -> bool:
         if request.method not in (b"GET", b"HEAD"):
             return await _say(browser, request, _refused(Refusal(405, "these pages are read only")))
-        page = await self._own(path.split("?")[0].removeprefix(OWN_PREFIX.rstrip("/")).lstrip("/"))
+        page = await self._own(path.split("?")[0].removeprefix(OWN_PREFIX.rstrip("/")).lstrip("/"), request)
         return await _say(browser, request, page or _refused(Refusal(404, "there is no such page")))
 
 

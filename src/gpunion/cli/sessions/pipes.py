@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 
+from gpunion.cli.sessions.listening import HERE, Listening
+from gpunion.cli.sessions.listening import listen as listen_at
 from gpunion.sdk.streams import PIECE_BYTES, ByteStream, StreamBroken
 
-HERE = "127.0.0.1"
 Open = Callable[[], Awaitable[ByteStream]]
 
 
@@ -40,7 +41,7 @@ def _write_all(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-async def listen(port: int, open_stream: Open, trouble: Callable[[str], None]) -> asyncio.Server:
+async def listen(port: int, open_stream: Open, trouble: Callable[[str], None]) -> Listening:
     """Each connection to it is a stream of its own. OSError: the port is taken."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -58,7 +59,7 @@ async def listen(port: int, open_stream: Open, trouble: Callable[[str], None]) -
             writer.close()
             await stream.close()
 
-    return await asyncio.start_server(serve, HERE, port, limit=PIECE_BYTES)
+    return await listen_at(serve, (HERE,), port, limit=PIECE_BYTES)
 
 
 async def _join(stream: ByteStream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import os
 from collections.abc import Callable
@@ -11,17 +10,18 @@ from dataclasses import dataclass
 
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.exits import CONFLICT, Trouble
-from gpunion.cli.sessions.forwarder import HERE, Forwarder
+from gpunion.cli.sessions.forwarder import Forwarder
+from gpunion.cli.sessions.listening import listen, loopback
 from gpunion.cli.sessions.origin import Site
-from gpunion.cli.sessions.own_pages import FRONT, OwnPages
+from gpunion.cli.sessions.own_pages import OwnPages, has_front
+from gpunion.cli.sessions.proving import Proof
 from gpunion.sdk.errors import Unreachable
 from gpunion.sdk.streams import Streams
 
 # The same for a name each time, so that its address stays the same; not where systems choose ports from.
 FIRST_PORT, PORTS = 20_000, 10_000
 LOOK_S = 0.5
-PROBE_LIMIT_S = 5.0
-PROBE_BYTES_MAX = 1 << 16
+HANG_UP_BYTES = 1024  # nothing of whoever comes before there is a session is read
 
 
 def port_for(name: str) -> int:
@@ -42,19 +42,20 @@ def site_of(name: str, port: int | None) -> Site:
     return Site(name=name, port=port or port_for(name))
 
 
-def address_to_open(site: Site, session: Json, pages: OwnPages) -> str:
+def address_to_open(site: Site, session: Json) -> str:
     """The token stands behind the #, which no browser sends anywhere."""
-    if pages.has(FRONT):
+    if has_front():
         return f"{site.origin}/.gpunion/#{session['token']}"
     return f"{site.origin}/lab?token={session['token']}"
 
 
-async def serve(site: Site, campus: Campus, streams: Streams, told: Told) -> Json:
+async def serve(proof: Proof, campus: Campus, streams: Streams, told: Told) -> Json:
     """Returns the session once it is over. Trouble where the port is taken."""
-    pages = OwnPages(lambda: campus.session(site.name))
+    site = proof.site
+    pages = OwnPages(lambda: campus.session(site.name), proof)
     forwarder = Forwarder(site, lambda: streams.to_session(site.name, "lab"), pages.page)
     try:
-        server = await forwarder.listen()
+        listening = await forwarder.listen()
     except OSError as error:
         name = site.name
         next_step = (
@@ -62,21 +63,24 @@ async def serve(site: Site, campus: Campus, streams: Streams, told: Told) -> Jso
             f"gpunion sessions end {name} ends it"
         )
         raise _taken(site, error, next_step) from error
-    async with server:
-        return await _follow(site, campus, pages, told)
+    async with listening:
+        return await _follow(site, campus, told)
 
 
 async def check_free(site: Site) -> None:
     """Before there is a session, which would hold a GPU without anybody who can see it."""
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
     try:
-        server = await asyncio.start_server(lambda reader, writer: writer.close(), HERE, site.port)
+        listening = await listen(hang_up, loopback(), site.port, limit=HANG_UP_BYTES)
     except OSError as error:
         raise _taken(site, error, "Nothing was begun; choose another: --port PORT") from error
-    server.close()
-    await server.wait_closed()
+    await listening.close()
 
 
-async def _follow(site: Site, campus: Campus, pages: OwnPages, told: Told) -> Json:
+async def _follow(site: Site, campus: Campus, told: Told) -> Json:
     was_ready, where = False, ""
     while True:
         session = await _asked(campus, site.name)
@@ -88,7 +92,7 @@ async def _follow(site: Site, campus: Campus, pages: OwnPages, told: Told) -> Js
                 told.changed(session)
             if session["ready"] and not was_ready:
                 was_ready = True
-                told.ready(address_to_open(site, session, pages), session)
+                told.ready(address_to_open(site, session), session)
         await asyncio.sleep(LOOK_S)
 
 
@@ -100,33 +104,9 @@ async def _asked(campus: Campus, name: str) -> Json | None:
         return None
 
 
-async def served_already(site: Site) -> bool:
-    """Whether a forwarder of this session stands at its port: a second one would be no other."""
-    with contextlib.suppress(OSError, TimeoutError):
-        async with asyncio.timeout(PROBE_LIMIT_S):
-            reader, writer = await asyncio.open_connection(HERE, site.port)
-            request = f"GET /.gpunion/state.json HTTP/1.1\r\nHost: {site.host}\r\nConnection: close\r\n\r\n"
-            writer.write(request.encode())
-            try:
-                return await _says_its_name(reader, site)
-            finally:
-                writer.close()
-    return False
-
-
-async def _says_its_name(reader: asyncio.StreamReader, site: Site) -> bool:
-    """An answer comes in as many pieces as it likes: head and body are seldom one."""
-    answer, name = b"", f'"name": "{site.name}"'.encode()
-    while len(answer) < PROBE_BYTES_MAX and (piece := await reader.read(PROBE_BYTES_MAX)):
-        answer += piece
-        if answer.startswith(b"HTTP/1.1 200") and name in answer:
-            return True
-    return False
-
-
 def _taken(site: Site, error: OSError, next_step: str) -> Trouble:
     return Trouble(
-        f"port {site.port} of this machine cannot be listened at",
+        f"port {site.port} of this machine's loopback cannot be listened at",
         why=error.strerror or str(error),
         next_step=next_step,
         code=CONFLICT,

@@ -82,7 +82,8 @@ class Place:
         return await self.raw("\r\n".join([*head, "Connection: close", "", ""]).encode() + body)
 
 
-async def _own(name: str) -> Page | None:
+async def _own(name: str, request: object) -> Page | None:
+    del request
     return Page(200, "text/plain", b"ours") if name == "page.txt" else None
 
 
@@ -90,6 +91,7 @@ async def _own(name: str) -> Page | None:
 async def serving(
     answer: Callable[[bytes], bytes | None] = lambda request: OK,
     refusal: Callable[[], Exception | None] = lambda: None,
+    **limits: float,
 ) -> AsyncIterator[Place]:
     seen: list[bytes] = []
 
@@ -102,12 +104,9 @@ async def serving(
     probe = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = probe.sockets[0].getsockname()[1]
     probe.close()
-    forwarder = Forwarder(Site(name="course", port=port), opening, _own)  # type: ignore[arg-type]
-    server = await forwarder.listen()
-    try:
+    forwarder = Forwarder(Site(name="course", port=port), opening, _own, **limits)  # type: ignore[arg-type]
+    async with await forwarder.listen():
         yield Place(port, seen)
-    finally:
-        server.close()
 
 
 async def test_what_its_own_page_asks_is_passed_on_and_the_answer_back() -> None:
@@ -258,3 +257,20 @@ async def test_many_requests_follow_each_other_on_one_connection_and_each_is_loo
     assert said.count(b"HTTP/1.1 200") == 2
     assert said.count(b"HTTP/1.1 403") == 1
     assert len(place.seen) == 2
+
+
+async def test_who_says_nothing_is_hung_up_on() -> None:
+    async with serving(head_limit_s=0.05) as place:
+        assert await place.raw(b"") == b""
+        assert await place.raw(b"GET /api HTTP/1.1\r\nHost: ") == b""
+
+
+async def test_those_who_say_nothing_keep_nobody_out() -> None:
+    async with serving(connections_max=4) as place, contextlib.AsyncExitStack() as stack:
+        silent = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(9)]
+        for _, writer in silent:
+            stack.callback(writer.close)
+        assert (await place.ask()).startswith(b"HTTP/1.1 200")
+        async with asyncio.timeout(LIMIT_S):
+            with contextlib.suppress(ConnectionError):
+                assert await silent[0][0].read() == b""  # the oldest goes first

@@ -74,10 +74,13 @@ def _check_port(arguments: argparse.Namespace, context: Context, name: str) -> N
 def _open(arguments: argparse.Namespace, context: Context, campus: Campus, session: Json) -> int:
     streams = streams_of(context, arguments)
     from gpunion.cli.sessions.browser import open_page
-    from gpunion.cli.sessions.own_pages import OwnPages
-    from gpunion.cli.sessions.serving import Told, address_to_open, serve, served_already, site_of
+    from gpunion.cli.sessions.listening import loopback
+    from gpunion.cli.sessions.proving import Proof, secret_of_user
+    from gpunion.cli.sessions.serving import Told, address_to_open, serve, site_of
 
     site = site_of(session["name"], arguments.port)
+    secret = secret_of_user(context.environment)
+    proof = Proof(site=site, url=streams.url, addresses=loopback(), secret=secret)
 
     def changed(now: Json) -> None:
         _say(context, "changed", now, f"{now['name']}: {now['where']}.")
@@ -94,12 +97,12 @@ def _open(arguments: argparse.Namespace, context: Context, campus: Campus, sessi
         ready(url, now)
         context.screen.note("Ready. Ctrl-C stops serving it here; the session goes on.")
 
-    if asyncio.run(served_already(site)):
+    if asyncio.run(proof.is_given()):
         context.screen.note(f"It is served at {site.origin} already, by another gpunion of yours.")
-        ready(address_to_open(site, session, OwnPages(lambda: session)), session)
+        ready(address_to_open(site, session), session)
         return OK
     try:
-        ended = asyncio.run(serve(site, campus, streams, Told(changed=changed, ready=served)))
+        ended = asyncio.run(serve(proof, campus, streams, Told(changed=changed, ready=served)))
     except KeyboardInterrupt:
         name = session["name"]
         _say(

@@ -25,13 +25,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
     streams = streams_of(context, arguments)
-    from gpunion.cli.sessions.pipes import HERE, listen
+    from gpunion.cli.sessions.listening import HERE
+    from gpunion.cli.sessions.pipes import listen
 
     job_id = find_job(context.campus(arguments), arguments.job)
     there, here = arguments.ports
 
     async def serve() -> None:
-        server = await listen(
+        listening = await listen(
             here, lambda: streams.into_job(job_id, f"port:{there}"), lambda why: context.screen.note(why)
         )
         address = f"{HERE}:{here}"
@@ -39,8 +40,8 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             context.screen.record({"job_id": job_id, "port": there, "address": address})
         else:
             context.screen.line(f"{address} is port {there} of {short(job_id)}. Ctrl-C ends it.")
-        async with server:
-            await server.serve_forever()
+        async with listening:
+            await asyncio.Event().wait()  # for Ctrl-C
 
     try:
         asyncio.run(serve())

@@ -15,17 +15,18 @@ const LEVELS = {
 const MARKS = { running: "●", moving: "➜", leaving: "▲", waiting: "○", over: "□" };
 
 const at = (id) => document.getElementById(id);
+let key = ""; // the session's token
 let leavesAt = null;
 let spoken = "";
 let failures = 0;
 
 function open() {
-  const token = location.hash.slice(1) || sessionStorage.getItem("key") || "";
-  if (token) {
-    sessionStorage.setItem("key", token); // of this tab alone, so that reloading it works
+  key = location.hash.slice(1) || sessionStorage.getItem("key") || "";
+  if (key) {
+    sessionStorage.setItem("key", key); // of this tab alone, so that reloading it works
     history.replaceState(null, "", location.pathname);
   }
-  const path = token ? `/lab?token=${encodeURIComponent(token)}` : "/lab";
+  const path = key ? `/lab?token=${encodeURIComponent(key)}` : "/lab";
   at("lab").src = path;
 }
 
@@ -158,7 +159,9 @@ function tick() {
 
 async function look() {
   try {
-    const answer = await fetch("state.json", { cache: "no-store" });
+    const headers = { authorization: `token ${key}` };
+    const answer = await fetch("state.json", { cache: "no-store", headers });
+    if (answer.status === 401) throw new Error("open the address that gpunion notebook prints");
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     const told = await answer.json();
     if (told.trouble) throw new Error(told.trouble);
