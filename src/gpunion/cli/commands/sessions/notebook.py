@@ -91,7 +91,7 @@ def _open(arguments: argparse.Namespace, context: Context, campus: Campus, sessi
         else:
             context.screen.line(url)
         if not arguments.no_browser and not context.screen.as_json:
-            open_page(url)
+            open_page(url, Path(context.environment.get("HOME") or Path.home()))
 
     def served(url: str, now: Json) -> None:
         ready(url, now)
