@@ -16,8 +16,8 @@ def test_a_browser_is_started_with_a_private_page_that_leads_there_and_is_gone_l
 
     def opens(address: str) -> bool:
         page = Path(unquote(urlsplit(address).path))
-        modes = [stat.S_IMODE(path.stat().st_mode) for path in (page, page.parent)]
-        started.append((address, page.read_text(encoding="utf-8"), *modes))
+        file_mode, folder_mode = (stat.S_IMODE(path.stat().st_mode) for path in (page, page.parent))
+        started.append((address, page.read_text(encoding="utf-8"), file_mode, folder_mode))
         return True
 
     removing = open_page(URL, tmp_path, opens, stays_s=0)

@@ -205,6 +205,24 @@ async def test_what_can_do_no_harm_twice_is_asked_again_where_the_session_moved(
     assert len(place.seen) == (2 if again else 1)
 
 
+@pytest.mark.parametrize(
+    ("body", "times"),
+    [
+        (b'{"type": "file", "format": "base64", "chunk": 2, "content": "QUJD"}', 1),
+        (b'{"chunk":-1,"content":"QUJD"}', 1),
+        (b'{"type": "file", "format": "text", "content": "a \\"chunk\\" of it"}', 2),
+    ],
+)
+async def test_a_piece_of_an_upload_is_not_sent_twice_since_it_would_be_there_twice(
+    body: bytes, times: int
+) -> None:
+    answers = iter([None, OK])
+    async with serving(lambda request: next(answers)) as place:
+        said = await place.ask("PUT", "/api/contents/big.bin", body=body)
+    assert len(place.seen) == times
+    assert said.startswith(b"HTTP/1.1 200" if times == 2 else b"HTTP/1.1 503")
+
+
 async def test_a_download_arrives_whole_and_nothing_of_what_the_guest_sends_behind_it() -> None:
     body = bytes(range(256)) * 40_000
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Other: kept\r\n\r\n" % len(body)
