@@ -29,8 +29,10 @@ OF_ONE_HOP = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 )
 
-# A guest's word about what its pages may do here.
-NOT_PASSED_ON = (b"service-worker-allowed",)
+# A guest's word about what its pages may do here. What a browser kept would run in the next session of that
+# name, and asking that one whether it is the same is no help: the first one has chosen what is asked.
+NOT_PASSED_ON = (b"service-worker-allowed", b"cache-control", b"expires", b"pragma")
+NOT_KEPT = (b"cache-control", b"no-store")
 
 Open = Callable[[], Awaitable[ByteStream]]
 
@@ -233,4 +235,6 @@ def _large(request: Any, answer: Any) -> int | None:
 
 def _answered(answer: Any, *more: tuple[bytes, bytes]) -> Any:
     kept = [(name, value) for name, value in answer.headers if name not in (*OF_ONE_HOP, *NOT_PASSED_ON)]
-    return h11.Response(status_code=answer.status_code, headers=[*kept, *more], reason=answer.reason)
+    return h11.Response(
+        status_code=answer.status_code, headers=[*kept, NOT_KEPT, *more], reason=answer.reason
+    )

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from gpunion.cli.sessions.exchange import REPEATABLE
+from gpunion.cli.sessions.exchange import LARGE_BYTES, REPEATABLE
 from gpunion.cli.sessions.forwarder import Forwarder, Page
 from gpunion.cli.sessions.origin import Site
 from gpunion.sdk.errors import ApiProblem
@@ -221,6 +221,19 @@ async def test_a_piece_of_an_upload_is_not_sent_twice_since_it_would_be_there_tw
         said = await place.ask("PUT", "/api/contents/big.bin", body=body)
     assert len(place.seen) == times
     assert said.startswith(b"HTTP/1.1 200" if times == 2 else b"HTTP/1.1 503")
+
+
+async def test_nothing_a_session_sends_stays_in_the_browser_for_the_next_one_of_its_name() -> None:
+    answer = (
+        b"HTTP/1.1 200 OK\r\nCache-Control: public, max-age=31536000, immutable\r\n"
+        b"Expires: Thu, 01 Jan 2099 00:00:00 GMT\r\nContent-Length: %d\r\n\r\n"
+    )
+    for size in (2, LARGE_BYTES):
+        async with serving(lambda request, size=size: answer % size + b"x" * size) as place:  # type: ignore[misc]
+            head = (await place.ask("GET", "/static/lab/main.js")).lower().partition(b"\r\n\r\n")[0]
+        assert head.count(b"cache-control") == 1
+        assert b"cache-control: no-store" in head
+        assert b"expires" not in head
 
 
 async def test_a_download_arrives_whole_and_nothing_of_what_the_guest_sends_behind_it() -> None:
