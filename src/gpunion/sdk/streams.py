@@ -6,7 +6,9 @@ A session that moves is waited for, by the coordinator and here: a coordinator t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from typing import Any
 from urllib.parse import quote, urlencode
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -19,6 +21,8 @@ ANSWER_LIMIT_S = 150.0
 AGAIN_S = 0.5
 CLOSE_LIMIT_S = 1.0
 PIECE_BYTES = 1 << 16
+# So long nothing comes, then the coordinator is asked whether it is there, and given as long to say so.
+QUIET_S = 20.0
 DONE = 1000
 
 
@@ -29,24 +33,58 @@ class StreamBroken(ClientError):
 class ByteStream:
     """Read until nothing comes; write; end."""
 
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: ClientConnection, *, quiet_s: float = QUIET_S) -> None:
         self._connection = connection
-        self._ended_there = False
+        self._quiet_s = quiet_s
+        self._ended_there = self._lost = False
 
     @property
     def alive(self) -> bool:
-        return self._connection.state.name == "OPEN" and not self._ended_there
+        return self._connection.state.name == "OPEN" and not self._ended_there and not self._lost
 
     async def read(self) -> bytes:
         if self._ended_there:
             return b""
         try:
-            data = await self._connection.recv()
+            data = await self._came()
         except ConnectionClosed as closed:
             raise _broken(closed) from closed
         piece = data if isinstance(data, bytes) else data.encode()
         self._ended_there = not piece
         return piece
+
+    async def _came(self) -> bytes | str:
+        """A machine that changes its network has connections that are dead without a word. Asked only while
+        somebody reads and nothing comes: the answer stands behind what nobody has read yet."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._quiet_s):
+                return await self._connection.recv()
+        receiving = asyncio.ensure_future(self._connection.recv())
+        try:
+            while not receiving.done():
+                await self._ask_whether_there(receiving)
+                await asyncio.wait([receiving], timeout=self._quiet_s)
+            return receiving.result()
+        finally:
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+
+    async def _ask_whether_there(self, receiving: asyncio.Future[bytes | str]) -> None:
+        """Returns once anything has come."""
+        asking = asyncio.ensure_future(self._asked())
+        either: list[asyncio.Future[Any]] = [receiving, asking]
+        try:
+            await asyncio.wait(either, timeout=self._quiet_s, return_when=asyncio.FIRST_COMPLETED)
+            if not receiving.done() and not asking.done():
+                self._lost = True
+                self._connection.transport.abort()
+                raise StreamBroken("the coordinator is not heard any more")
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _asked(self) -> None:
+        await (await self._connection.ping())
 
     async def write(self, data: bytes) -> None:
         try:
@@ -99,7 +137,7 @@ class Streams:
                 close_timeout=CLOSE_LIMIT_S,
                 compression=None,
                 proxy=None,
-                ping_interval=None,  # a guest that stands still keeps its streams
+                ping_interval=None,  # ByteStream does so, and only where the answer would be read
             )
         except InvalidStatus as refused:
             raise self._refusal(

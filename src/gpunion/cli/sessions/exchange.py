@@ -16,8 +16,8 @@ from gpunion.sdk.streams import ByteStream, StreamBroken
 
 # Asking twice for these is as good as once.
 REPEATABLE = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
-# JupyterLab sends a large file in pieces, each a PUT of an object with this in it, and its server appends them.
-# Inside of a text its quotes would be written otherwise.
+# JupyterLab sends a large file in pieces, each a PUT of an object with this in it, and its server appends
+# them. Inside of a text its quotes would be written otherwise.
 APPENDS = b'"chunk"'
 # A notebook that is being saved; what is larger is sent once, and its sender told if that failed.
 KEPT_BODY_MAX_BYTES = 32 * 1024**2
