@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.cli.jobs.beneath import Beneath
+from gpunion.cli.jobs.beneath import Beneath, part_of
 from tests.trees import SmallTree, a_tree
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job
 
@@ -75,7 +75,7 @@ def test_a_link_that_is_put_in_the_way_meanwhile_is_not_followed(terminal: Termi
 
 
 def test_a_part_that_became_a_link_meanwhile_is_not_written_through(terminal: Terminal, key: Path) -> None:
-    part = terminal.here / "results" / ".a.gpunion-part"
+    part = terminal.here / "results" / part_of("a")
 
     def swap() -> None:
         part.unlink()
@@ -86,7 +86,7 @@ def test_a_part_that_became_a_link_meanwhile_is_not_written_through(terminal: Te
 
 
 def test_a_part_that_was_left_as_a_link_is_made_anew(terminal: Terminal, key: Path) -> None:
-    (terminal.here / "results" / ".a.gpunion-part").symlink_to(key)
+    (terminal.here / "results" / part_of("a")).symlink_to(key)
     assert fetch(terminal, a_tree({"a": b"made"})) == 0
     assert key.read_text() == KEY
     assert (terminal.here / "results" / "a").read_bytes() == b"made"
@@ -141,3 +141,9 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     here.link("c/l", "f", ".l")
     here.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_name_as_long_as_a_system_takes_is_fetched(terminal: Terminal) -> None:
+    longest = "实验结果" * 20 + "-" * 11 + ".txt"
+    assert fetch(terminal, a_tree({longest: b"made", "other": b"too"})) == 0
+    assert (terminal.here / "results" / longest).read_bytes() == b"made"

@@ -7,6 +7,7 @@ link or a file, is removed.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 # Somebody may put something else there between two looks, but not without end.
 TRIES = 8
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+PART_SUFFIX = ".gpunion-part"
 
 
 class Beneath:
@@ -82,6 +84,14 @@ class Beneath:
                 os.unlink(by_way_of, dir_fd=folder)
             os.symlink(target, by_way_of, dir_fd=folder)
             os.replace(by_way_of, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def part_of(path: str) -> str:
+    """Where a file grows before it has its name. Short, since names have as many bytes as a system allows;
+    the same each time, so that a fetch that broke off goes on."""
+    folder, slash, name = path.rpartition("/")
+    short = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+    return f"{folder}{slash}.{short}{PART_SUFFIX}"
 
 
 def open_regular(folder: int, name: str, flags: int, mode: int = 0o600) -> int:

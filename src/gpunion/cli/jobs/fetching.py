@@ -14,14 +14,13 @@ from pathlib import Path
 
 from gpunion.cli.campus import Campus, Json
 from gpunion.cli.exits import CONFLICT, NOT_FOUND, Trouble
-from gpunion.cli.jobs.beneath import Beneath
+from gpunion.cli.jobs.beneath import Beneath, part_of
 from gpunion.cli.jobs.job_names import short
 from gpunion.cli.output.screen import Screen
 from gpunion.cli.output.transfer import Transfer
 from gpunion.sdk.errors import ApiProblem
 from gpunion.vault.tree import BLOCK_SIZE_BYTES, BadTree, FileEntry, check_link_strictly
 
-PART_PREFIX, PART_SUFFIX = ".", ".gpunion-part"
 # A running job's output is listed again when a newer checkpoint replaced the one being fetched.
 ROUNDS = 5
 NAMES_SHOWN = 10
@@ -172,7 +171,7 @@ class _Shelf:
             if stat.S_ISLNK(entry.mode):
                 self._link(entry, os.fsdecode(data))
                 continue
-            descriptor = self.here.open_file(_part(entry.path), os.O_WRONLY)
+            descriptor = self.here.open_file(part_of(entry.path), os.O_WRONLY)
             with open(descriptor, "wb") as file:
                 file.seek(offset)
                 file.write(data)
@@ -181,12 +180,12 @@ class _Shelf:
                 self._finish(entry)
 
     def _finish(self, entry: FileEntry) -> None:
-        descriptor = self.here.open_file(_part(entry.path), os.O_RDONLY)
+        descriptor = self.here.open_file(part_of(entry.path), os.O_RDONLY)
         try:
             os.fchmod(descriptor, stat.S_IMODE(entry.mode) | 0o200)
         finally:
             os.close(descriptor)
-        self.here.rename(_part(entry.path), _name(entry.path))
+        self.here.rename(part_of(entry.path), _name(entry.path))
 
     def _link(self, entry: FileEntry, target: str) -> None:
         """It lies where its name says, since no folder on the way is a link: so its depth can be counted."""
@@ -195,7 +194,7 @@ class _Shelf:
         except BadTree:
             self.left_out.append(entry.path)
             return
-        self.here.link(entry.path, target, _name(_part(entry.path)))
+        self.here.link(entry.path, target, _name(part_of(entry.path)))
 
     def _is_whole(self, there: os.stat_result, entry: FileEntry) -> bool:
         if not stat.S_ISREG(there.st_mode) or there.st_size != entry.size_bytes:
@@ -204,7 +203,7 @@ class _Shelf:
 
     def _lacking(self, entry: FileEntry) -> list[int]:
         """Offsets of the blocks that a file on its way lacks; it is made where it is not there."""
-        descriptor = self.here.make_file(_part(entry.path))
+        descriptor = self.here.make_file(part_of(entry.path))
         fresh = os.fstat(descriptor).st_size == 0
         os.ftruncate(descriptor, entry.size_bytes)
         if fresh:
@@ -245,8 +244,3 @@ def _differing(descriptor: int, entry: FileEntry) -> list[int]:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _part(path: str) -> str:
-    folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}{PART_PREFIX}{name}{PART_SUFFIX}"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunion.cli.campus import Json
-from gpunion.cli.jobs.beneath import Beneath
+from gpunion.cli.jobs.beneath import Beneath, part_of
 from gpunion.sdk.streams import ByteStream, StreamBroken
 from gpunion.vault.tree import BadTree, check_link_strictly, check_path
 
@@ -153,7 +153,7 @@ def _one(
         brought.left_out.append(entry.name)
     elif entry.issym():
         if there is None or stat.S_ISLNK(there.st_mode):
-            here.link(entry.name, entry.linkname, _unfinished(entry.name).rpartition("/")[2])
+            here.link(entry.name, entry.linkname, part_of(entry.name).rpartition("/")[2])
         else:
             brought.left_out.append(entry.name)
     elif entry.isreg() and not entry.issparse():
@@ -180,7 +180,7 @@ def _newer_here(there: os.stat_result, entry: tarfile.TarInfo) -> bool:
 
 def _write(source: Any, entry: tarfile.TarInfo, here: Beneath) -> int:
     """Beside its name first: what has its name is whole."""
-    unfinished = _unfinished(entry.name)
+    unfinished = part_of(entry.name)
     size = 0
     with open(here.make_file(unfinished), "wb") as file:
         file.truncate()
@@ -197,8 +197,3 @@ def _write(source: Any, entry: tarfile.TarInfo, here: Beneath) -> int:
 def _moment(entry: tarfile.TarInfo) -> float:
     """Dates that no file system has would be refused."""
     return min(max(0.0, float(entry.mtime)), DATE_MAX_S) if math.isfinite(entry.mtime) else 0.0
-
-
-def _unfinished(name: str) -> str:
-    folder, slash, name = name.rpartition("/")
-    return f"{folder}{slash}.{name[:100]}.gpunion-part"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpunion.cli.jobs.beneath import part_of
 from gpunion.cli.sessions.files import Brought, bring
 from gpunion.sdk.streams import ByteStream, StreamBroken
 
@@ -84,7 +85,7 @@ LONG = "d" * 247
 ATTACKS = {
     "by a link where the unfinished file is written": [
         link("b", "a/l/.."),
-        link(".x.gpunion-part", "b/.ssh/authorized_keys"),
+        link(part_of("x"), "b/.ssh/authorized_keys"),
         folder("a"),
         link("a/l", ".."),
         file("x"),
@@ -119,7 +120,7 @@ async def test_a_link_that_stood_there_is_not_written_through(home: Path) -> Non
     course.mkdir()
     (course / "x").symlink_to("../.ssh/authorized_keys")
     (course / "sub").symlink_to("../.ssh")
-    (course / ".y.gpunion-part").symlink_to("../.ssh/authorized_keys")
+    (course / part_of("y")).symlink_to("../.ssh/authorized_keys")
     await brought(course, file("x"), file("sub/authorized_keys"), file("y"), force=True)
     assert_untouched(home)
     assert (course / "sub" / "authorized_keys").read_bytes() == KEY
@@ -196,3 +197,11 @@ async def test_a_stream_that_breaks_leaves_whole_files_only(tmp_path: Path) -> N
     with pytest.raises((StreamBroken, tarfile.TarError)):
         await bring(Sent(data[:60_000], breaks=True), tmp_path, force=False)
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["whole"]
+
+
+async def test_a_name_as_long_as_a_system_takes_is_brought(tmp_path: Path) -> None:
+    longest = "实验结果" * 20 + "-" * 11 + ".txt"
+    assert len(longest.encode()) == 255
+    found = await brought(tmp_path, file("a"), file(longest), file("z"))
+    assert found.written == 3
+    assert (tmp_path / longest).read_bytes() == KEY
