@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpunion.cli.exits import CONFLICT, NOT_FOUND, OK, USAGE
+from tests.trees import a_tree
 from tests.unit.cli.campus_double import CampusDouble, Terminal, a_job
 
 
@@ -103,7 +104,7 @@ def test_a_port_that_is_taken_is_said_before_a_session_begins(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert gpunion("notebook", "--no-dir", "--name", "course", "--port", port) == CONFLICT
-    assert f"port {port} of this machine cannot be listened at" in gpunion.err
+    assert f"port {port} of this machine's loopback cannot be listened at" in gpunion.err
     assert "Nothing was begun; choose another: --port PORT" in gpunion.err
     assert campus.submitted == []
 
@@ -111,3 +112,16 @@ def test_a_port_that_is_taken_is_said_before_a_session_begins(
 def a_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
+
+
+def test_of_what_was_saved_nothing_comes_that_would_be_run_or_trusted_here(
+    gpunion: Terminal, campus: CampusDouble
+) -> None:
+    job = a_job(1, phase="succeeded", ended_at="2026-01-01T00:00:00.000Z", output="c")
+    campus.known[job["id"]] = job
+    campus.sessions_there = [a_session(job_id=job["id"], here=False, ended_at=job["ended_at"])]
+    campus.made = a_tree({".git/hooks/post-checkout": b"#!/x", "work.ipynb": b"{}"})
+    assert gpunion("sync", "course") == OK
+    assert (gpunion.here / "work.ipynb").read_bytes() == b"{}"
+    assert not (gpunion.here / ".git").exists()
+    assert ".git/hooks/post-checkout" in gpunion.err

@@ -31,6 +31,7 @@ class Wanted:
     job_id: str
     path: str  # "": everything
     target: Path
+    refuses: Callable[[str], bool] = lambda path: False  # what must not come to lie there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,9 @@ def _fetch(screen: Screen, campus: Campus, wanted: Wanted) -> Fetched:
         files = decode_record(answer)
     except BadTree as error:
         raise Trouble(f"the output of {short(wanted.job_id)} is listed wrongly: {error}") from error
-    chosen, base, inside = _choose(files, wanted)
+    asked, base, inside = _choose(files, wanted)
+    chosen = [entry for entry in asked if not wanted.refuses(entry.path)]
+    refused = [entry.path for entry in asked if wanted.refuses(entry.path)]
     root = base / inside
     with closing(Beneath(base, inside)) as here:
         shelf = _Shelf(root=root, here=here)
@@ -92,6 +95,10 @@ def _fetch(screen: Screen, campus: Campus, wanted: Wanted) -> Fetched:
             _fetch_blocks(campus, wanted.job_id, str(answer["checkpoint_id"]), shelf, transfer.advance)
     for name in shelf.left_out:
         screen.note(f"Left out, since it would lead outside {root}: the link {name}")
+    if refused:
+        more = f" and {len(refused) - NAMES_SHOWN} more" if len(refused) > NAMES_SHOWN else ""
+        names = ", ".join(refused[:NAMES_SHOWN])
+        screen.note(f"Left out, since programs here would run it or trust it: {names}{more}")
     return Fetched(
         job_id=wanted.job_id,
         checkpoint_id=str(answer["checkpoint_id"]),

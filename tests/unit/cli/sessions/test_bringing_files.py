@@ -146,7 +146,7 @@ async def test_what_is_no_file_folder_or_link_inside_is_left_out_and_the_rest_co
         (hard, b""),
         file("a/last"),
     )
-    assert found.left_out == ["up", "pipe", "device", "hard"]
+    assert found.left_out.first == ["up", "pipe", "device", "hard"]
     assert sorted(str(path.relative_to(target)) for path in target.rglob("*")) == [
         "a",
         "a/file",
@@ -186,7 +186,7 @@ async def test_what_is_newer_here_stays_and_what_is_the_same_is_not_written_agai
     await brought(tmp_path, file("same"), file("mine", b"old"))
     (tmp_path / "mine").write_bytes(b"my own work")
     again = await brought(tmp_path, file("same"), file("mine", b"theirs"))
-    assert (again.files, again.written, again.kept) == (2, 0, ["mine"])
+    assert (again.files, again.written, again.kept.first) == (2, 0, ["mine"])
     assert (tmp_path / "mine").read_bytes() == b"my own work"
     forced = await brought(tmp_path, file("mine", b"theirs"), force=True)
     assert (forced.written, (tmp_path / "mine").read_bytes()) == (1, b"theirs")
@@ -205,3 +205,69 @@ async def test_a_name_as_long_as_a_system_takes_is_brought(tmp_path: Path) -> No
     found = await brought(tmp_path, file("a"), file(longest), file("z"))
     assert found.written == 3
     assert (tmp_path / longest).read_bytes() == KEY
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".git/hooks/post-checkout",
+        "project/.git/config",
+        ".git",
+        ".GIT/config",
+        ".ssh/authorized_keys",
+        ".bashrc",
+        ".config/systemd/user/x.service",
+        ".netrc",
+        "deep/.envrc",
+        "id_rsa",
+    ],
+)
+async def test_what_would_be_run_or_trusted_here_is_left_out_and_named(tmp_path: Path, name: str) -> None:
+    found = await brought(tmp_path, file(name), file("work.ipynb"), force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["work.ipynb"]
+    assert found.believed.first == [name]
+    assert found.plain()["left_out"] == [name]
+
+
+async def test_a_link_is_no_way_around_that(tmp_path: Path) -> None:
+    found = await brought(tmp_path, folder("mine"), file("mine/config"), link(".git", "mine"))
+    assert found.believed.first == [".git"]
+    assert not (tmp_path / ".git").is_symlink()
+
+
+async def test_of_any_number_of_names_the_first_are_kept_and_the_others_counted(tmp_path: Path) -> None:
+    found = await brought(tmp_path, *(file(f"/{number:04}{'x' * 5000}") for number in range(300)))
+    assert found.left_out.number == 300
+    assert len(found.left_out.first) == 20
+    assert sum(len(name) for name in found.left_out.first) < 10_000
+
+
+def a_head(
+    name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, details: dict[str, str] | None = None
+) -> bytes:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.size, entry.pax_headers = kind, size, details or {}
+    return entry.tobuf(tarfile.PAX_FORMAT)
+
+
+HOLES = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "10"}
+NOT_FILES = {
+    "heads in front of heads": a_head("a", tarfile.XHDTYPE) * 3000,
+    "holes that are no numbers": a_head("f", details={"GNU.sparse.size": "abc", "GNU.sparse.map": "1,2,3"}),
+    "holes in front of a file": a_head("f", size=512, details=HOLES) + b"zz\n" + bytes(509),
+    "holes of the old kind": a_head("f", tarfile.GNUTYPE_SPARSE),
+    "details of all that follow": tarfile.TarInfo.create_pax_global_header({"comment": "x"}),
+}
+
+
+@pytest.mark.parametrize("sent", NOT_FILES.values(), ids=NOT_FILES)
+async def test_what_is_no_archive_of_files_is_said_to_be_none(tmp_path: Path, sent: bytes) -> None:
+    with pytest.raises(tarfile.TarError):
+        await bring(Sent(sent + bytes(10240)), tmp_path, force=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_name_that_is_too_long_here_keeps_nothing_else_away(tmp_path: Path) -> None:
+    found = await brought(tmp_path, file("y" * 300), file("z"))
+    assert found.left_out.number == 1
+    assert (tmp_path / "z").read_bytes() == KEY

@@ -13,16 +13,19 @@ from gpunion.cli.context import Context
 from gpunion.cli.exits import OK, Trouble
 from gpunion.cli.jobs.fetching import Wanted, fetch_output
 from gpunion.cli.jobs.finishing import wait_until_sent
+from gpunion.cli.jobs.trusting import is_believed
 from gpunion.cli.quantities import shown_size
 from gpunion.cli.sessions.asking import session_called, streams_of
-from gpunion.cli.sessions.files import SHOWN_MAX, Brought, bring
+from gpunion.cli.sessions.files import Brought, Names, bring
 from gpunion.sdk.errors import ApiProblem
 from gpunion.sdk.streams import StreamBroken
 from gpunion.text import counted
 
+BELIEVED = "left out, since programs here would run it or trust it"
 CONNECTS = True
-JSON = """`{session, from, target, files, written, written_bytes, kept, left_out}`; `from`: the session, or
-what it saved last (then the fields of `gpunion cp`). `kept`: newer here, so not replaced."""
+JSON = """`{session, from, target, files, written, written_bytes, kept, kept_number, left_out,
+left_out_number}`; `from`: the session, or what it saved last (then the fields of `gpunion cp`). `kept`: newer
+here, so not replaced; `left_out`: would lead elsewhere, or be run or trusted here. Of both the first 20."""
 EXAMPLES = ("gpunion sync course", "gpunion sync course results --force")
 
 
@@ -61,16 +64,26 @@ def _from_session(arguments: argparse.Namespace, context: Context, session: Json
         return OK
     changed = f"{brought.written} of them changed ({shown_size(brought.written_bytes)})"
     context.screen.line(f"{counted(brought.files, 'file')} of {session['name']}, {changed}, in {target}")
-    for names, words in ((brought.kept, "newer here, kept as it is"), (brought.left_out, "left out")):
-        for name in names[:SHOWN_MAX]:
-            context.screen.note(f"  {name}: {words}")
-    if brought.kept:
+    for names, words in (
+        (brought.kept, "newer here, kept as it is"),
+        (brought.believed, BELIEVED),
+        (brought.left_out, "left out"),
+    ):
+        _name(context, names, words)
+    if brought.kept.number:
         context.screen.note("--force puts the session's files over those.")
     return OK
 
 
+def _name(context: Context, names: Names, words: str) -> None:
+    for name in names.first:
+        context.screen.note(f"  {name}: {words}")
+    if names.number > len(names.first):
+        context.screen.note(f"  and {names.number - len(names.first)} more: {words}")
+
+
 def _from_save(context: Context, campus: Campus, session: Json, target: Path) -> int:
-    wanted = Wanted(job_id=session["job_id"], path="", target=target)
+    wanted = Wanted(job_id=session["job_id"], path="", target=target, refuses=is_believed)
     wait_until_sent(context, campus, wanted.job_id)
     try:
         fetched = fetch_output(context.screen, campus, wanted)
