@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpunion.text import duration_in_words, size_in_words
+from gpunion.tunnel.targets import PORT_MAX
 
 DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 SIZE_UNITS = {
@@ -80,6 +81,12 @@ def positive_count(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, one or more")
     if int(text) == 0:
         raise argparse.ArgumentTypeError("0 is not enough; at least 1 is needed")
+    return int(text)
+
+
+def port_number(text: str) -> int:
+    if not text.strip().isdecimal() or not 0 < int(text) <= PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: those are numbers from 1 to {PORT_MAX}")
     return int(text)
 
 

@@ -114,6 +114,14 @@ def a_free_port() -> int:
         return int(server.getsockname()[1])
 
 
+@pytest.mark.parametrize("port", ["99999", "65536", "0", "-1", "1e3", "9" * 30])
+def test_a_port_that_is_none_is_refused_in_words(gpunion: Terminal, port: str) -> None:
+    gpunion.environment |= {"GPUNION_URL": "http://campus.example", "GPUNION_TOKEN": "token"}
+    assert gpunion("notebook", "course", f"--port={port}") == USAGE
+    assert "65535" in gpunion.err
+    assert "bug" not in gpunion.err
+
+
 def test_of_what_was_saved_nothing_comes_that_would_be_run_or_trusted_here(
     gpunion: Terminal, campus: CampusDouble
 ) -> None:

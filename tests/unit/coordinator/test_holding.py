@@ -104,8 +104,10 @@ async def test_a_guest_that_stands_still_for_a_save_is_waited_for(campus: FakeCa
 async def test_a_server_that_is_not_up_yet_is_waited_for_and_a_port_is_not(campus: FakeCampus) -> None:
     campus.headquarters.started()
     campus.tunnels.why = "nobody listens"
-    with pytest.raises(ApiError, match="nobody listens"):
+    with pytest.raises(ApiError, match="nobody listens") as refused:
         await campus.lead(Port(6006))
+    assert "gpunion logs" in refused.value.problem.next_step
+    assert "{" not in refused.value.problem.next_step
     asked = asyncio.create_task(campus.lead())
     await asyncio.sleep(0.15)
     assert not asked.done()

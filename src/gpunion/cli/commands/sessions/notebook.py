@@ -13,7 +13,7 @@ from gpunion.cli.jobs.following import exit_code_of
 from gpunion.cli.jobs.job_flags import add_job_flags
 from gpunion.cli.jobs.last_words import show_last_words
 from gpunion.cli.jobs.submitting import submit
-from gpunion.cli.quantities import positive_count
+from gpunion.cli.quantities import port_number
 from gpunion.cli.sessions.asking import (
     add_session_flags,
     living,
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_job_flags(parser)
     add_session_flags(parser)
-    parser.add_argument("--port", type=positive_count, metavar="PORT", help="of this machine, for its page")
+    parser.add_argument("--port", type=port_number, metavar="PORT", help="of this machine, for its page")
     parser.add_argument("--no-browser", action="store_true", help="say its address and open nothing")
 
 

@@ -87,7 +87,7 @@ class _Search:
                     TRY_AGAIN,
                     "not_reached",
                     str(refused),
-                    "look at its output (GET /api/v1/jobs/{id}/logs), or ask again in a moment",
+                    f"look at its output (gpunion logs {self._job_id}), or ask again in a moment",
                 ) from refused
             return None
 
