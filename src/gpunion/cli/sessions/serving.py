@@ -106,7 +106,7 @@ async def _asked(campus: Campus, name: str) -> Json | None:
 
 def _taken(site: Site, error: OSError, next_step: str) -> Trouble:
     return Trouble(
-        f"port {site.port} of this machine's loopback cannot be listened at",
+        f"port {site.port} of this machine cannot be listened at",
         why=error.strerror or str(error),
         next_step=next_step,
         code=CONFLICT,
