@@ -104,7 +104,7 @@ def test_a_port_that_is_taken_is_said_before_a_session_begins(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert gpunion("notebook", "--no-dir", "--name", "course", "--port", port) == CONFLICT
-    assert f"port {port} of this machine's loopback cannot be listened at" in gpunion.err
+    assert f"port {port} of this machine cannot be listened at" in gpunion.err
     assert "Nothing was begun; choose another: --port PORT" in gpunion.err
     assert campus.submitted == []
 
