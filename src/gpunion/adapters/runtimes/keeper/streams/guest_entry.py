@@ -36,6 +36,9 @@ DATA, RESIZE = b"d", b"r"
 PR_SET_NO_NEW_PRIVS, PR_SET_DUMPABLE, PR_SET_PDEATHSIG = 38, 4, 1
 PROCESSES_MAX = 4096
 NO_SHELL = 127
+TYPED_MAX_BYTES = 64 * 1024  # that no program has read yet
+TRY_AGAIN_MS = 1000
+GONE = select.POLLHUP | select.POLLERR | select.POLLRDHUP
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -116,8 +119,8 @@ def _terminal(here: socket.socket, plan: dict[str, object]) -> None:
         os.write(2, b"there is no shell here\r\n")
         os._exit(NO_SHELL)
     _resize(master, int(str(plan["rows"])), int(str(plan["columns"])))
-    here.sendall(b"+")
     try:
+        here.sendall(b"+")
         _carry(here, master)
     finally:
         os.close(master)  # the shell and what it started hear that nobody is there any more
@@ -126,26 +129,57 @@ def _terminal(here: socket.socket, plan: dict[str, object]) -> None:
 
 
 def _carry(here: socket.socket, master: int) -> None:
-    arrived = bytearray()
+    """Never waits to write: where a program reads nothing it still hears that its user is gone."""
+    here.setblocking(False)
+    os.set_blocking(master, False)
+    arrived, typed, shown = bytearray(), bytearray(), bytearray()
     while True:
-        ready, _, _ = select.select([here.fileno(), master], [], [])
-        if master in ready:
-            try:
-                data = os.read(master, PIECE_BYTES)
-            except OSError:  # its last program has ended
+        full = len(typed) >= TYPED_MAX_BYTES
+        ways = select.poll()
+        reads = 0 if full else select.POLLIN
+        ways.register(here, select.POLLRDHUP | reads | (select.POLLOUT if shown else 0))
+        if not shown or typed:
+            ways.register(master, (0 if shown else select.POLLIN) | (select.POLLOUT if typed else 0))
+        happened = dict(ways.poll(TRY_AGAIN_MS if typed else None))
+        if full and happened.get(here.fileno(), 0) & GONE:
+            return
+        if happened.get(here.fileno(), 0) & ~select.POLLOUT:
+            data = _read(here.fileno())
+            if data == b"":
                 return
-            if not data:
+            arrived += data or b""
+            _obey(arrived, typed, master)
+        if not shown and happened.get(master, 0) & ~select.POLLOUT:
+            data = _read(master)
+            if data == b"":  # its last program has ended
                 return
-            here.sendall(data)
-        if here.fileno() in ready:
-            data = here.recv(PIECE_BYTES)
-            if not data:
-                return
-            arrived += data
-            _obey(arrived, master)
+            shown += data or b""
+        elif happened.get(master, 0) & GONE:
+            typed.clear()  # nobody is left to read it; what was shown is still to be sent
+        try:
+            _write(master, typed)
+        except OSError:
+            typed.clear()
+        _write(here.fileno(), shown)
 
 
-def _obey(arrived: bytearray, master: int) -> None:
+def _read(descriptor: int) -> bytes | None:
+    """None: nothing just now."""
+    try:
+        return os.read(descriptor, PIECE_BYTES)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def _write(descriptor: int, data: bytearray) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while data:
+            del data[: os.write(descriptor, data)]
+
+
+def _obey(arrived: bytearray, typed: bytearray, master: int) -> None:
     while len(arrived) >= HEAD.size:
         kind, size = HEAD.unpack_from(arrived)
         if len(arrived) < HEAD.size + size:
@@ -153,8 +187,7 @@ def _obey(arrived: bytearray, master: int) -> None:
         body = bytes(arrived[HEAD.size : HEAD.size + size])
         del arrived[: HEAD.size + size]
         if kind == DATA:
-            while body:
-                body = body[os.write(master, body) :]
+            typed += body
         elif kind == RESIZE and size == SIZE.size:
             _resize(master, *SIZE.unpack(body))
 
