@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from gpunion.tunnel.messages import PIECE_BYTES
 from gpunion.tunnel.streams import Stream, StreamClosed
@@ -19,22 +20,32 @@ async def at_once(size_bytes: int) -> None:
 async def carry(
     stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pace: Pace = at_once
 ) -> None:
-    """Until both directions have ended, or one of the two sides breaks off; then the other hears of it."""
+    """Until both directions have ended, or one of the two sides breaks off; then the other hears of it.
+
+    Also while whoever is at the socket reads nothing: a guest must not keep a stream from being closed."""
     both = [
         asyncio.create_task(_outward(stream, reader, pace)),
         asyncio.create_task(_inward(stream, writer, pace)),
     ]
+    carrying = asyncio.gather(*both)
+    breaking = asyncio.create_task(stream.broken())
     try:
-        await asyncio.gather(*both)
+        ends: list[asyncio.Future[Any]] = [carrying, breaking]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if carrying.done():
+            await carrying
     except StreamClosed:
         return  # the other side said so
     except OSError as error:
         await _broken(stream, error)
     finally:
-        for task in both:
+        for task in (*both, breaking):
             task.cancel()
-        await asyncio.gather(*both, return_exceptions=True)
-        writer.close()
+        await asyncio.gather(*both, breaking, carrying, return_exceptions=True)
+        if stream.closed:
+            writer.transport.abort()  # what nobody reads is not waited for
+        else:
+            writer.close()
 
 
 async def _outward(stream: Stream, reader: asyncio.StreamReader, pace: Pace) -> None:

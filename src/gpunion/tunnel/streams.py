@@ -62,6 +62,7 @@ class Stream:
         self._owed = 0  # passed on and not yet given back
         self._something = asyncio.Event()
         self._ended_there = self._ended_here = False
+        self._broken = asyncio.Event()
         self.closed = ""  # why, once it is over before its end
 
     async def read(self) -> bytes:
@@ -109,6 +110,10 @@ class Stream:
     def over(self) -> bool:
         return bool(self.closed) or (self._ended_here and self._ended_there and not self._arrived)
 
+    async def broken(self) -> None:
+        """Waits until it is over before its end."""
+        await self._broken.wait()
+
     # --- what the connection brings ---
 
     def took(self, kind: Kind, body: bytes) -> None:
@@ -146,6 +151,7 @@ class Stream:
     def broke(self, why: str) -> None:
         self.closed = self.closed or why
         self._arrived.clear()
+        self._broken.set()
         self._something.set()
         self._more_credit.set()
 
