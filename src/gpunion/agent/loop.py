@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from gpunion.agent.inbox import Answer, Arrived, Connected, Disconnected, Happened, Inbox, Item, Urgency
 from gpunion.agent.next_saved_state import saved_after, worth_writing
+from gpunion.agent.tasks import in_own_thread
 from gpunion.domain.environment import InstalledEnvironment
 from gpunion.domain.protocol.commit import AgentCommit
 from gpunion.domain.protocol.effects import AgentEffect, CancelTimer, SendReport, SetTimer
@@ -173,7 +174,7 @@ class AgentLoop:
     async def _write(self, commit: AgentCommit) -> bool:
         saved = saved_after(self.station, commit)
         try:
-            await asyncio.to_thread(self._disk.write, saved)
+            await in_own_thread(lambda: self._disk.write(saved))
         except DiskFault as fault:
             self.forgettable, self.no_room = str(fault), fault.no_room
             return False
@@ -182,7 +183,8 @@ class AgentLoop:
 
     async def _catch_up(self) -> None:
         try:
-            await asyncio.to_thread(self._disk.write, self.station.saved())
+            saved = self.station.saved()
+            await in_own_thread(lambda: self._disk.write(saved))
         except DiskFault as fault:
             self.forgettable, self.no_room = str(fault), fault.no_room
             return

@@ -148,7 +148,7 @@ async def _cut_while_still(world: World, note: RunNote, effect: Dump, until_s: f
         reached = await asyncio.to_thread(read_reached, world.control, note.paths)
     except (VaultFault, OSError) as fault:
         await let_go(world, note.run_id)
-        await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
+        await in_own_thread(lambda: shutil.rmtree(place, ignore_errors=True))
         raise DumpRefused(f"its files could not be set aside: {fault}") from fault
     return reached.step, reached.progress
 

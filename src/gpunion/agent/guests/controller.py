@@ -30,7 +30,7 @@ from gpunion.agent.program.save_request import (
 )
 from gpunion.agent.program.session_end import tell_end
 from gpunion.agent.run_records.notes import RunNote
-from gpunion.agent.tasks import GuestTasks
+from gpunion.agent.tasks import GuestTasks, in_own_thread
 from gpunion.domain.ids import CheckpointId, RunId
 from gpunion.domain.jobs.run import EndReason
 from gpunion.domain.jobs.window import Subjob
@@ -369,7 +369,7 @@ class GuestHands:
                 if not fault.temporary:
                     break
                 await asyncio.sleep(KILL_AGAIN_S)
-        await asyncio.to_thread(shutil.rmtree, self._world.spool(self.run_id), True)
+        await in_own_thread(lambda: shutil.rmtree(self._world.spool(self.run_id), ignore_errors=True))
         await asyncio.to_thread(self._world.run_notes.forget, self.run_id)
         if self._world.environments is not None:
             self._world.environments.let_go(self.run_id)

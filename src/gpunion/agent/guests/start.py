@@ -167,7 +167,7 @@ async def _start_in_image(world: World, start: Start, began_s: float) -> GuestSt
         await brought_back(world, order.run_id, paths)
         if order.session is not None:
             await asyncio.to_thread(tell_restored_whole, world.control, paths.control_dir)
-    await asyncio.to_thread(shutil.rmtree, world.spool(order.run_id), True)
+    await in_own_thread(lambda: shutil.rmtree(world.spool(order.run_id), ignore_errors=True))
     manifest = restored.manifest
     return GuestStarted(
         run_id=order.run_id,
@@ -250,7 +250,7 @@ async def _bring_in(
 ) -> None:
     """Made beside the guest's directories and moved in, so that a cut leaves no half of it."""
     spool = world.spool(order.run_id)
-    await asyncio.to_thread(shutil.rmtree, spool, True)
+    await in_own_thread(lambda: shutil.rmtree(spool, ignore_errors=True))
     spool.mkdir(mode=0o700, parents=True)
     tree = spool / "work"
 
@@ -258,4 +258,4 @@ async def _bring_in(
         world.preparing.say(order.run_id, "fetching its directory", done)
 
     await make_tree(world, files, tree, cancelled, told)
-    await asyncio.to_thread(move_in, tree, paths.work_dir)
+    await in_own_thread(lambda: move_in(tree, paths.work_dir))

@@ -15,6 +15,7 @@ from gpunion.agent.loop import AgentLoop
 from gpunion.agent.owner.client import SOCKET_NAME
 from gpunion.agent.owner.kill_file import KillListener
 from gpunion.agent.owner.status import StatusBoard
+from gpunion.agent.tasks import in_own_thread
 from gpunion.agent.terms.editor import TermsDesk
 from gpunion.agent.terms.file import TermsTrouble
 from gpunion.domain.jobs.guest import OwnerState
@@ -139,7 +140,7 @@ class OwnerApi:
         if self._owner_state() is OwnerState.LEFT:
             raise No("This machine has left the campus. Next: gpunion join")
         # First the file: nothing starts before the engine says so, whatever the file says.
-        await asyncio.to_thread(lift_kill, self._state_dir)
+        await in_own_thread(lambda: lift_kill(self._state_dir))
         answer = await self._loop.owner_said(OwnerResumed())
         text = "This machine is shared again."
         if because := self._board.out_of_hours():
@@ -218,7 +219,7 @@ class OwnerApi:
         return tuple(sorted(set(value)))
 
     async def _kill(self) -> str:
-        receipt = await asyncio.to_thread(kill_all, self._state_dir)
+        receipt = await in_own_thread(lambda: kill_all(self._state_dir))
         answer = await self._loop.owner_said(OwnerKilled())
         text = f"Ended {counted(len(receipt.ended), 'guest')}. None comes until `gpunion resume`."
         if receipt.survivors:

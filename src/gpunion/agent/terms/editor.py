@@ -11,6 +11,7 @@ import structlog
 
 from gpunion.agent.loop import AgentLoop
 from gpunion.agent.machine.caps import Caps
+from gpunion.agent.tasks import in_own_thread
 from gpunion.agent.terms.file import KEYS, TermsTrouble, differences, shown_value, written
 from gpunion.agent.terms.in_force import TermsKeeper
 from gpunion.agent.terms.presence import Signs
@@ -42,12 +43,12 @@ class TermsDesk:
     async def change(self, changes: dict[str, Any]) -> str:
         """What changed, in words. TermsTrouble: nothing did, and why."""
         async with self._one_at_a_time:
-            terms = await asyncio.to_thread(self.keeper.with_changes, changes)
+            terms = await in_own_thread(lambda: self.keeper.with_changes(changes))
             return await self._change(terms, None)
 
     async def replace_all(self, text: str) -> str:
         async with self._one_at_a_time:
-            terms = await asyncio.to_thread(self.keeper.with_text, text)
+            terms = await in_own_thread(lambda: self.keeper.with_text(text))
             return await self._change(terms, text)
 
     async def look(self) -> None:
@@ -55,7 +56,7 @@ class TermsDesk:
         async with self._one_at_a_time:
             before = self.keeper.trouble
             try:
-                found = await asyncio.to_thread(self.keeper.look)
+                found = await in_own_thread(self.keeper.look)
                 if found is not None:
                     self._refuse_impossible(found)
                     await self._put_in_force(found)
@@ -96,12 +97,12 @@ class TermsDesk:
     async def try_parking(self) -> None:
         """Only where the terms want it: the driver is asked for it by a process of its own."""
         if self.keeper.terms.terms.park:
-            self._no_park = await asyncio.to_thread(self.why_no_park)
+            self._no_park = await in_own_thread(self.why_no_park)
 
     async def _change(self, terms: OwnersTerms, text: str | None) -> str:
         self._refuse_impossible(terms)
         said = differences(self.keeper.terms, terms)
-        await asyncio.to_thread(self.keeper.write, terms, text)
+        await in_own_thread(lambda: self.keeper.write(terms, text))
         if said:
             await self._put_in_force(terms)
         return said
@@ -121,9 +122,9 @@ class TermsDesk:
     async def _put_in_force(self, terms: OwnersTerms) -> None:
         said = differences(self.keeper.terms, terms, for_others=True)
         longer_alone = terms.terms.autonomy_s > self.keeper.terms.terms.autonomy_s
-        await asyncio.to_thread(self.keeper.take, terms)
+        await in_own_thread(lambda: self.keeper.take(terms))
         self.caps.take(terms)
-        await asyncio.to_thread(self._open_the_door, terms.terms.egress)
+        await in_own_thread(lambda: self._open_the_door(terms.terms.egress))
         station = self.loop.station
         station.change_facts(replace(station.facts, terms=terms.terms))
         await self.loop.owner_said(OwnerChangedTerms(said=said))
