@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Iterator
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunion.adapters.runtimes.keeper.streams.guest_sockets import connect
+from gpunion.adapters.runtimes.keeper.streams.guest_sockets import TakesNone, connect, connected
 from gpunion.ports.guest_streams import NotReached
 
 
@@ -94,3 +96,17 @@ def test_what_is_no_socket_or_has_nobody_listening_is_said(scratch: Path) -> Non
         connect(scratch, "ssh.sock")
     with pytest.raises(NotReached, match=r"no files\.sock"):
         connect(scratch, "files.sock")
+
+
+async def test_one_that_takes_no_connections_just_now_is_waited_for(scratch: Path) -> None:
+    with listening(scratch / "sockets" / "lab.sock") as listener:
+        waiting = []
+        with contextlib.suppress(TakesNone):
+            while True:
+                waiting.append(connect(scratch, "lab.sock"))
+        connecting = asyncio.create_task(connected(scratch, "lab.sock"))
+        await asyncio.sleep(0)
+        for one in waiting:
+            listener.accept()[0].close()
+            one.close()
+        (await connecting).close()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import os
 import resource
 import secrets
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from gpunion.adapters.runtimes.containers.container_command import Engine, EngineTrouble, client_environment
@@ -33,6 +33,7 @@ from gpunion.adapters.runtimes.keeper import users
 from gpunion.adapters.runtimes.keeper.guest_dir import PACKAGE_DIR, guest_paths
 from gpunion.adapters.runtimes.keeper.kept_runtime import LOG_LIMIT_BYTES, KeptRuntime
 from gpunion.adapters.runtimes.keeper.streams.entering import environment_of, someone_inside, terminal
+from gpunion.adapters.runtimes.keeper.streams.threads import beside
 from gpunion.adapters.runtimes.sandbox.launch_plan import (
     INSIDE,
     guest_environment,
@@ -136,8 +137,8 @@ class ContainerRuntime(KeptRuntime):
     async def _terminal(self, root: Path, place: Terminal) -> GuestStream:
         """By the engine's own command, with its profile for system calls. What the guest's program was given
         goes by the client's environment: a list of processes shows every word."""
-        inside = await asyncio.to_thread(someone_inside, root)
-        found = await asyncio.to_thread(environment_of, inside)
+        inside = await beside(partial(someone_inside, root))
+        found = await beside(partial(environment_of, inside))
         given = {name: found[name] for name in sorted(found) if name not in client_environment()}
         names = [word for name in (*given, "TERM") for word in ("--env", name)]
         container = container_name(root.name, root)

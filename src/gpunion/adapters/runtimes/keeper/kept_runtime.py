@@ -18,6 +18,8 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from gpunion.adapters.runtimes.keeper import guest_dir as layout
@@ -34,6 +36,7 @@ from gpunion.adapters.runtimes.keeper.proxy_socket import LIST_FILE
 from gpunion.adapters.runtimes.keeper.signals import listeners
 from gpunion.adapters.runtimes.keeper.streams import guest_sockets
 from gpunion.adapters.runtimes.keeper.streams.entering import port_of, someone_inside
+from gpunion.adapters.runtimes.keeper.streams.threads import beside
 from gpunion.adapters.runtimes.keeper.users import GuestUsers
 from gpunion.files import read_json, write_json
 from gpunion.owner_kill import (
@@ -74,6 +77,7 @@ START_LIMIT_S = 30.0  # a keeper answers in a tenth of a second, or something is
 EXIT_POLL_S = 0.02
 ANSWER_BYTES = 64
 KEEPER_LOG_BYTES = 500  # of its end, in a fault's message
+_REMOVING = ThreadPoolExecutor(2, thread_name_prefix="gpunion-removing")
 
 
 class KeptRuntime(ABC):
@@ -178,21 +182,20 @@ class KeptRuntime(ABC):
             await asyncio.sleep(EXIT_POLL_S)
 
     async def remove(self, run_id: str) -> None:
-        await asyncio.to_thread(self._remove, run_id)
+        # A guest's tree takes as long as it made it: not in the threads by which others are ended.
+        await asyncio.get_running_loop().run_in_executor(_REMOVING, self._remove, run_id)
 
     async def connect(self, run_id: str, place: Place) -> GuestStream:
         """As `ports.guest_streams` says."""
         match place:
             case Socket():
                 scratch_dir = layout.guest_paths(self._place_of(run_id)).scratch_dir
-                found = await asyncio.to_thread(
-                    guest_sockets.connect, scratch_dir, place.file, self._guest_ids()
-                )
+                found = await guest_sockets.connected(scratch_dir, place.file, self._guest_ids())
                 return GuestStream(*await asyncio.open_unix_connection(sock=found, limit=PIECE_BYTES))
             case Port():
                 if not self.sandboxed:
                     raise NotReached("guests have no network of their own there: its port is the machine's")
-                inside = await asyncio.to_thread(someone_inside, self._place_of(run_id))
+                inside = await beside(partial(someone_inside, self._place_of(run_id)))
                 return await port_of(inside, place)
             case Terminal():
                 return await self._terminal(self._place_of(run_id), place)

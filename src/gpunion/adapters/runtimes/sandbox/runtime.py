@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from gpunion.adapters.runtimes.keeper import cgroups, users
 from gpunion.adapters.runtimes.keeper.guest_dir import guest_paths
 from gpunion.adapters.runtimes.keeper.kept_runtime import LOG_LIMIT_BYTES, KeptRuntime
 from gpunion.adapters.runtimes.keeper.streams.entering import environment_of, someone_inside, terminal
+from gpunion.adapters.runtimes.keeper.streams.threads import beside
 from gpunion.adapters.runtimes.sandbox import launch_plan as confinement
 from gpunion.adapters.runtimes.sandbox.bubblewrap import GUEST_ID, Bubblewrap, NoBubblewrap, find_bubblewrap
 from gpunion.ports.gpus import GpuDevice
@@ -76,14 +77,14 @@ class SandboxRuntime(KeptRuntime):
     async def _terminal(self, root: Path, place: Terminal) -> GuestStream:
         if not self.sandboxed:
             raise NotReached("nothing shuts guests in there: a shell in one would be a shell of its owner's")
-        inside = await asyncio.to_thread(someone_inside, root)
+        inside = await beside(partial(someone_inside, root))
         return await terminal(
             place,
             guest_dir=root,
             pid=inside,
             user=GUEST_ID,
             directory=str(guest_paths(confinement.INSIDE).work_dir),
-            environment=await asyncio.to_thread(environment_of, inside),
+            environment=await beside(partial(environment_of, inside)),
         )
 
     def _launch(self, spec: GuestSpec, paths: GuestPaths) -> dict[str, object]:

@@ -11,9 +11,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from gpunion.adapters.runtimes.keeper.guest_dir import PACKAGE_DIR
+from gpunion.adapters.runtimes.keeper.streams.threads import beside
 from gpunion.owner_kill.guest import members, read_keeper
 from gpunion.ports.guest_streams import GuestStream, NotReached
 from gpunion.tunnel.messages import PIECE_BYTES
@@ -44,14 +46,12 @@ def environment_of(pid: int) -> dict[str, str]:
 
 async def port_of(pid: int, place: Port) -> GuestStream:
     here = await _sent({"kind": "port", "pid": pid, "port": place.number})
-    try:
-        words, ancillary, _, _ = await asyncio.to_thread(
-            here.recvmsg, ANSWER_BYTES, socket.CMSG_SPACE(array.array("i").itemsize)
-        )
-    except TimeoutError:
-        raise NotReached("it could not be entered in time") from None
-    finally:
-        here.close()
+    with here:
+        await _answers(here)
+        try:
+            words, ancillary, _, _ = here.recvmsg(ANSWER_BYTES, socket.CMSG_SPACE(array.array("i").itemsize))
+        except OSError as error:
+            raise NotReached(f"it could not be entered: {error.strerror}") from error
     if not ancillary:
         why = words[1:].decode(errors="replace") or "it could not be entered"
         raise NotReached(f"nothing answers at port {place.number} inside it ({why})")
@@ -86,31 +86,62 @@ async def terminal(
     }
     here = await _sent(plan)
     try:
-        answer = await asyncio.to_thread(here.recv, 1)
-        if answer != b"+":
-            why = (await asyncio.to_thread(here.recv, ANSWER_BYTES)) if answer else b""
+        await _answers(here)
+        if (answer := here.recv(1)) != b"+":
+            why = here.recv(ANSWER_BYTES) if answer else b""
             raise NotReached(why.decode(errors="replace") or "it could not be entered")
-    except TimeoutError:
+    except OSError as error:
         here.close()
-        raise NotReached("it could not be entered in time") from None
-    except NotReached:
+        if isinstance(error, NotReached):
+            raise
+        raise NotReached(f"it could not be entered: {error.strerror}") from error
+    except asyncio.CancelledError:
         here.close()
         raise
-    here.setblocking(False)
     return GuestStream(*await asyncio.open_unix_connection(sock=here, limit=PIECE_BYTES))
 
 
-async def _sent(plan: Mapping[str, object]) -> socket.socket:
-    here, there = socket.socketpair(socket.AF_UNIX)
-    here.settimeout(ANSWER_LIMIT_S)
-    told = os.memfd_create("plan")
-    os.write(told, json.dumps(plan).encode())
-    os.lseek(told, 0, os.SEEK_SET)
-    words = [sys.executable, "-S", "-P", "-m", ENTRY, str(there.fileno()), str(told)]
+async def _answers(here: socket.socket) -> None:
+    """Waits for it with the loop: a guest decides how long it takes, and threads are few."""
+    loop = asyncio.get_running_loop()
+    readable = loop.create_future()
+
+    def look() -> None:
+        if not readable.done():
+            readable.set_result(None)
+
+    loop.add_reader(here, look)
     try:
-        process = await asyncio.to_thread(
-            subprocess.Popen,
-            words,
+        async with asyncio.timeout(ANSWER_LIMIT_S):
+            await readable
+    except TimeoutError:
+        raise NotReached("it could not be entered in time") from None
+    finally:
+        loop.remove_reader(here)
+
+
+async def _sent(plan: Mapping[str, object]) -> socket.socket:
+    spawning = asyncio.ensure_future(beside(partial(_spawn, plan)))
+    try:
+        # Whoever asked may leave meanwhile, and a thread cannot be called back.
+        here, process = await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        spawning.add_done_callback(_let_go)
+        raise
+    except OSError as error:
+        raise NotReached(f"nobody can be sent into it: {error.strerror}") from error
+    _collect_at_its_end(process)
+    return here
+
+
+def _spawn(plan: Mapping[str, object]) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    here, there = socket.socketpair(socket.AF_UNIX)
+    told = os.memfd_create("plan")
+    try:
+        os.write(told, json.dumps(plan).encode())
+        os.lseek(told, 0, os.SEEK_SET)
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-P", "-m", ENTRY, str(there.fileno()), str(told)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -119,19 +150,34 @@ async def _sent(plan: Mapping[str, object]) -> socket.socket:
             pass_fds=(there.fileno(), told),
             start_new_session=True,
         )
-    except OSError as error:
+    except BaseException:
         here.close()
-        raise NotReached(f"nobody can be sent into it: {error.strerror}") from error
+        raise
     finally:
         there.close()
         os.close(told)
-    collecting = asyncio.get_running_loop().create_task(asyncio.to_thread(process.wait))
-    _COLLECTING.add(collecting)
-    collecting.add_done_callback(_COLLECTING.discard)
-    return here
+    here.setblocking(False)
+    return here, process
 
 
-_COLLECTING: set[asyncio.Task[int]] = set()
+def _let_go(spawning: asyncio.Future[tuple[socket.socket, subprocess.Popen[bytes]]]) -> None:
+    if spawning.cancelled() or spawning.exception() is not None:
+        return
+    here, process = spawning.result()
+    here.close()
+    _collect_at_its_end(process)
+
+
+def _collect_at_its_end(process: subprocess.Popen[bytes]) -> None:
+    """A shell lasts as long as its user likes: no thread waits for it."""
+    loop, ended = asyncio.get_running_loop(), os.pidfd_open(process.pid)
+
+    def collect() -> None:
+        loop.remove_reader(ended)
+        os.close(ended)
+        process.wait()
+
+    loop.add_reader(ended, collect)  # the loop keeps `process` until then
 
 
 def _network_of(pid: int) -> str:

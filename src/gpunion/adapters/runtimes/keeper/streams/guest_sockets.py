@@ -8,23 +8,44 @@ bytes that an address has room for.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
 import stat
 import struct
 from collections.abc import Container, Iterator
+from functools import partial
 from pathlib import Path
 
 from gpunion.adapters.runtimes.keeper.names import SOCKETS_DIR
+from gpunion.adapters.runtimes.keeper.streams.threads import beside
 from gpunion.ports.guest_streams import NotReached
 
 CONNECT_LIMIT_S = 5.0  # a program that takes no connections for so long is busy with something else
+TRY_AGAIN_S = 0.05
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
+class TakesNone(NotReached):
+    """Somebody listens, and as many wait there already as may."""
+
+
+async def connected(scratch_dir: Path, name: str, users: Container[int] | None = None) -> socket.socket:
+    """Holds no thread while the guest lets it wait."""
+    now = asyncio.get_running_loop().time
+    until_s = now() + CONNECT_LIMIT_S
+    while True:
+        try:
+            return await beside(partial(connect, scratch_dir, name, users))
+        except TakesNone:
+            if now() >= until_s:
+                raise
+        await asyncio.sleep(TRY_AGAIN_S)
+
+
 def connect(scratch_dir: Path, name: str, users: Container[int] | None = None) -> socket.socket:
-    """`users`: who may be listening; None: whoever owns the guest's folder. Blocks."""
+    """`users`: who may be listening; None: whoever owns the guest's folder. One try."""
     with _opened(scratch_dir, os.O_PATH | os.O_DIRECTORY) as scratch:
         allowed = {os.fstat(scratch).st_uid} if users is None else users
         with (
@@ -39,17 +60,16 @@ def connect(scratch_dir: Path, name: str, users: Container[int] | None = None) -
 def _connected(found: int, name: str, allowed: Container[int]) -> socket.socket:
     here = socket.socket(socket.AF_UNIX)
     try:
-        here.settimeout(CONNECT_LIMIT_S)
+        here.setblocking(False)
         here.connect(f"/proc/self/fd/{found}")
         _, user, _ = _CREDENTIALS.unpack(
             here.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         )
         if user not in allowed:
             raise NotReached(f"the guest's {name} is a socket of somebody else (user {user})")
-        here.setblocking(False)
-    except TimeoutError:
+    except BlockingIOError:
         here.close()
-        raise NotReached(f"the guest's {name} takes no connections just now") from None
+        raise TakesNone(f"the guest's {name} takes no connections just now") from None
     except NotReached:
         here.close()
         raise
