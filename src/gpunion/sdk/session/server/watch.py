@@ -16,12 +16,18 @@ class Watch:
 
     def __init__(self, managed: Any) -> None:
         self.turns = 0
-        self.busy = managed.execution_state == "busy"  # since before anybody listened
+        self._managed = managed
+        # Which process runs a cell: one that dies in it never says that it is idle again.
+        self._busy_in = _process_of(managed) if managed.execution_state == "busy" else None
         self.last_s = time.time()
         self._own = managed.session.session
         self._session = Session(config=managed.session.config, key=managed.session.key)
         self._stream = managed.connect_iopub()
         self._stream.on_recv(self._heard)
+
+    @property
+    def busy(self) -> bool:
+        return self._busy_in is not None and self._busy_in == _process_of(self._managed)
 
     def close(self) -> None:
         if not self._stream.closed():
@@ -39,4 +45,12 @@ class Watch:
         self.turns += 1
         self.last_s = time.time()
         if message["msg_type"] == "status":
-            self.busy = message["content"].get("execution_state") == "busy"
+            busy = message["content"].get("execution_state") == "busy"
+            self._busy_in = _process_of(self._managed) if busy else None
+
+
+def _process_of(managed: Any) -> int | None:
+    """None: it has ended, or is being started anew."""
+    provisioner = managed.provisioner
+    process = None if provisioner is None else provisioner.process
+    return None if process is None or process.poll() is not None else int(process.pid)
