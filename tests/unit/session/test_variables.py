@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -166,3 +167,81 @@ def test_the_line_for_a_kernel_that_was_given_up_does_nothing(tmp_path: Path) ->
     )
     exec(code, {})
     assert not (tmp_path / "gone").exists()
+
+
+class Slow:
+    """Takes long to be packed, and cannot be cut short."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __reduce__(self) -> Any:
+        until_s = time.monotonic() + self.seconds
+        while time.monotonic() < until_s:
+            pass
+        return (Slow, (self.seconds,))
+
+
+class Takes:
+    """Packing it takes a folder away, as whoever gives the save up does."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> Any:
+        shutil.rmtree(self.place, ignore_errors=True)
+        return (list, ())
+
+
+def test_one_that_takes_all_the_time_to_look_at_does_not_cost_the_small_ones(tmp_path: Path) -> None:
+    old = a_notebook("version = 'old'; rows = [1]") | {"slow": Slow(0.0)}
+    save(old, tmp_path / "before")
+    now = a_notebook("version = 'new'; rows = [1, 2]") | {"slow": Slow(1.0)}
+    save(dict(reversed(now.items())), tmp_path / "now", limit_s=0.5, older=tmp_path / "before")
+    fresh, lacking = load(tmp_path / "now")
+    assert (fresh["version"], fresh["rows"]) == ("new", [1, 2])
+    assert fresh["slow"].seconds == 0.0
+    assert list(lacking) == ["slow"]
+    assert lacking["slow"].startswith("as it was at")
+
+
+def test_a_look_at_what_is_large_ends_with_its_time(tmp_path: Path) -> None:
+    notebook = a_notebook("rows = [{'i': i, 't': str(i)} for i in range(400_000)]; answer = 42")
+    began_s = time.monotonic()
+    save(notebook, tmp_path / "s", limit_s=0.2)
+    took_s = time.monotonic() - began_s
+    fresh, lacking = load(tmp_path / "s")
+    assert fresh["answer"] == 42
+    assert lacking == {"rows": "no time was left to save it"}
+    assert took_s < 5.0
+
+
+def test_small_ones_that_turn_out_to_share_something_are_together_in_the_end(tmp_path: Path) -> None:
+    about = save(a_notebook("first = [1]; second = (0, first)"), tmp_path / "s")
+    fresh, _ = load(tmp_path / "s")
+    assert fresh["second"][1] is fresh["first"]
+    assert [sorted(group.names) for group in about.groups] == [["first", "second"]]
+
+
+def test_a_save_whose_folder_was_taken_away_is_given_up(tmp_path: Path) -> None:
+    # The first of them takes the folder away.
+    notebook = a_notebook() | {"gone": Takes(tmp_path / "s"), "last": Slow(5.0)}
+    began_s = time.monotonic()
+    with pytest.raises(OSError, match="about"):
+        save(notebook, tmp_path / "s")
+    assert time.monotonic() - began_s < 5.0
+
+
+def test_an_older_save_that_stands_in_says_so_to_whoever_loads_it(tmp_path: Path) -> None:
+    from gpunion.sdk.session.variables.snapshot import stand_in
+
+    save(a_notebook("data = [1]"), tmp_path / "before")
+    said = stand_in(tmp_path / "before", tmp_path / "now", "its kernel heard nobody")
+    again = stand_in(tmp_path / "now", tmp_path / "later", "its kernel heard nobody again")
+    assert said.startswith("as they were at")
+    assert load(tmp_path / "now")[1] == {"all variables": said}
+    fresh, lacking = load(tmp_path / "later")
+    assert fresh["data"] == [1]
+    assert lacking == {"all variables": again}
+    assert load(tmp_path / "before")[1] == {}
+    assert stand_in(None, tmp_path / "none", "it heard nobody") == "it heard nobody"

@@ -9,6 +9,7 @@ from typing import Any
 
 # What a kernel's control channel takes to answer; it is a thread of its own, so a cell does not delay it.
 CONTROL_LIMIT_S = 5.0
+FORGET_LIMIT_S = 1.0  # what was asked is done, or given up
 NO_SUBSHELL = "its cell went on, and this kernel cannot do two things at once"
 
 
@@ -55,7 +56,7 @@ class KernelLine:
             await self._answer(self._send(code, subshell), until_s - time.monotonic())
         finally:
             with contextlib.suppress(NoAnswer):
-                await self._control("delete_subshell_request", {"subshell_id": subshell}, CONTROL_LIMIT_S)
+                await self._control("delete_subshell_request", {"subshell_id": subshell}, FORGET_LIMIT_S)
 
     def _send(self, code: str, subshell: str | None = None) -> str:
         content = {

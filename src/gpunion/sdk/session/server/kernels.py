@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,12 @@ from gpunion.sdk.session.server.watch import Watch
 from gpunion.sdk.session.variables import in_kernel
 from gpunion.sdk.session.variables.snapshot import (
     ABOUT_MAX_BYTES,
-    WHY_MAX_CHARS,
+    ALL,
+    LOADED_FILE,
     Lacking,
     in_words,
     read_about,
+    stand_in,
 )
 
 KERNELS_FOLDER = "kernels"
@@ -30,6 +33,9 @@ LOAD_FIRST_S = 15.0
 LOAD_LIMIT_S = 3600.0
 BUSY_LOOK_S = 0.1
 IN_TURN_SHARE = 0.7
+# Of what is waited for a kernel: what it saved in its time counts only if it can still say so.
+KERNEL_SHARE = 0.8
+STILL_LOADING = "they are being read back since the move before, which takes long"
 NOT_PYTHON = "only kernels of ipykernel are saved"
 LACKING_MAX = 1000
 
@@ -50,7 +56,7 @@ class Kernels:
         self._manager = app.kernel_manager
         self._lacking: dict[str, list[Lacking]] = {}  # of those brought back, by kernel
         self._unsaved: dict[str, list[Lacking]] = {}
-        self._loading: set[asyncio.Task[None]] = set()
+        self._loading: dict[str, asyncio.Task[None]] = {}
         self._watches: dict[str, Watch] = {}
         self.came_back = False
 
@@ -64,17 +70,27 @@ class Kernels:
 
     async def _save_one(self, kernel: Kernel, order: SaveOrder) -> None:
         folder = order.into / KERNELS_FOLDER / kernel.id
-        folder.mkdir(parents=True)
         older = None if order.older is None else order.older / KERNELS_FOLDER / kernel.id
+        # Where a kernel writes that was given up, and comes to it after all, nothing is read.
+        tries = [folder.with_name(f".{kernel.id}-{number}") for number in (1, 2)]
         try:
-            await self._saved(kernel, folder, older, order)
-            about = read_about(folder)
-            unsaved = [] if about is None else list(about.unsaved)
+            if kernel.id in self._loading:
+                raise NoAnswer(STILL_LOADING)
+            for place in tries:
+                place.mkdir(parents=True)
+            (await self._saved(kernel, tries, older, order)).rename(folder)
         except (NoAnswer, Refused, OSError) as trouble:
-            unsaved = [Lacking("all variables", _keep_older(older, folder, in_words(trouble)))]
-        self._unsaved[kernel.id] = unsaved
+            said = await asyncio.to_thread(stand_in, older, folder, in_words(trouble))
+            self._unsaved[kernel.id] = [Lacking(ALL, said)]
+        else:
+            about = read_about(folder)
+            self._unsaved[kernel.id] = [] if about is None else list(about.unsaved)
+        finally:
+            for place in tries:
+                shutil.rmtree(place, ignore_errors=True)
 
-    async def _saved(self, kernel: Kernel, folder: Path, older: Path | None, order: SaveOrder) -> None:
+    async def _saved(self, kernel: Kernel, tries: list[Path], older: Path | None, order: SaveOrder) -> Path:
+        """Which of the two folders has them."""
         managed = self._manager.get_kernel(kernel.id)
         if not _is_python(managed):
             raise Refused(NOT_PYTHON)
@@ -84,10 +100,12 @@ class Kernels:
                 # A cell may have begun meanwhile: then some time is left to ask beside it.
                 first_s = (until_s - time.monotonic()) * IN_TURN_SHARE
                 with contextlib.suppress(NoAnswer):
-                    await line.run(_save_line(folder, older, first_s), first_s)
-                    return
+                    await line.run(_save_line(tries[0], older, KERNEL_SHARE * first_s), first_s)
+                    return tries[0]
             left_s = until_s - time.monotonic()
-            await line.run_beside(_save_line(folder, older, left_s, beside=True), left_s)
+            words = _save_line(tries[1], older, KERNEL_SHARE * left_s, beside=True)
+            await line.run_beside(words, left_s)
+            return tries[1]
 
     async def _idle(self, kernel_id: str, limit_s: float) -> bool:
         until_s = time.monotonic() + limit_s
@@ -119,7 +137,7 @@ class Kernels:
             await self._bring_back_one(kernel, folder / KERNELS_FOLDER / kernel.id)
         except Exception as trouble:  # one kernel that cannot be started here must not cost the others
             self._app.log.warning("the kernel of %s did not come back: %s", kernel.title, trouble)
-            self._lack(kernel, "all variables", f"its kernel did not come back: {in_words(trouble)}")
+            self._lack(kernel, ALL, f"its kernel did not come back: {in_words(trouble)}")
 
     async def _bring_back_one(self, kernel: Kernel, snapshot: Path) -> None:
         path = kernel.notebooks[0].path if kernel.notebooks else ""
@@ -131,15 +149,15 @@ class Kernels:
             )
         managed = manager.get_kernel(kernel.id)
         if not _is_python(managed):
-            self._lack(kernel, "all variables", NOT_PYTHON)
+            self._lack(kernel, ALL, NOT_PYTHON)
             return
         line = KernelLine(managed)
         await line.__aenter__()
-        answer = snapshot / in_kernel.LOADED_FILE
+        answer = snapshot / LOADED_FILE
         begun = line.begin(in_kernel.line("load", folder=str(snapshot), answer=str(answer)))
         task = asyncio.ensure_future(self._loaded(kernel, line, begun, answer))
-        self._loading.add(task)
-        task.add_done_callback(self._loading.discard)
+        self._loading[kernel.id] = task
+        task.add_done_callback(lambda done: self._loading.pop(kernel.id, None))
         await asyncio.wait([task], timeout=LOAD_FIRST_S)
 
     async def _loaded(self, kernel: Kernel, line: KernelLine, begun: str, answer: Path) -> None:
@@ -147,7 +165,7 @@ class Kernels:
             await line.answered(begun, LOAD_LIMIT_S)
             self._lacking[kernel.id] = _read_lacking(answer)
         except (NoAnswer, Refused, OSError, ValueError) as trouble:
-            self._lack(kernel, "all variables", in_words(trouble))
+            self._lack(kernel, ALL, in_words(trouble))
         finally:
             await line.__aexit__()
 
@@ -199,19 +217,6 @@ def _save_line(folder: Path, older: Path | None, limit_s: float, *, beside: bool
         until=time.time() + limit_s,
         beside=beside,
     )
-
-
-def _keep_older(older: Path | None, folder: Path, why: str) -> str:
-    """The last state that is known stands in for one that could not be had."""
-    about = None if older is None else read_about(older)
-    if older is None or about is None:
-        return why
-    for file in older.iterdir():
-        if file.name != in_kernel.LOADED_FILE:
-            (folder / file.name).unlink(missing_ok=True)
-            (folder / file.name).hardlink_to(file)
-    at = time.strftime("%H:%M:%S", time.gmtime(about.saved_at))
-    return f"as they were at {at} UTC: {why}"[:WHY_MAX_CHARS]
 
 
 def _read_lacking(answer: Path) -> list[Lacking]:

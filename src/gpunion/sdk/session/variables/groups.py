@@ -6,8 +6,9 @@ Written apart, the optimizer would come back driving a copy of the model that no
 from __future__ import annotations
 
 import pickle
+import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from gpunion.sdk.session.variables.packing import Namespace, Packer
@@ -25,6 +26,9 @@ WITHOUT_IDENTITY = (
     types.CellType,
 )
 
+PLAIN = frozenset({bool, int, float, complex, str, bytes, bytearray})
+CONTAINERS = frozenset({list, dict, tuple, set, frozenset})
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -36,15 +40,29 @@ class Look:
     reached: Mapping[int, object]
 
 
-def look_at(value: object, namespace: Namespace) -> Look:
-    """Packs it into nothing; arrays are not copied. Raises what packing it raises."""
-    counting = _Counting()
+def look_at(value: object, namespace: Namespace, go_on: Callable[[], None] = lambda: None) -> Look:
+    """Packs it into nothing; arrays are not copied. Raises what packing it raises, and what `go_on` does: it
+    is called again and again meanwhile."""
+    counting = _Counting(go_on)
     packer = Packer(counting, namespace, counting.leave_outside)
     packer.dump(value)
+    go_on()
     reached = {
         id(thing): thing for _, thing in packer.memo.copy().values() if _has_identity(thing, namespace)
     }
     return Look(counting.size_bytes, reached)
+
+
+def likely_cost(value: object) -> tuple[int, int]:
+    """Orders values by what packing them may take, without running any code of theirs: plain ones, then
+    containers by their length, then all that has a way of its own to be packed."""
+    if value is None or type(value) in PLAIN:
+        return 0, sys.getsizeof(value)
+    if type(value) in CONTAINERS:
+        return 1, len(value)  # type: ignore[arg-type]
+    if isinstance(value, type | types.FunctionType):
+        return 1, 1
+    return 2, 0
 
 
 def grouped(looks: Mapping[str, Look]) -> list[list[str]]:
@@ -67,10 +85,12 @@ def size_bytes(names: Iterable[str], looks: Mapping[str, Look]) -> int:
 
 
 class _Counting:
-    def __init__(self) -> None:
+    def __init__(self, go_on: Callable[[], None]) -> None:
         self.size_bytes = 0
+        self._go_on = go_on
 
     def write(self, data: bytes | memoryview) -> int:
+        self._go_on()
         count = data.nbytes if isinstance(data, memoryview) else len(data)
         self.size_bytes += count
         return count

@@ -13,8 +13,6 @@ from typing import Any
 
 from gpunion.sdk.session.variables.snapshot import Lacking, in_words
 
-LOADED_FILE = "loaded.json"
-
 
 def line(call: str, **words: object) -> str:
     """The code that makes this call in a kernel."""

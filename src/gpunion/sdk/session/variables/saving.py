@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO
 
-from gpunion.sdk.session.variables.groups import Look, grouped, look_at, size_bytes
+from gpunion.sdk.session.variables.groups import Look, grouped, likely_cost, look_at, size_bytes
 from gpunion.sdk.session.variables.packing import Namespace, Packer
 from gpunion.sdk.session.variables.snapshot import About, Group, Lacking, in_words, read_about, write_about
 
@@ -23,6 +23,7 @@ NO_TIME = "no time was left to save it"
 # Whatever is saved, the guest's disk keeps so much: a guest that fills it is ended.
 ROOM_LEFT_BYTES = 64 * 1024 * 1024
 LARGE_BYTES = 1024 * 1024
+LOOK_SHARE_LEFT = 0.4  # of the time, for writing
 SHARED_FILE = "groups"
 FILES_MAX = 200  # of one kernel: they are named in a message that has a limit
 # What IPython puts there of its own: outputs, inputs and their numbers.
@@ -60,16 +61,21 @@ class _Saving:
         self._unsaved: dict[str, str] = {}
         self._groups: list[Group] = []
         self._files = 0
+        self._early: set[str] = set()  # written by themselves as soon as they were looked at
+        self._reached: set[int] = set()
 
     def run(self) -> About:
         values = variables_of(self._namespace, self._order.hidden)
         modules = {name: value.__name__ for name, value in values.items() if isinstance(value, ModuleType)}
         looks: dict[str, Look] = {}
-        for name, value in values.items():
-            if name not in modules:
-                self._attempt((name,), partial(self._look, looks, name, value))
-        for names in grouped(looks):
-            self._attempt(tuple(names), partial(self._write, names, values, looks))
+        own = [name for name in values if name not in modules]
+        for name in sorted(own, key=lambda name: likely_cost(values[name])):
+            self._attempt((name,), partial(self._look, looks, name, values), self._left_to_look_s)
+        seen = {name: looks[name] for name in values if name in looks}
+        for names in grouped(seen):
+            if (name := names[0]) in self._early and len(names) == 1:
+                continue
+            self._attempt(tuple(names), partial(self._write, names, values, looks), self._left_s)
         self._take_over()
         if self._order.beside:
             self._unsaved["all variables"] = f"taken at {_clock(time.time())} while a cell ran, which is lost"
@@ -85,20 +91,33 @@ class _Saving:
         write_about(self._order.into, about)
         return about
 
-    def _attempt(self, names: tuple[str, ...], work: Callable[[], None]) -> None:
+    def _attempt(self, names: tuple[str, ...], work: Callable[[], None], left_s: Callable[[], float]) -> None:
         """A variable may raise whatever it likes. Only who interrupts the kernel ends the whole."""
-        if self._left_s() <= 0:
-            self._unsaved |= dict.fromkeys(names, NO_TIME)
+        missed = [name for name in names if name not in self._early]  # of the others there is a state of now
+        if left_s() <= 0:
+            self._unsaved |= dict.fromkeys(missed, NO_TIME)
             return
         try:
             work()
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            self._unsaved |= dict.fromkeys(names, in_words(error))
+            self._unsaved |= dict.fromkeys(missed, in_words(error))
 
-    def _look(self, looks: dict[str, Look], name: str, value: object) -> None:
-        looks[name] = look_at(value, self._namespace)
+    def _look(self, looks: dict[str, Look], name: str, values: Mapping[str, object]) -> None:
+        look = look_at(values[name], self._namespace, self._go_on_looking)
+        looks[name] = look
+        # At once, if it is small: a look further on may take all the time, and cannot always be cut short.
+        # Should it turn out to share something it is written again with that, and the later one counts.
+        if look.size_bytes < LARGE_BYTES and not look.reached.keys() & self._reached:
+            with contextlib.suppress(Exception):  # it is tried once more behind the others
+                self._write([name], values, looks)
+                self._early.add(name)
+        self._reached |= look.reached.keys()
+
+    def _go_on_looking(self) -> None:
+        if self._left_to_look_s() <= 0:
+            raise _Late(NO_TIME)
 
     def _write(self, names: list[str], values: Mapping[str, object], looks: Mapping[str, Look]) -> None:
         about_bytes = size_bytes(names, looks)
@@ -116,6 +135,7 @@ class _Saving:
                 raise
             written = file.tell() - at
         group = Group(file=path.name, at=at, names=tuple(names), size_bytes=written, saved_at=time.time())
+        self._groups = [one for one in self._groups if not set(one.names) <= set(names)]
         self._groups.append(group)
 
     def _file_for(self, size_bytes: int) -> str:
@@ -142,7 +162,13 @@ class _Saving:
                 why = f"as it was at {_clock(group.saved_at)}: no time was left to save it again"
                 self._unsaved |= dict.fromkeys(late & set(group.names), why)
 
+    def _left_to_look_s(self) -> float:
+        """What was looked at has to be written too."""
+        return self._left_s() - LOOK_SHARE_LEFT * self._order.limit_s
+
     def _left_s(self) -> float:
+        if not self._order.into.exists():
+            return 0.0  # whoever wanted it has given it up
         return self._order.limit_s - (time.monotonic() - self._began_s)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 ABOUT_FILE = "about.json"
+LOADED_FILE = "loaded.json"  # what was lacking when it was loaded
+ALL = "all variables"
 FORMAT = 1
 ABOUT_MAX_BYTES = 16 * 1024 * 1024  # of a kernel with very many variables
 WHY_MAX_CHARS = 160
@@ -85,6 +89,24 @@ def _group(told: Mapping[str, object]) -> Group:
         size_bytes=int(str(told["size_bytes"])),
         saved_at=float(str(told["saved_at"])),
     )
+
+
+def stand_in(older: Path | None, folder: Path, why: str) -> str:
+    """The last state that is known, for one that could not be had. It says so itself, to whoever loads it: a
+    guest that ends may have nobody left to tell. Returns what is said."""
+    about = None if older is None else read_about(older)
+    if older is None or about is None:
+        return why
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for file in older.iterdir():
+        if file.name not in (ABOUT_FILE, LOADED_FILE):
+            (folder / file.name).hardlink_to(file)
+    at = time.strftime("%H:%M:%S", time.gmtime(about.saved_at))
+    words = f"as they were at {at} UTC: {why}"[:WHY_MAX_CHARS]
+    others = [one for one in about.unsaved if one.name != ALL]
+    write_about(folder, replace(about, unsaved=(Lacking(ALL, words), *others)))
+    return words
 
 
 def in_words(error: BaseException) -> str:
