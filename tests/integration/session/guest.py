@@ -49,7 +49,7 @@ class GuestOfASession:
         }
 
     @contextmanager
-    def running(self, kind: str = "notebook") -> Iterator[Jupyter]:
+    def running(self, kind: str = "notebook", *, ready: bool = True) -> Iterator[Jupyter]:
         with open(self.root / "log.txt", "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "gpunion.sdk.session", kind],
@@ -60,7 +60,7 @@ class GuestOfASession:
                 start_new_session=True,
             )
         try:
-            if kind == "notebook":
+            if kind == "notebook" and ready:
                 self.wait("ready", lambda: self.told().get("ready"))
             yield Jupyter(TOKEN, socket=self.sockets / "lab.sock")
         finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from gpunion.sdk.session.variables.snapshot import read_about
 from tests.integration.session.guest import GuestOfASession
 from tests.real_machine import command_lines
 from tests.sessions.jupyter import CellFailed, Jupyter
@@ -157,3 +158,58 @@ def pid_of_lab(guest: GuestOfASession) -> int:
     marker = str(guest.root / "scratch").encode()
     lines = command_lines()
     return next(pid for pid, line in lines.items() if b"jupyterlab" in line and marker in line)
+
+
+SLOW_TO_READ = """
+class SlowToRead:
+    def __setstate__(self, state):
+        import time
+        time.sleep(40)
+        self.__dict__.update(state)
+model = SlowToRead(); model.depth = 3; first = 1
+"""
+
+
+def test_variables_that_are_still_being_read_back_survive_the_next_move(tmp_path: Path) -> None:
+    guest = GuestOfASession(tmp_path / "a")
+    with guest.running() as lab:
+        lab.run(lab.open_notebook(), SLOW_TO_READ)
+        guest.ask_to_save("last", final=True, within_s=60.0)
+        guest.ended()
+    there = guest.moved(tmp_path / "b")
+    with there.running():
+        step = there.ask_to_save("at once", final=True, within_s=20.0)["step"]
+        assert there.ended() == 85
+    (about,) = (read_about(folder) for folder in (there.checkpoint / f"step-{step}" / "kernels").iterdir())
+    assert about is not None
+    assert {name for group in about.groups for name in group.names} >= {"model", "first"}
+    assert "read back" in {one.name: one.why for one in about.unsaved}["all variables"]
+
+
+def test_a_move_before_jupyterlab_is_there_keeps_what_was_saved(tmp_path: Path) -> None:
+    guest = GuestOfASession(tmp_path / "a")
+    with guest.running() as lab:
+        kernel = lab.open_notebook()
+        lab.run(kernel, "precious = 1")
+        guest.ask_to_save("last", final=True, within_s=60.0)
+        guest.ended()
+    there = guest.moved(tmp_path / "b")
+    with there.running("notebook", ready=False):
+        there.ask_to_save("at once", final=True, within_s=20.0)
+        assert there.ended() == 85
+    last = there.moved(tmp_path / "c")
+    with last.running() as lab:
+        assert lab.run(kernel, "print(precious)").strip() == "1"
+
+
+def test_a_kernel_that_dies_in_a_cell_is_busy_no_more(tmp_path: Path) -> None:
+    guest = GuestOfASession(tmp_path / "a")
+    with guest.running() as lab:
+        kernel = lab.open_notebook()
+        with lab.kernel(kernel) as channels:
+            channels.begin(
+                "import os, time; open('begun', 'w').close(); time.sleep(2); os.kill(os.getpid(), 9)"
+            )
+            guest.wait("the cell", lambda: (guest.output / "begun").exists())
+            guest.wait("its work", lambda: lab.ask("GET", "/gpunion/state")["busy"] == 1)
+            guest.wait("its end", lambda: lab.ask("GET", "/gpunion/state")["busy"] == 0)

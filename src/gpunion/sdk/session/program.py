@@ -31,6 +31,8 @@ END_FILE, RESTORED_FILE = "end.json", "restored.json"
 END_SAVE_LIMIT_S = 60.0
 # Of a notice, what the save may take. The rest is for sending it.
 NOTICE_SHARE = 0.5
+# Of that, how long a save that is under way may go on; then it makes room.
+UNDER_WAY_SHARE, GIVEN_UP_LIMIT_S = 0.3, 2.0
 BEFOREHAND_SHARE = 0.9  # before a dump, which has its own time
 NO_DEADLINE_S = 60.0
 # A server that ends so often within so long will not do better the next time.
@@ -59,6 +61,7 @@ class Session:
         self._state_s = self._obstacles_s = float("-inf")
         self._ends: list[float] = []
         self._told_to_end = 0
+        self._under_way = self._superseded = ""  # ids of requests
         self._came_whole = False
         self._ticks: int | None = None
         self._ssh = self._open_ssh(environment)
@@ -198,21 +201,30 @@ class Session:
     def _answered(self, request: Request) -> bool:
         """Whether that was the last one."""
         if not request.final:
-            self._in_thread(lambda: self._save_for(request))
+            self._in_thread(lambda: self._save_for(request, _limit_s(request)), request.id)
             return False
-        if self._saving is not None:
-            self._saving.join(_limit_s(request))
-        return self._save_for(request)
+        began_s, limit_s = time.monotonic(), _limit_s(request)
+        if (saving := self._saving) is not None:
+            saving.join(UNDER_WAY_SHARE * limit_s)
+            if saving.is_alive():
+                self._superseded = self._under_way
+                self._saves.give_up()
+                saving.join(GIVEN_UP_LIMIT_S)
+        return self._save_for(request, max(0.5, limit_s - (time.monotonic() - began_s)))
 
-    def _save_for(self, request: Request) -> bool:
+    def _save_for(self, request: Request, limit_s: float) -> bool:
         began_s = time.monotonic()
         try:
-            outcome = self._save(_limit_s(request))
+            outcome = self._save(limit_s)
             saved = Saved(
                 step=outcome.step, progress=0.0, files=outcome.files, stall_s=time.monotonic() - began_s
             )
+            if request.id == self._superseded:
+                return False  # the last one is under way: an answer to this would hide its own
             self._mailbox.answer(request, saved)
         except OSError as trouble:
+            if request.id == self._superseded:
+                return False
             say(f"the session was not saved: {trouble}")
             self._mailbox.could_not(request, trouble)
             return False
@@ -226,7 +238,9 @@ class Session:
         try:
             if lab is not None:
                 self._look_at_lab()
-            outcome = self._saves.save(lab, self._state, limit_s)
+            waits = lab is None and self._lab is not None
+            as_it_is = self._saves.as_it_is() if waits else None
+            outcome = as_it_is or self._saves.save(lab, self._state, limit_s)
         finally:
             self._teller.change(saving=False)
         if outcome.with_variables:
@@ -235,7 +249,7 @@ class Session:
         self._saved_s = time.monotonic()
         return outcome
 
-    def _in_thread(self, work: Any) -> None:
+    def _in_thread(self, work: Any, request_id: str = "") -> None:
         def done() -> None:
             try:
                 work()
@@ -244,6 +258,7 @@ class Session:
             finally:
                 self._saving = None
 
+        self._under_way = request_id
         self._saving = threading.Thread(target=done, name="save", daemon=True)
         self._saving.start()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +17,14 @@ from typing import Any
 from gpunion.sdk.job.folders import Folders
 from gpunion.sdk.session.lab import Lab, NoLab
 from gpunion.sdk.session.places import Places
+from gpunion.sdk.session.variables.snapshot import ALL, read_about, stand_in
 
 KEPT_FOLDER = "kept"
+KERNELS_FOLDER, NOTEBOOKS_FILE = "kernels", "notebooks.json"
 # Of the time that is left, what a cell may go on for until its variables are taken beside it.
 BUSY_SHARE = 0.5
-ANSWER_SLACK_S = 3.0
+# Beyond that: a control channel of a kernel may take five seconds of its own to be given up.
+ANSWER_SLACK_S = 7.0
 NAMES_MAX_CHARS = 32 * 1024  # of files, in one message
 
 
@@ -40,6 +44,8 @@ class Saves:
         self._folders = Folders(places.checkpoints)
         self._turns: Mapping[str, object] | None = None  # of the kernels, when they were saved last
         self._last: Outcome | None = None
+        self._step = -1  # of the save that began last
+        self._lock = threading.Lock()
         newest = self._folders.newest()
         if newest is not None:
             self._folders.trust(newest)
@@ -57,12 +63,18 @@ class Saves:
     def changed(self, state: Mapping[str, Any]) -> bool:
         return state.get("turns") != self._turns
 
+    def as_it_is(self) -> Outcome | None:
+        """The newest save: of a notebook whose server does not answer yet there is no newer state, and a save
+        without variables would count as newer than those it begins with."""
+        step = self._folders.newest()
+        return None if step is None else self._outcome(step, _told_in(self._folders.path(step)), False, "")
+
     def save(self, lab: Lab | None, state: Mapping[str, Any], limit_s: float) -> Outcome:
         """Blocks for `limit_s` at most, a little more on a slow disk. OSError: there is no new save."""
         if self._last is not None and not self.changed(state) and self._folders.has(self._last.step):
             return self._last
         before = self._folders.newest()
-        step = 0 if before is None else before + 1
+        step = self._next_step(before)
         older = None if before is None else self._folders.path(before)
         fresh = self._folders.open(step)
         try:
@@ -71,17 +83,35 @@ class Saves:
             self._folders.close(step)
         finally:
             self._folders.give_up(step)
-        self._turns = None if trouble else state.get("turns")
+        unsaved = tuple((str(one["name"]), str(one["why"])) for one in told.get("unsaved", ()))
+        outcome = self._outcome(step, unsaved, lab is not None and not trouble, trouble)
+        if step == self._step:  # else one that began later has been told already
+            self._turns = None if trouble else state.get("turns")
+            self._last = outcome
+        return outcome
+
+    def give_up(self) -> None:
+        """The save that is under way, for one that matters more: the kernel has nowhere left to write."""
+        self._folders.give_up(self._step)
+
+    def _next_step(self, before: int | None) -> int:
+        """Two at a time would otherwise write into one folder."""
+        with self._lock:
+            self._step = 1 + max(self._step, -1 if before is None else before)
+            return self._step
+
+    def _outcome(
+        self, step: int, unsaved: tuple[tuple[str, str], ...], with_variables: bool, trouble: str
+    ) -> Outcome:
         path, files = self._folders.path(step), self._folders.files(step)
-        self._last = Outcome(
+        return Outcome(
             step=step,
             files=files if sum(map(len, files)) <= NAMES_MAX_CHARS else None,
-            size_bytes=sum(file.stat().st_size for file in (path / "kernels").rglob("*group*")),
-            with_variables=lab is not None and not trouble,
-            unsaved=tuple((str(one["name"]), str(one["why"])) for one in told.get("unsaved", ())),
+            size_bytes=sum(file.stat().st_size for file in (path / KERNELS_FOLDER).rglob("*group*")),
+            with_variables=with_variables,
+            unsaved=unsaved,
             trouble=trouble,
         )
-        return self._last
 
     def _save_variables(
         self, lab: Lab | None, into: Path, older: Path | None, limit_s: float
@@ -98,22 +128,20 @@ class Saves:
         try:
             return lab.ask("POST", "/gpunion/save", body, limit_s + ANSWER_SLACK_S), ""
         except NoLab as fault:
-            self._take_older(older, into)
             took_s = time.monotonic() - began_s
             why = f"JupyterLab did not save them in {took_s:.0f} s: {fault}"
-            return {"unsaved": [{"name": "all variables", "why": why}]}, why
+            self._take_older(older, into, why)
+            return {"unsaved": [{"name": ALL, "why": why}]}, why
 
-    def _take_older(self, older: Path | None, into: Path) -> None:
+    def _take_older(self, older: Path | None, into: Path, why: str) -> None:
         """A server that does not answer at all: what it saved before is better than nothing."""
         if older is None:
             return
-        for name in ("kernels", "notebooks.json"):
-            place = into / name
+        for kernel in (older / KERNELS_FOLDER).glob("*"):
             with contextlib.suppress(OSError):
-                shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-                source = older / name
-                copy = shutil.copytree if source.is_dir() else shutil.copy2
-                copy(source, place)
+                stand_in(kernel, into / KERNELS_FOLDER / kernel.name, why)
+        with contextlib.suppress(OSError):
+            shutil.copy2(older / NOTEBOOKS_FILE, into / NOTEBOOKS_FILE)
 
     def leave_in(self, place: Path) -> None:
         """The newest save, for a session that begins with these files one day."""
@@ -126,3 +154,9 @@ class Saves:
     def tidy_up(self) -> None:
         """The save before the newest may still be on its way to the vault."""
         self._folders.drop_all_but_two()
+
+
+def _told_in(step: Path) -> tuple[tuple[str, str], ...]:
+    """What was not saved, as a save says of itself."""
+    abouts = [read_about(kernel) for kernel in sorted((step / KERNELS_FOLDER).glob("*"))]
+    return tuple((one.name, one.why) for about in abouts if about is not None for one in about.unsaved)
