@@ -17,21 +17,31 @@ DONE, MOVED = 1000, 1012
 
 
 async def carry(socket: WebSocket, led: Led) -> None:
-    """Until both ways have ended or one side is gone."""
+    """Until both ways have ended or one side is gone. The stream is over then, whatever became of the socket,
+    also of one whose user left before it was accepted: an agent has room for so many."""
+    try:
+        await socket.accept()
+        code, why = await _carried(socket, led)
+    except (WebSocketDisconnect, RuntimeError, OSError):
+        return
+    finally:
+        led.tunnel.drop(led.stream)
+        with contextlib.suppress(OSError):
+            await led.stream.reset("whoever asked is gone")
+    with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
+        await socket.close(code, close_reason(why))
+
+
+async def _carried(socket: WebSocket, led: Led) -> tuple[int, str]:
     up = asyncio.create_task(_up(socket, led))
     down = asyncio.create_task(_down(socket, led))
     try:
         await asyncio.wait([up, down], return_when=asyncio.FIRST_EXCEPTION)
-        code, why = _how_it_ended(up, down)
+        return _how_it_ended(up, down)
     finally:
         for task in (up, down):
             task.cancel()
         await asyncio.gather(up, down, return_exceptions=True)
-        with contextlib.suppress(OSError):
-            await led.stream.reset("whoever asked is gone")
-        led.tunnel.drop(led.stream)
-    with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):
-        await socket.close(code, close_reason(why))
 
 
 def _how_it_ended(*tasks: asyncio.Task[None]) -> tuple[int, str]:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import structlog
 from fastapi import APIRouter, WebSocket
 from starlette.requests import HTTPConnection
-from starlette.websockets import WebSocketDisconnect
 
 from gpunion.coordinator.api.gate import caller_of
 from gpunion.coordinator.api.problems import ApiError, response_of
@@ -46,13 +45,8 @@ async def _serve(socket: WebSocket, job_of: Callable[[Campus], JobId], to: str) 
     except ApiError as refusal:
         await socket.send_denial_response(response_of(refusal))
         return
-    if led is None:
-        return
-    try:
-        await socket.accept()
+    if led is not None:
         await carry(socket, led)
-    except (WebSocketDisconnect, RuntimeError, OSError):
-        led.tunnel.drop(led.stream)
 
 
 def _check(socket: HTTPConnection) -> None:
