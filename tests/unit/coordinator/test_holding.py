@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from gpunion.coordinator.api.problems import ApiError
-from gpunion.coordinator.routes.sessions.holding import UNANSWERED_LIMIT_S, lead
+from gpunion.coordinator.routes.sessions.holding import LOOK_S, UNANSWERED_LIMIT_S, lead
 from gpunion.coordinator.services import Campus
 from gpunion.coordinator.sessions.waiting import HELD_OF_ONE_MAX, Waiting
 from gpunion.domain.ids import JobId, NodeId, RunId
@@ -151,3 +151,21 @@ async def test_so_many_wait_for_one_session_and_no_more(campus: FakeCampus) -> N
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
     assert campus.waiting.all == 0
+
+
+async def test_of_those_that_wait_for_one_socket_one_looks_and_all_are_led_on(campus: FakeCampus) -> None:
+    campus.headquarters.started()
+    campus.tunnels.why = "nobody listens"
+    asked = [asyncio.create_task(campus.lead()) for _ in range(20)]
+    async with asyncio.timeout(20):
+        while len(campus.tunnels.asked) < 24:  # each once, then one of them
+            await asyncio.sleep(0)
+        looked, waited = len(campus.tunnels.asked), asyncio.get_running_loop().time()
+        while len(campus.tunnels.asked) < looked + 3:
+            await asyncio.sleep(0)
+    assert asyncio.get_running_loop().time() - waited > 2 * LOOK_S
+    asked[0].cancel()  # whoever it was: another one goes on looking
+    campus.tunnels.why = ""
+    found = await asyncio.gather(*asked[1:])
+    assert all(led.stream for led in found)
+    assert campus.waiting.looking == {}

@@ -75,7 +75,11 @@ class StreamGate:
         opened = self._opened[run_id]
         if len(opened) == OPENED_MAX and self._now_s() - opened[0] < OPENED_WITHIN_S:
             raise StreamRefused(f"more than {OPENED_MAX} streams to it in {OPENED_WITHIN_S:.0f} s")
-        opened.append(self._now_s())
+
+    def led(self, run_id: str) -> None:
+        """A stream has come to something there. One that is refused uses nothing up: whoever waits for a
+        program that starts asks often."""
+        self._opened[run_id].append(self._now_s())
 
     def entered(self, run_id: str) -> int:
         """How many of its streams have a process of their own inside it."""

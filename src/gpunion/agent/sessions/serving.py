@@ -31,6 +31,7 @@ class StreamServer:
             there = await self._connected(target, stream)
             if there is None:
                 return
+            self.gate.led(target.run_id)
             if target.enters:
                 log.info("guest_entered", run=target.run_id, to=shown_place(target.place))
             try:

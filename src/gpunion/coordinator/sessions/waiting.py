@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gpunion.domain.ids import JobId
+from gpunion.tunnel.targets import Place
 
 # Of one session: a page has about ten.
 HELD_OF_ONE_MAX = 64
@@ -20,6 +21,7 @@ class TooManyWait(Exception):
 class Waiting:
     def __init__(self) -> None:
         self._of: Counter[JobId] = Counter()
+        self.looking: dict[tuple[JobId, Place], object] = {}  # which of them asks, for all of them
 
     @property
     def all(self) -> int:

@@ -59,7 +59,7 @@ async def test_a_guest_that_is_called_without_end_is_called_no_more_for_a_while(
     gate = StreamGate(now_s=lambda: now_s[0])
     for number in range(OPENED_MAX):
         with gate.through(RUN, a_stream(number)):
-            pass
+            gate.led(RUN)
     with (
         pytest.raises(StreamRefused, match="more than 300 streams") as refused,
         gate.through(RUN, a_stream()),
@@ -71,6 +71,13 @@ async def test_a_guest_that_is_called_without_end_is_called_no_more_for_a_while(
     now_s[0] = OPENED_WITHIN_S
     with gate.through(RUN, a_stream()):
         pass
+
+
+async def test_asking_for_what_does_not_answer_yet_uses_nothing_up() -> None:
+    gate = StreamGate(now_s=lambda: 0.0)
+    for number in range(2 * OPENED_MAX):
+        with gate.through(RUN, a_stream(number)):
+            pass
 
 
 async def test_so_many_lead_to_a_guest_and_no_more() -> None:

@@ -52,15 +52,26 @@ class _Search:
         self._until_s = self._now() + hold_s
         self._unanswered_since_s: float | None = None
         self._where = ""
+        # Of those that wait for one socket one looks: a guest lets itself be asked so often and no more.
+        self._refused: StreamRefused | None = None
+        self._what, self._looking = (job_id, place), campus.waiting.looking
 
     async def found(self) -> Led:
-        while True:
-            led = await self._tried()
-            if led is not None:
-                return led
-            if self._now() >= self._until_s or self._gone():
-                raise _away(self._where)
-            await asyncio.sleep(LOOK_S)
+        try:
+            while True:
+                led = await self._tried()
+                if led is not None:
+                    return led
+                if self._now() >= self._until_s or self._gone():
+                    raise _away(self._where)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._looks_no_more()
+
+    def _looks_no_more(self) -> None:
+        """Another of those that wait looks, or all are led on."""
+        if self._looking.get(self._what) is self:
+            del self._looking[self._what]
 
     async def _tried(self) -> Led | None:
         job = self._campus.state.jobs.get(self._job_id)
@@ -70,26 +81,31 @@ class _Search:
             case Over(how=how):
                 raise _over(how)
             case Away(where=where):
-                self._where, self._unanswered_since_s = where, None
+                self._where, self._unanswered_since_s, self._refused = where, None, None
+                self._looks_no_more()
                 return None
             case Here() as here:
                 return await self._opened(here)
 
     async def _opened(self, here: Here) -> Led | None:
         self._check_ssh(here)
-        target = Target(run_id=here.run_id, place=self._place)
-        try:
-            return Led(*await self._campus.tunnels.open(here.node_id, target))
-        except StreamRefused as refused:
-            self._where = f"{refused} ({here.node_id})"
-            if not refused.moving and not self._may_be_starting(here):
-                raise ApiError(
-                    TRY_AGAIN,
-                    "not_reached",
-                    str(refused),
-                    f"look at its output (gpunion logs {self._job_id}), or ask again in a moment",
-                ) from refused
-            return None
+        refused = self._refused
+        if refused is None or self._looking.get(self._what, self) is self:
+            target = Target(run_id=here.run_id, place=self._place)
+            try:
+                return Led(*await self._campus.tunnels.open(here.node_id, target))
+            except StreamRefused as said:
+                refused = self._refused = said
+                self._looking.setdefault(self._what, self)
+        self._where = f"{refused} ({here.node_id})"
+        if not refused.moving and not self._may_be_starting(here):
+            raise ApiError(
+                TRY_AGAIN,
+                "not_reached",
+                str(refused),
+                f"look at its output (gpunion logs {self._job_id}), or ask again in a moment",
+            ) from refused
+        return None
 
     def _check_ssh(self, here: Here) -> None:
         """Its program says so once and for all: nobody waits for a server that will not be there."""
