@@ -23,6 +23,7 @@ class Means:
     dumped: bool  # it could be dumped here and brought back on another machine
     why_not_whole: str = ""  # what its guest sees in itself that a dump would refuse
     saves_variables: bool = False  # its own program can
+    starting: bool = False  # nobody knows yet what it can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class Reach:
 
 NO_DUMP = "its machine, or every other one, cannot move a whole guest"
 NO_CLOUDPICKLE = "its environment has no cloudpickle"
+STARTING = "it is starting; what was saved last is kept"
 
 
 def reach_of(means: Means) -> Reach:
@@ -43,4 +45,4 @@ def reach_of(means: Means) -> Reach:
     why_not = means.why_not_whole if means.dumped else NO_DUMP
     if means.saves_variables:
         return Reach(level=Level.VARIABLES, why_not=why_not)
-    return Reach(level=Level.FILES, why_not=NO_CLOUDPICKLE)
+    return Reach(level=Level.FILES, why_not=STARTING if means.starting else NO_CLOUDPICKLE)

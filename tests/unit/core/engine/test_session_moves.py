@@ -69,6 +69,7 @@ def dumped_and_moved(campus: Headquarters) -> StartRun:
         (Means(dumped=True, why_not_whole="TCP", saves_variables=True), (Level.VARIABLES, "TCP")),
         (Means(dumped=False, saves_variables=True), (Level.VARIABLES, "machine")),
         (Means(dumped=False), (Level.FILES, "cloudpickle")),
+        (Means(dumped=False, starting=True), (Level.FILES, "it is starting")),
     ],
 )
 def test_the_best_level_that_can_be_had_is_told_with_why_no_better(means: Means, reach: Any) -> None:

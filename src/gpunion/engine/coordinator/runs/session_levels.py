@@ -15,5 +15,6 @@ def level_of(state: CampusState, job: Job, run: Run, note: SessionNote) -> Reach
         dumped=may_be_dumped(state, job, run),
         why_not_whole=note.whole_why_not,
         saves_variables=note.level == Level.VARIABLES,
+        starting=not note.ready,
     )
     return reach_of(means)
