@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import uuid
 from typing import Any
 
 # What a kernel's control channel takes to answer; it is a thread of its own, so a cell does not delay it.
@@ -26,6 +27,10 @@ class KernelLine:
 
     def __init__(self, kernel: Any) -> None:
         self._client = kernel.client()
+        # All clients of a kernel begin with one identity and count their messages from 0: two lines at a time
+        # would be given each other's answers.
+        self._client.session.bsession = uuid.uuid4().hex.encode()
+        self._client.session.message_count = uuid.uuid4().int >> 80
 
     async def __aenter__(self) -> KernelLine:
         self._client.start_channels(shell=True, iopub=False, stdin=False, hb=False, control=True)
