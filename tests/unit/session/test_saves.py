@@ -55,6 +55,7 @@ class Lab:
             raise NoLab("it does not answer: timed out")
         self._asked.set()
         assert self._goes_on.wait(LIMIT_S)
+        Path(body["into"]).mkdir(parents=True, exist_ok=True)  # as a server that keeps older variables does
         Path(body["into"], "notebooks.json").write_text("[]")
         return {"unsaved": []}
 

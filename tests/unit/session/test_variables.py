@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -203,6 +203,30 @@ def test_one_that_takes_all_the_time_to_look_at_does_not_cost_the_small_ones(tmp
     assert fresh["slow"].seconds == 0.0
     assert list(lacking) == ["slow"]
     assert lacking["slow"].startswith("as it was at")
+
+
+class Asks:
+    """Looks, while it is packed, at what has been told of the save so far."""
+
+    told: ClassVar[list[Any]] = []
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+
+    def __reduce__(self) -> Any:
+        from gpunion.sdk.session.variables.snapshot import read_about
+
+        self.told.append(read_about(self.place))
+        return (list, ())
+
+
+def test_what_is_written_counts_also_where_the_next_one_never_ends(tmp_path: Path) -> None:
+    save(a_notebook("version = 'old'"), tmp_path / "before")
+    notebook = a_notebook("version = 'new'") | {"ends": Asks(tmp_path / "s")}
+    save(notebook, tmp_path / "s", older=tmp_path / "before")
+    so_far = Asks.told[0]
+    assert "version" in {name for group in so_far.groups for name in group.names}
+    assert [(one.name, one.why) for one in so_far.unsaved] == [("ends", "no time was left to save it")]
 
 
 def test_a_look_at_what_is_large_ends_with_its_time(tmp_path: Path) -> None:

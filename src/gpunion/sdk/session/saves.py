@@ -17,7 +17,7 @@ from typing import Any
 from gpunion.sdk.job.folders import Folders
 from gpunion.sdk.session.lab import Lab, NoLab
 from gpunion.sdk.session.places import Places
-from gpunion.sdk.session.variables.snapshot import ALL, read_about, stand_in
+from gpunion.sdk.session.variables.snapshot import ALL, STOOD_IN, read_about, stand_in
 
 KEPT_FOLDER = "kept"
 KERNELS_FOLDER, NOTEBOOKS_FILE = "kernels", "notebooks.json"
@@ -44,7 +44,7 @@ class Saves:
         self._folders = Folders(places.checkpoints)
         self._turns: Mapping[str, object] | None = None  # of the kernels, when they were saved last
         self._last: Outcome | None = None
-        self._step = -1  # of the save that began last
+        self._step = self._given_up = -1  # of the save that began last, and of one that was given up
         self._lock = threading.Lock()
         newest = self._folders.newest()
         if newest is not None:
@@ -80,18 +80,22 @@ class Saves:
         try:
             shutil.copytree(self._places.kept, fresh / KEPT_FOLDER, symlinks=True)
             told, trouble = self._save_variables(lab, fresh, older, limit_s)
+            if step == self._given_up:
+                raise OSError("another save mattered more")
             self._folders.close(step)
         finally:
             self._folders.give_up(step)
         unsaved = tuple((str(one["name"]), str(one["why"])) for one in told.get("unsaved", ()))
         outcome = self._outcome(step, unsaved, lab is not None and not trouble, trouble)
         if step == self._step:  # else one that began later has been told already
-            self._turns = None if trouble else state.get("turns")
+            stale = any(why.startswith(STOOD_IN) for _, why in unsaved)
+            self._turns = None if trouble or stale else state.get("turns")
             self._last = outcome
         return outcome
 
     def give_up(self) -> None:
         """The save that is under way, for one that matters more: the kernel has nowhere left to write."""
+        self._given_up = self._step
         self._folders.give_up(self._step)
 
     def _next_step(self, before: int | None) -> int:

@@ -80,14 +80,15 @@ class Kernels:
                 place.mkdir(parents=True)
             (await self._saved(kernel, tries, older, order)).rename(folder)
         except (NoAnswer, Refused, OSError) as trouble:
-            said = await asyncio.to_thread(stand_in, older, folder, in_words(trouble))
-            self._unsaved[kernel.id] = [Lacking(ALL, said)]
-        else:
-            about = read_about(folder)
-            self._unsaved[kernel.id] = [] if about is None else list(about.unsaved)
+            if not _so_far(tries, folder):
+                said = await asyncio.to_thread(stand_in, older, folder, in_words(trouble))
+                self._unsaved[kernel.id] = [Lacking(ALL, said)]
+                return
         finally:
             for place in tries:
                 shutil.rmtree(place, ignore_errors=True)
+        about = read_about(folder)
+        self._unsaved[kernel.id] = [] if about is None else list(about.unsaved)
 
     async def _saved(self, kernel: Kernel, tries: list[Path], older: Path | None, order: SaveOrder) -> Path:
         """Which of the two folders has them."""
@@ -217,6 +218,19 @@ def _save_line(folder: Path, older: Path | None, limit_s: float, *, beside: bool
         until=time.time() + limit_s,
         beside=beside,
     )
+
+
+def _so_far(tries: list[Path], folder: Path) -> bool:
+    """A kernel that was given up in the middle has told of what it had written by then."""
+    found = [(about, place) for place in tries if (about := read_about(place)) is not None]
+    if not found:
+        return False
+    _, best = min(found, key=lambda one: len(one[0].unsaved))
+    try:
+        best.rename(folder)
+    except OSError:
+        return False
+    return True
 
 
 def _read_lacking(answer: Path) -> list[Lacking]:

@@ -26,6 +26,7 @@ WITHOUT_IDENTITY = (
     types.CellType,
 )
 
+OWN_WAY = 2  # to be packed: nobody knows how long that takes
 PLAIN = frozenset({bool, int, float, complex, str, bytes, bytearray})
 CONTAINERS = frozenset({list, dict, tuple, set, frozenset})
 
@@ -62,7 +63,7 @@ def likely_cost(value: object) -> tuple[int, int]:
         return 1, len(value)  # type: ignore[arg-type]
     if isinstance(value, type | types.FunctionType):
         return 1, 1
-    return 2, 0
+    return OWN_WAY, 0
 
 
 def grouped(looks: Mapping[str, Look]) -> list[list[str]]:

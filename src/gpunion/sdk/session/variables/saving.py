@@ -15,14 +15,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import BinaryIO
 
-from gpunion.sdk.session.variables.groups import Look, grouped, likely_cost, look_at, size_bytes
+from gpunion.sdk.session.variables.groups import OWN_WAY, Look, grouped, likely_cost, look_at, size_bytes
 from gpunion.sdk.session.variables.packing import Namespace, Packer
-from gpunion.sdk.session.variables.snapshot import About, Group, Lacking, in_words, read_about, write_about
+from gpunion.sdk.session.variables.snapshot import (
+    ALL,
+    About,
+    Group,
+    Lacking,
+    in_words,
+    read_about,
+    write_about,
+)
 
 NO_TIME = "no time was left to save it"
 # Whatever is saved, the guest's disk keeps so much: a guest that fills it is ended.
 ROOM_LEFT_BYTES = 64 * 1024 * 1024
 LARGE_BYTES = 1024 * 1024
+TELL_EVERY_S = 0.5
 LOOK_SHARE_LEFT = 0.4  # of the time, for writing
 SHARED_FILE = "groups"
 FILES_MAX = 200  # of one kernel: they are named in a message that has a limit
@@ -63,6 +72,7 @@ class _Saving:
         self._files = 0
         self._early: set[str] = set()  # written by themselves as soon as they were looked at
         self._reached: set[int] = set()
+        self._told_s = float("-inf")
 
     def run(self) -> About:
         values = variables_of(self._namespace, self._order.hidden)
@@ -70,21 +80,37 @@ class _Saving:
         looks: dict[str, Look] = {}
         own = [name for name in values if name not in modules]
         for name in sorted(own, key=lambda name: likely_cost(values[name])):
+            if likely_cost(values[name])[0] == OWN_WAY:
+                self._tell_meanwhile(own, modules)
             self._attempt((name,), partial(self._look, looks, name, values), self._left_to_look_s)
         seen = {name: looks[name] for name in values if name in looks}
         for names in grouped(seen):
             if (name := names[0]) in self._early and len(names) == 1:
                 continue
+            self._tell_meanwhile(own, modules)
             self._attempt(tuple(names), partial(self._write, names, values, looks), self._left_s)
-        self._take_over()
+        return self._tell(self._unsaved, modules)
+
+    def _tell_meanwhile(self, own: list[str], modules: Mapping[str, str]) -> None:
+        """The next one may never end, and what is there already is to count all the same."""
+        if time.monotonic() < self._told_s + TELL_EVERY_S:
+            return
+        self._told_s = time.monotonic()
+        there = {name for group in self._groups for name in group.names}
+        missing = [name for name in own if name not in there and name not in self._unsaved]
+        with contextlib.suppress(OSError):
+            self._tell(self._unsaved | dict.fromkeys(missing, NO_TIME), modules)
+
+    def _tell(self, unsaved: Mapping[str, str], modules: Mapping[str, str]) -> About:
+        older, why_not = self._taken_over(unsaved)
         if self._order.beside:
-            self._unsaved["all variables"] = f"taken at {_clock(time.time())} while a cell ran, which is lost"
+            why_not[ALL] = f"taken at {_clock(time.time())} while a cell ran, which is lost"
         about = About(
             saved_at=time.time(),
             python=sys.version.split()[0],
             modules=modules,
-            groups=tuple(self._groups),
-            unsaved=tuple(Lacking(name, why) for name, why in self._unsaved.items()),
+            groups=(*self._groups, *older),
+            unsaved=tuple(Lacking(name, why) for name, why in why_not.items()),
             sys_path=tuple(sys.path),
             directory=os.getcwd(),
         )
@@ -145,12 +171,14 @@ class _Saving:
         self._files += 1
         return f"group-{self._files}"
 
-    def _take_over(self) -> None:
+    def _taken_over(self, unsaved: Mapping[str, str]) -> tuple[list[Group], dict[str, str]]:
         """An older state of a variable is worth more than none, if it is told."""
-        late = {name for name, why in self._unsaved.items() if why == NO_TIME}
+        groups: list[Group] = []
+        told = dict(unsaved)
+        late = {name for name, why in told.items() if why == NO_TIME}
         older = None if self._order.older is None or not late else read_about(self._order.older)
         if older is None or self._order.older is None:
-            return
+            return groups, told
         for group in older.groups:
             if not late & set(group.names):
                 continue
@@ -158,9 +186,10 @@ class _Saving:
             with contextlib.suppress(OSError):
                 if not (self._order.into / name).exists():
                     os.link(self._order.older / group.file, self._order.into / name)
-                self._groups.append(replace(group, file=name))
+                groups.append(replace(group, file=name))
                 why = f"as it was at {_clock(group.saved_at)}: no time was left to save it again"
-                self._unsaved |= dict.fromkeys(late & set(group.names), why)
+                told |= dict.fromkeys(late & set(group.names), why)
+        return groups, told
 
     def _left_to_look_s(self) -> float:
         """What was looked at has to be written too."""

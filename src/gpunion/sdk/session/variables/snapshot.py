@@ -12,6 +12,7 @@ from pathlib import Path
 ABOUT_FILE = "about.json"
 LOADED_FILE = "loaded.json"  # what was lacking when it was loaded
 ALL = "all variables"
+STOOD_IN = "as they were at"
 FORMAT = 1
 ABOUT_MAX_BYTES = 16 * 1024 * 1024  # of a kernel with very many variables
 WHY_MAX_CHARS = 160
@@ -103,7 +104,7 @@ def stand_in(older: Path | None, folder: Path, why: str) -> str:
         if file.name not in (ABOUT_FILE, LOADED_FILE):
             (folder / file.name).hardlink_to(file)
     at = time.strftime("%H:%M:%S", time.gmtime(about.saved_at))
-    words = f"as they were at {at} UTC: {why}"[:WHY_MAX_CHARS]
+    words = f"{STOOD_IN} {at} UTC: {why}"[:WHY_MAX_CHARS]
     others = [one for one in about.unsaved if one.name != ALL]
     write_about(folder, replace(about, unsaved=(Lacking(ALL, words), *others)))
     return words
