@@ -93,7 +93,7 @@ def test_a_setting_nobody_knows_is_refused_with_a_suggestion(
     assert "did you mean 'lease_s'" in lines[0]
     code, lines = refused(coordinator, GPUNION_COORDINATOR_POLICIES="best")
     assert code == 2
-    assert "known are" in lines[0]
+    assert "policies is one of" in lines[0]
 
 
 def test_jobs_survive_a_kill(coordinator: Coordinator) -> None:
